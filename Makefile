@@ -1,0 +1,47 @@
+# Everything runs in the project's own virtual environment, .venv, made on first use.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check format bench bench-quick debs clean
+
+help:  ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Greendot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 …"; exit 1; }
+	@echo "→ making the virtual environment $(VENV) and installing Greendot with its test tools (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+serve: $(READY)  ## Start a development server on http://127.0.0.1:8000
+	@exec $(BIN)/greendot serve --dev
+
+test: $(READY) debs  ## Run all tests (installs what they need, where it may)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)  ## Format, lint, types and architecture, fast
+	@$(BIN)/ruff format --check src tests bench
+	@$(BIN)/ruff check src tests bench
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest tests/architecture
+
+format: $(READY)  ## Put the code into the project's format
+	@$(BIN)/ruff format src tests bench
+	@$(BIN)/ruff check --fix src tests bench
+
+bench: $(READY)  ## Measure this machine and print ratios (a few minutes)
+	@$(BIN)/python bench/run.py
+
+bench-quick: $(READY)  ## The same, shorter and rougher (about a minute)
+	@$(BIN)/python bench/run.py --quick
+
+debs:
+	@sh scripts/ensure-debs chromium
+
+clean:  ## Remove the virtual environment and everything built
+	rm -rf $(VENV) bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,3 @@
+from greendot.cli import main
+
+main()

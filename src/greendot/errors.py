@@ -1,0 +1,47 @@
+"""Every error Greendot raises on purpose.
+
+    GreendotError
+    ├── ConfigError          a setting is wrong; the message says what to do (start-up only)
+    ├── Refused              a client's request cannot be granted; carries a wire error code
+    ├── TokenError           a token is missing, malformed, forged or expired
+    ├── EngineUnavailable    signals cannot be shared now; try again later
+    └── StoreUnavailable     records cannot be read or written now; try again later
+
+Drivers' own errors (redis, asyncpg, sqlite3) are translated into these at the port and never cross it.
+"""
+
+from __future__ import annotations
+
+
+class GreendotError(Exception):
+    """The root of the tree above."""
+
+
+class ConfigError(GreendotError):
+    """A setting or a relation between settings is wrong. Shown to a person, without a traceback."""
+
+
+class Refused(GreendotError):
+    """A request that is understood and not granted. `code` is the wire's error code (protocol.codes.Err)."""
+
+    def __init__(self, code: str, message: str, *, retry_in_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retry_in_ms = retry_in_ms
+
+
+class TokenError(GreendotError):
+    """The token is not one we accept. `expired` tells a stale token from a wrong one."""
+
+    def __init__(self, message: str, *, expired: bool = False) -> None:
+        super().__init__(message)
+        self.expired = expired
+
+
+class EngineUnavailable(GreendotError):
+    """The engine did not answer; nothing is known about whether the verb was carried out."""
+
+
+class StoreUnavailable(GreendotError):
+    """The store did not answer; a write may or may not have been committed."""

@@ -1,0 +1,46 @@
+"""What an id may look like, and how Greendot makes its own.
+
+Ids come from outside and go into keys, channels and log lines, so they are checked once, at the door.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}\Z"
+ID_RULE = "1 to 128 of the characters A-Z a-z 0-9 _ . @ = + - and not starting with a sign or dot"
+
+_match = re.compile(ID_PATTERN).match
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def valid_id(text: str) -> bool:
+    """Whether `text` may name a user, room, tenant, device or key."""
+    return _match(text) is not None
+
+
+def _token(length: int) -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+
+
+def new_incarnation() -> str:
+    """A name for one life of a node. Short, because the engine stores it with every session.
+
+    The engine refuses an incarnation it has known before, so a clash costs one more try, never a mix-up.
+    """
+    return _token(4)
+
+
+def new_session_id(incarnation: str) -> str:
+    """A session id that names its node's incarnation, so that any node can route to it."""
+    return f"{incarnation}-{secrets.token_hex(8)}"
+
+
+def incarnation_of(session: str) -> str:
+    """The incarnation a session id was made under."""
+    return session.partition("-")[0]
+
+
+def new_message_id() -> str:
+    return secrets.token_hex(12)

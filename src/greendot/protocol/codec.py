@@ -1,0 +1,108 @@
+"""Bytes to commands and events to frames, each done once per message.
+
+A server frame is built whole here (RFC 6455 header and JSON), so that one byte string can be joined with others
+and written to any number of sockets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from greendot.errors import Refused
+from greendot.protocol.codes import RETRYABLE, Err
+from greendot.protocol.commands import COMMANDS, AnyCommand, Command, CommandId
+from greendot.protocol.events import Event
+from greendot.protocol.replies import Reply
+
+MAX_FRAME = 64 * 1024
+
+_decode = msgspec.json.Decoder(AnyCommand).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class _Envelope(Struct):
+    """What is read of a command that failed to decode, to say what was wrong with it."""
+
+    type: Any = None
+    id: Any = None
+
+
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_FIELD = re.compile(r"`\$\.([^`]*)`$|missing required field `([^`]*)`")
+
+
+class BadCommand(Refused):
+    """A text frame that is not a command we can carry out; knows the command's id where it could be read."""
+
+    def __init__(self, code: Err, message: str, command_id: CommandId | None = None) -> None:
+        super().__init__(code, message)
+        self.command_id = command_id
+
+
+def decode_command(text: str | bytes) -> Command:
+    """The command in a text frame, or BadCommand saying what is wrong with it."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise _explain(text, error) from None
+
+
+def _explain(text: str | bytes, error: Exception) -> BadCommand:
+    if not isinstance(error, msgspec.ValidationError):
+        return BadCommand(Err.BAD_FRAME, "this is not JSON")
+    try:
+        envelope = _decode_envelope(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return BadCommand(Err.BAD_FRAME, "a frame must be one JSON object")
+    command_id = envelope.id if type(envelope.id) in (str, int) else None
+    if not isinstance(envelope.type, str):
+        return BadCommand(Err.BAD_FRAME, "a frame needs a `type` that is a string", command_id)
+    if envelope.type not in COMMANDS:
+        return BadCommand(Err.UNKNOWN_TYPE, f"no command is called {envelope.type[:64]!r}", command_id)
+    found = _FIELD.search(str(error))
+    field = (found.group(1) or found.group(2)) if found else "?"
+    return BadCommand(Err.BAD_FIELD, f"field `{field}` of {envelope.type}: {error}", command_id)
+
+
+def encode_event(event: Event, ts: int, trace: str | None = None) -> bytes:
+    """A whole frame with `event`, to be written to any number of sockets."""
+    envelope: dict[str, object] = {"type": event.type, "v": event.v, "ts": ts, "data": event}
+    if trace is not None:
+        envelope["trace"] = trace
+    return text_frame(_encode(envelope))
+
+
+def encode_reply(command_id: CommandId, data: Reply) -> bytes:
+    return text_frame(_encode({"type": "reply", "id": command_id, "data": data}))
+
+
+def encode_error(error: Refused, command_id: CommandId | None = None) -> bytes:
+    frame: dict[str, object] = {
+        "type": "error",
+        "id": command_id,
+        "code": error.code,
+        "message": error.message,
+        "retry": error.code in RETRYABLE,
+    }
+    if error.retry_in_ms is not None:
+        frame["retry_in_ms"] = error.retry_in_ms
+    return text_frame(_encode(frame))
+
+
+def text_frame(payload: bytes) -> bytes:
+    """`payload` behind the header of an unmasked, final RFC 6455 text frame."""
+    size = len(payload)
+    if size < 126:
+        return b"\x81%c%b" % (size, payload)
+    if size < 65536:
+        return b"\x81\x7e" + size.to_bytes(2, "big") + payload
+    return b"\x81\x7f" + size.to_bytes(8, "big") + payload
+
+
+def pong_frame(payload: bytes) -> bytes:
+    """The answer to a ping; `payload` is at most 125 bytes, as every control frame's."""
+    return b"\x8a%c%b" % (len(payload), payload)

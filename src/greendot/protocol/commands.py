@@ -1,0 +1,158 @@
+"""What a client may say. One struct per command; the tag is the wire's `type`.
+
+Every command may carry `id`, which its reply or error echoes. Unknown fields are ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from greendot.ids import ID_PATTERN
+
+Id = Annotated[str, Meta(pattern=ID_PATTERN, max_length=128)]
+Seq = Annotated[int, Meta(ge=0)]
+Text = Annotated[str, Meta(max_length=200)]
+Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
+Limit = Annotated[int, Meta(ge=1, le=300)]
+CommandId = str | int
+
+
+class Command(Struct, frozen=True, tag_field="type", gc=False):
+    """The fields of every command."""
+
+    id: CommandId | None = None
+
+
+class ClientInfo(Struct, frozen=True, gc=False):
+    name: Text = ""
+    version: Text = ""
+
+
+class Resume(Struct, frozen=True):
+    """What a returning client still has."""
+
+    session: Id | None = None
+    rooms: dict[Id, Seq] = {}
+    inbox: Seq | None = None
+
+
+class Hello(Command, frozen=True, tag="hello", gc=True):
+    token: str = ""
+    device: Id = "default"
+    client: ClientInfo = ClientInfo()
+    supports: dict[str, list[int]] = {}
+    resume: Resume | None = None
+
+
+class Heartbeat(Command, frozen=True, tag="heartbeat"):
+    pass
+
+
+class Activity(Command, frozen=True, tag="activity"):
+    pass
+
+
+class StatusSet(Command, frozen=True, tag="status.set"):
+    status: Literal["auto", "busy", "invisible"] = "auto"
+    until: Seq | None = None
+    text: Text | None = None
+
+
+class Watch(Command, frozen=True, tag="watch", gc=True, kw_only=True):
+    users: Users
+
+
+class Unwatch(Command, frozen=True, tag="unwatch", gc=True, kw_only=True):
+    users: Users
+
+
+class PresenceGet(Command, frozen=True, tag="presence.get", gc=True, kw_only=True):
+    users: Users
+
+
+class TypingStart(Command, frozen=True, tag="typing.start", kw_only=True):
+    room: Id
+
+
+class TypingStop(Command, frozen=True, tag="typing.stop", kw_only=True):
+    room: Id
+
+
+class RoomList(Command, frozen=True, tag="room.list"):
+    pass
+
+
+class RoomJoin(Command, frozen=True, tag="room.join", kw_only=True):
+    room: Id
+    after: Seq | None = None
+
+
+class RoomLeave(Command, frozen=True, tag="room.leave", kw_only=True):
+    room: Id
+
+
+class RoomPresent(Command, frozen=True, tag="room.present", kw_only=True):
+    room: Id
+    after: Id | None = None
+    limit: Limit = 100
+
+
+class RoomSend(Command, frozen=True, tag="room.send", kw_only=True):
+    room: Id
+    body: Raw
+    key: Id | None = None
+
+
+class RoomHistory(Command, frozen=True, tag="room.history", kw_only=True):
+    room: Id
+    before: Seq | None = None
+    after: Seq | None = None
+    limit: Limit = 50
+
+
+class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
+    kind: Id
+    room: Id | None = None
+    user: Id | None = None
+    body: Raw | UnsetType = UNSET
+    key: Id | None = None
+
+
+class TokenRefresh(Command, frozen=True, tag="token.refresh", kw_only=True):
+    token: str
+
+
+class Bye(Command, frozen=True, tag="bye"):
+    pass
+
+
+AnyCommand = (
+    Hello
+    | Heartbeat
+    | Activity
+    | StatusSet
+    | Watch
+    | Unwatch
+    | PresenceGet
+    | TypingStart
+    | TypingStop
+    | RoomList
+    | RoomJoin
+    | RoomLeave
+    | RoomPresent
+    | RoomSend
+    | RoomHistory
+    | SignalSend
+    | TokenRefresh
+    | Bye
+)
+
+COMMANDS: dict[str, type[Command]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in AnyCommand.__args__  # type: ignore[attr-defined]
+}
+
+# What a person does, as opposed to what a client does by itself: only this keeps a session from idling.
+ACTIVITY: frozenset[type[Any]] = frozenset({Activity, TypingStart, RoomSend, SignalSend, StatusSet})

@@ -1,0 +1,171 @@
+"""What the server says by itself. One struct per event's `data`; `EVENTS` maps the wire's `type` to it.
+
+Times are integer milliseconds UTC, `None` where unknown.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+State = Literal["online", "idle", "busy", "offline"]
+Status = Literal["auto", "busy", "invisible"]
+
+
+class Event(Struct, frozen=True, gc=False):
+    """The data of an event. `type` and `v` stand in the envelope."""
+
+    type: ClassVar[str]
+    v: ClassVar[int] = 1
+
+
+class Presence(Event, frozen=True):
+    """One user as one reader sees them. `status` is there only for the user's own devices."""
+
+    type = "presence.changed"
+
+    user: str
+    name: str | None
+    state: State
+    since: int | None
+    last_seen: int | None  # None unless offline
+    version: int
+    status_text: str | None = None
+    mode: str = "live"
+    devices: list[str] | UnsetType = UNSET  # snapshots only
+    status: Status | UnsetType = UNSET
+    until: int | None | UnsetType = UNSET
+    stale: bool | UnsetType = UNSET
+
+
+class RoomState(Struct, frozen=True, gc=False):
+    """Where a resumed room stands."""
+
+    head: int
+    recovered: bool
+    truncated: bool
+
+
+class Limits(Struct, frozen=True, gc=False):
+    """What this server lets one connection do, so that a client can stay within it."""
+
+    frame_bytes: int
+    commands_per_s: int
+    watches: int
+    rooms: int
+
+
+class Welcome(Event, frozen=True, gc=True):
+    type = "welcome"
+
+    session: str
+    user: str
+    tenant: str
+    node: str
+    resumed: bool
+    heartbeat_s: float
+    server_time: int
+    unread: int
+    limits: Limits
+    rooms: dict[str, RoomState]
+
+
+class HeartbeatAck(Event, frozen=True):
+    type = "heartbeat.ack"
+
+
+class TypingStarted(Event, frozen=True):
+    type = "typing.started"
+
+    room: str
+    user: str
+    name: str | None
+    expires_in_ms: int
+
+
+class TypingStopped(Event, frozen=True):
+    type = "typing.stopped"
+
+    room: str
+    user: str
+
+
+class TypingCount(Event, frozen=True):
+    """Sent instead of names in large rooms."""
+
+    type = "typing.count"
+
+    room: str
+    count: int
+    expires_in_ms: int
+
+
+class RoomMessage(Event, frozen=True):
+    type = "room.message"
+
+    room: str
+    seq: int
+    id: str
+    user: str
+    name: str | None
+    body: Raw
+    at: int
+    ref: int | None = None
+    op: str | None = None
+
+
+class RoomChanged(Event, frozen=True):
+    type = "room.changed"
+
+    room: str
+    removed: bool = False
+    reason: str | None = None
+
+
+class Signal(Event, frozen=True, rename={"sender": "from"}):
+    type = "signal"
+
+    sender: str
+    name: str | None
+    kind: str
+    room: str | UnsetType = UNSET
+    body: Raw | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+
+
+class Resync(Event, frozen=True):
+    type = "resync"
+
+    scope: str
+
+
+class Drain(Event, frozen=True):
+    type = "drain"
+
+    retry_in_ms: int
+
+
+class Overloaded(Event, frozen=True):
+    type = "overloaded"
+
+    retry_in_ms: int
+
+
+EVENTS: dict[str, type[Event]] = {
+    kind.type: kind
+    for kind in (
+        Welcome,
+        HeartbeatAck,
+        Presence,
+        TypingStarted,
+        TypingStopped,
+        TypingCount,
+        RoomMessage,
+        RoomChanged,
+        Signal,
+        Resync,
+        Drain,
+        Overloaded,
+    )
+}

@@ -1,0 +1,70 @@
+"""The `data` of replies. A command whose reply has no data is answered with an empty object."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from greendot.protocol.events import Presence, RoomMessage
+
+
+class Reply(Struct, frozen=True, gc=False):
+    """The data of a reply with nothing to say."""
+
+
+class PresenceReply(Reply, frozen=True, gc=True):
+    """To `watch` and `presence.get`: one entry per user asked for, in that order."""
+
+    presence: list[Presence]
+
+
+class StatusReply(Reply, frozen=True):
+    """To `status.set`: the user as their own devices see them."""
+
+    presence: Presence
+
+
+class Typer(Struct, frozen=True, gc=False):
+    user: str
+    name: str | None
+    expires_in_ms: int
+
+
+class JoinReply(Reply, frozen=True, gc=True):
+    room: str
+    head: int
+    messages: list[RoomMessage]
+    recovered: bool
+    truncated: bool
+    typing: list[Typer]
+    typing_count: int
+    present: int
+    unread: int
+
+
+class RoomEntry(Struct, frozen=True, gc=False):
+    room: str
+    head: int
+    unread: int
+    open: bool
+
+
+class RoomsReply(Reply, frozen=True, gc=True):
+    rooms: list[RoomEntry]
+
+
+class PresentReply(Reply, frozen=True, gc=True):
+    users: list[str]
+    count: int
+
+
+class SendReply(Reply, frozen=True):
+    id: str
+    seq: int
+
+
+class HistoryReply(Reply, frozen=True, gc=True):
+    messages: list[RoomMessage]
+
+
+class RefreshReply(Reply, frozen=True):
+    expires_at: int

@@ -7,6 +7,7 @@ and written to any number of sockets.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from greendot.protocol.replies import Reply
 
 MAX_FRAME = 64 * 1024
 
-_decode = msgspec.json.Decoder(AnyCommand).decode
+_decode: Callable[[str | bytes], Command] = msgspec.json.Decoder(AnyCommand).decode
 _encode = msgspec.json.Encoder().encode
 
 

@@ -149,10 +149,7 @@ AnyCommand = (
     | Bye
 )
 
-COMMANDS: dict[str, type[Command]] = {
-    str(kind.__struct_config__.tag): kind
-    for kind in AnyCommand.__args__  # type: ignore[attr-defined]
-}
+COMMANDS: dict[str, type[Command]] = {str(kind.__struct_config__.tag): kind for kind in AnyCommand.__args__}
 
 # What a person does, as opposed to what a client does by itself: only this keeps a session from idling.
 ACTIVITY: frozenset[type[Any]] = frozenset({Activity, TypingStart, RoomSend, SignalSend, StatusSet})

@@ -35,7 +35,7 @@ class Presence(Event, frozen=True):
     mode: str = "live"
     devices: list[str] | UnsetType = UNSET  # snapshots only
     status: Status | UnsetType = UNSET
-    until: int | None | UnsetType = UNSET
+    until: int | UnsetType | None = UNSET
     stale: bool | UnsetType = UNSET
 
 

@@ -68,3 +68,18 @@ class HistoryReply(Reply, frozen=True, gc=True):
 
 class RefreshReply(Reply, frozen=True):
     expires_at: int
+
+
+class SessionInfo(Struct, frozen=True):
+    """One session as operators see it."""
+
+    session: str
+    user: str
+    device: str
+    client: dict[str, str]
+    node: str
+    connected_at: int
+    last_heard: int
+    state: str  # online, idle or lingering
+    ip_hash: str | None
+    agent_hash: str | None

@@ -1,0 +1,1 @@
+"""HTTP for app backends and operators. Thin: decode, authorise, call, encode."""

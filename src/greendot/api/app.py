@@ -1,0 +1,32 @@
+"""The HTTP application: all routes and how errors are answered."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+
+from greendot.api import problem
+from greendot.api.backend import Backend, Dev
+from greendot.api.dev import DevRoutes
+from greendot.api.operations import OperationRoutes
+from greendot.api.presence import PresenceRoutes
+from greendot.api.rooms import RoomRoutes
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+
+
+def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
+    """The application; with `dev` also the demo page and its tokens."""
+    parts = (OperationRoutes(backend), PresenceRoutes(backend), RoomRoutes(backend))
+    routes = [route for part in parts for route in part.routes()]
+    if dev is not None:
+        routes += DevRoutes(backend, dev).routes()
+    return Starlette(
+        routes=routes,
+        exception_handlers={
+            problem.Problem: problem.on_problem,
+            Refused: problem.on_refused,
+            EngineUnavailable: problem.on_unavailable,
+            StoreUnavailable: problem.on_unavailable,
+            404: problem.on_not_found,
+            405: problem.on_method,
+        },
+    )

@@ -1,0 +1,54 @@
+"""What the API stands on: the ports, and the little it needs of the node it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from greendot.api.request import ApiKeys
+from greendot.clock import Clock
+from greendot.core.presence import Manual, Snapshot
+from greendot.engine.base import Engine
+from greendot.protocol.replies import PresentReply, SessionInfo
+from greendot.store.base import Draft, Record, Store
+from greendot.tokens import Tokens
+
+
+class Statuses(Protocol):
+    async def set(self, key: tuple[str, str], manual: Manual) -> Snapshot: ...
+
+
+class Rooms(Protocol):
+    async def append(self, tenant: str, room: str, draft: Draft) -> Record: ...
+    def present(self, tenant: str, room: str, after: str | None = None, limit: int = 100) -> PresentReply: ...
+
+
+class NodeView(Protocol):
+    """The node, as far as operators look at it."""
+
+    incarnation: str
+    draining: bool
+
+    def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]: ...
+    def disconnect(self, session_id: str, code: int, reason: str, tenant: str | None = None) -> bool: ...
+    def stats(self) -> dict[str, Any]: ...
+    def metrics_items(self) -> Iterator[tuple[str, int]]: ...
+
+
+class Backend(Struct, frozen=True):
+    engine: Engine
+    store: Store
+    clock: Clock
+    keys: ApiKeys
+    statuses: Statuses
+    rooms: Rooms
+    node: NodeView
+
+
+class Dev(Struct, frozen=True):
+    """What only a development server offers."""
+
+    tokens: Tokens
+    token_ttl_s: float = 12 * 3600

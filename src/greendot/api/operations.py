@@ -1,0 +1,62 @@
+"""For operators: is it alive, is it ready, what is it doing."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from greendot.api.backend import Backend
+from greendot.api.problem import Problem
+from greendot.api.request import json, path_id
+from greendot.errors import StoreUnavailable
+from greendot.protocol.codes import Close
+
+
+class OperationRoutes:
+    def __init__(self, backend: Backend) -> None:
+        self._ = backend
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/livez", self.live),
+            Route("/readyz", self.ready),
+            Route("/metrics", self.metrics),
+            Route("/v1/nodes", self.nodes),
+            Route("/v1/stats", self.stats),
+            Route("/v1/sessions/{session}", self.disconnect, methods=["DELETE"]),
+        ]
+
+    async def live(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(self, request: Request) -> Response:
+        """200 while new clients are welcome; 503 with the reason otherwise."""
+        if self._.node.draining:
+            return json({"ready": False, "reason": "draining"}, 503)
+        try:
+            await self._.store.ping()
+        except StoreUnavailable as error:
+            return json({"ready": False, "reason": f"the store does not answer: {error}"}, 503)
+        return json({"ready": True, "node": self._.node.incarnation})
+
+    async def metrics(self, request: Request) -> Response:
+        lines = []
+        for name, value in self._.node.metrics_items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# TYPE {name} {kind}", f'{name}{{node="{self._.node.incarnation}"}} {value}']
+        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    async def nodes(self, request: Request) -> Response:
+        self._.keys.tenant(request)
+        return json({"nodes": [{"node": self._.node.incarnation, "state": "live"}]})
+
+    async def stats(self, request: Request) -> Response:
+        self._.keys.tenant(request)
+        return json(self._.node.stats())
+
+    async def disconnect(self, request: Request) -> Response:
+        tenant, session = self._.keys.tenant(request), path_id(request, "session")
+        if not self._.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
+            raise Problem(404, f"no session {session!r} is connected")
+        return Response(status_code=204)

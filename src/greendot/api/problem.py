@@ -1,0 +1,72 @@
+"""Errors as RFC 9457 problem documents."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.protocol.codes import Err
+
+_STATUS = {
+    Err.BAD_FIELD: 400,
+    Err.BAD_FRAME: 400,
+    Err.NOT_A_MEMBER: 404,
+    Err.FORBIDDEN: 403,
+    Err.RATE_LIMITED: 429,
+    Err.UNAVAILABLE: 503,
+}
+
+
+class Problem(Exception):
+    """An answer that is not the one asked for. `detail` says what to do."""
+
+    def __init__(self, status: int, detail: str, *, code: str | None = None, retry_after_s: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+
+def response(problem: Problem) -> Response:
+    body: dict[str, object] = {
+        "type": "about:blank",
+        "title": HTTPStatus(problem.status).phrase,
+        "status": problem.status,
+        "detail": problem.detail,
+    }
+    if problem.code is not None:
+        body["code"] = problem.code
+    headers = {}
+    if problem.retry_after_s is not None:
+        headers["Retry-After"] = str(problem.retry_after_s)
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(msgspec.json.encode(body), problem.status, headers, "application/problem+json")
+
+
+async def on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return response(error)
+
+
+async def on_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return response(Problem(_STATUS.get(Err(error.code), 400), error.message, code=error.code))
+
+
+async def on_unavailable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, EngineUnavailable | StoreUnavailable)
+    return response(Problem(503, "try again in a moment", code=Err.UNAVAILABLE, retry_after_s=5))
+
+
+async def on_not_found(request: Request, error: Exception) -> Response:
+    return response(Problem(404, f"there is nothing at {request.url.path}"))
+
+
+async def on_method(request: Request, error: Exception) -> Response:
+    return response(Problem(405, f"{request.method} is not possible here"))

@@ -1,0 +1,85 @@
+"""What every API request goes through: the key, the ids in the path, the body."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from greendot.api.problem import Problem
+from greendot.ids import ID_RULE, valid_id
+
+MAX_BODY = 2 * 1024 * 1024  # 10,000 ids of the greatest length fit
+
+T = TypeVar("T")
+
+
+class ApiKeys:
+    """Keys by their hash, each bound to a tenant."""
+
+    def __init__(self, keys: dict[str, str]) -> None:
+        self._tenants = {_hash(key): tenant for key, tenant in keys.items() if key}
+
+    def tenant(self, request: Request) -> str:
+        """The tenant whose key the request carries."""
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key:
+            raise Problem(401, "send an API key: Authorization: Bearer KEY")
+        given = _hash(key.strip())
+        for known, tenant in self._tenants.items():
+            if hmac.compare_digest(known, given):
+                return tenant
+        raise Problem(401, "this API key is not known here")
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+def path_id(request: Request, name: str) -> str:
+    """An id from the path, checked."""
+    value = str(request.path_params[name])
+    if not valid_id(value):
+        raise Problem(400, f"{value[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")
+    return value
+
+
+async def read_body(request: Request, kind: type[T]) -> T:
+    """The JSON body as `kind`. Refused before it is read whole when it is too large."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise Problem(413, f"a body may have at most {MAX_BODY} bytes")
+    try:
+        return msgspec.json.decode(bytes(body) or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise Problem(400, str(error).replace("`$.", "`"), code="bad_field") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise Problem(400, "the body is not JSON", code="bad_frame") from None
+
+
+def number(request: Request, name: str, default: int, most: int) -> int:
+    """A whole number from the query string, 1 to `most`."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:10]) <= most:
+        raise Problem(400, f"{name} must be a whole number from 1 to {most}", code="bad_field")
+    return int(text)
+
+
+def cursor(request: Request, name: str = "after") -> str | None:
+    """An id from the query string to go on after."""
+    value = request.query_params.get(name)
+    if value is not None and not valid_id(value):
+        raise Problem(400, f"{name} is not a valid id: {ID_RULE}", code="bad_field")
+    return value
+
+
+def json(data: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(data), status, media_type="application/json")

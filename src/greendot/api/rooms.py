@@ -1,0 +1,159 @@
+"""Rooms over HTTP: making them, their members, what is said in them."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from greendot.api.backend import Backend
+from greendot.api.problem import Problem
+from greendot.api.request import cursor, json, number, path_id, read_body
+from greendot.engine.base import Deliver, MemberRemoved, Topic
+from greendot.ids import new_message_id
+from greendot.protocol.codec import encode_event
+from greendot.protocol.commands import Id, Text
+from greendot.protocol.events import Signal
+from greendot.protocol.replies import HistoryReply, SendReply, Typer
+from greendot.store.base import Draft, Room
+from greendot.store.events import message_event
+
+
+class PutRoom(Struct):
+    open: bool = False
+
+
+class PostMessage(Struct):
+    user: Id
+    body: Raw
+    name: Text | None = None
+    key: Id | None = None
+
+
+class PostSignal(Struct, rename={"sender": "from"}):
+    kind: Id
+    room: Id | None = None
+    user: Id | None = None
+    body: Raw | UnsetType = UNSET
+    key: Id | None = None
+    sender: Id = "system"
+    name: Text | None = None
+
+
+class RoomRoutes:
+    def __init__(self, backend: Backend) -> None:
+        self._ = backend
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/rooms", self.all),
+            Route("/v1/rooms/{room}", self.put, methods=["PUT"]),
+            Route("/v1/rooms/{room}", self.get),
+            Route("/v1/rooms/{room}/members", self.members),
+            Route("/v1/rooms/{room}/members/{user}", self.add_member, methods=["PUT"]),
+            Route("/v1/rooms/{room}/members/{user}", self.remove_member, methods=["DELETE"]),
+            Route("/v1/rooms/{room}/present", self.present),
+            Route("/v1/rooms/{room}/typing", self.typing),
+            Route("/v1/rooms/{room}/messages", self.messages),
+            Route("/v1/rooms/{room}/messages", self.send, methods=["POST"]),
+            Route("/v1/signals", self.signal, methods=["POST"]),
+        ]
+
+    # --- rooms ---
+
+    async def all(self, request: Request) -> Response:
+        tenant, limit = self._.keys.tenant(request), number(request, "limit", 100, 1_000)
+        rooms = await self._.store.rooms(tenant, cursor(request), limit)
+        return json({"rooms": [_shown(room) for room in rooms]})
+
+    async def put(self, request: Request) -> Response:
+        tenant, room = self._.keys.tenant(request), path_id(request, "room")
+        body = await read_body(request, PutRoom)
+        return json(_shown(await self._.store.put_room(tenant, room, open=body.open)))
+
+    async def get(self, request: Request) -> Response:
+        return json(_shown(await self._room(request)))
+
+    # --- members ---
+
+    async def members(self, request: Request) -> Response:
+        room, limit = await self._room(request), number(request, "limit", 100, 1_000)
+        members = await self._.store.members(room.tenant, room.room, cursor(request), limit)
+        return json({"members": members, "next": members[-1] if len(members) == limit else None})
+
+    async def add_member(self, request: Request) -> Response:
+        room, user = await self._room(request), path_id(request, "user")
+        await self._.store.add_member(room.tenant, room.room, user)
+        return json({"room": room.room, "user": user})
+
+    async def remove_member(self, request: Request) -> Response:
+        room, user = await self._room(request), path_id(request, "user")
+        await self._.store.remove_member(room.tenant, room.room, user)
+        if not room.open:
+            topic = Topic("room", room.tenant, room.room)
+            self._.engine.publish(topic, MemberRemoved(user, "removed by the app"))
+        return Response(status_code=204)
+
+    async def present(self, request: Request) -> Response:
+        room, limit = await self._room(request), number(request, "limit", 100, 1_000)
+        return json(self._.rooms.present(room.tenant, room.room, cursor(request), limit))
+
+    async def typing(self, request: Request) -> Response:
+        room = await self._room(request)
+        typists = await self._.engine.typers(room.tenant, room.room)
+        return json({"typing": [Typer(*typist) for typist in typists]})
+
+    # --- what is said ---
+
+    async def messages(self, request: Request) -> Response:
+        room, limit = await self._room(request), number(request, "limit", 50, 300)
+        records = await self._.store.messages(
+            room.tenant, room.room, after=_seq(request, "after"), before=_seq(request, "before"), limit=limit
+        )
+        return json(HistoryReply([message_event(record) for record in records]))
+
+    async def send(self, request: Request) -> Response:
+        room = await self._room(request)
+        body = await read_body(request, PostMessage)
+        key = body.key or request.headers.get("idempotency-key") or new_message_id()
+        draft = Draft(body.user, body.name, bytes(body.body), key, self._.clock.now_ms())
+        record = await self._.rooms.append(room.tenant, room.room, draft)
+        self._.engine.typing_stop(room.tenant, room.room, body.user)
+        return json(SendReply(record.id, record.seq), 201)
+
+    async def signal(self, request: Request) -> Response:
+        tenant = self._.keys.tenant(request)
+        body = await read_body(request, PostSignal)
+        if (body.room is None) == (body.user is None):
+            raise Problem(400, "give either `room` or `user`", code="bad_field")
+        signal = Signal(
+            sender=body.sender,
+            name=body.name,
+            kind=body.kind,
+            room=body.room or UNSET,
+            body=body.body,
+            key=body.key or UNSET,
+        )
+        key = body.key and (body.sender, body.kind, body.key)
+        message = Deliver(encode_event(signal, self._.clock.now_ms()), key=key)
+        topic = Topic("room", tenant, body.room) if body.room else Topic("user", tenant, body.user or "")
+        self._.engine.publish(topic, message)
+        return Response(status_code=202)
+
+    async def _room(self, request: Request) -> Room:
+        tenant, name = self._.keys.tenant(request), path_id(request, "room")
+        room = await self._.store.room(tenant, name)
+        if room is None:
+            raise Problem(404, f"there is no room {name!r}; make it with PUT /v1/rooms/{name}")
+        return room
+
+
+def _shown(room: Room) -> dict[str, object]:
+    return {"room": room.room, "open": room.open, "head": room.head}
+
+
+def _seq(request: Request, name: str) -> int | None:
+    if name not in request.query_params:
+        return None
+    return number(request, name, 0, 2**31) if request.query_params[name] != "0" else 0

@@ -1,0 +1,84 @@
+"""From settings to a running server: engine, store, node, HTTP, one port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from greendot.api.app import make_app
+from greendot.api.backend import Backend, Dev
+from greendot.api.request import ApiKeys
+from greendot.clock import Clock, SystemClock
+from greendot.engine.base import Engine
+from greendot.engine.memory import MemoryEngine
+from greendot.errors import ConfigError
+from greendot.gateway.node import Node
+from greendot.gateway.server import Server
+from greendot.settings import Settings
+from greendot.store.base import Store
+from greendot.store.sqlite import SqliteStore
+
+LOBBY = "lobby"  # the open room of dev mode
+
+
+class Greendot:
+    """One server. `start`, then `stop`; `driven` False leaves its timers to a test."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None, *, driven: bool = True) -> None:
+        if not settings.auth.secret:
+            raise ConfigError(
+                "auth.secret is not set, so no token could be verified. Set GREENDOT_AUTH_SECRET to a long random text "
+                "(openssl rand -hex 32), or try things out with: greendot serve --dev"
+            )
+        self.settings = settings
+        clock = clock or SystemClock()
+        self.node = Node(settings, make_engine(settings, clock), make_store(settings), clock, driven=driven)
+        backend = Backend(
+            engine=self.node.engine,
+            store=self.node.store,
+            clock=clock,
+            keys=ApiKeys({settings.api.key: "default"}),
+            statuses=self.node.statuses,
+            rooms=self.node.rooms,
+            node=self.node,
+        )
+        dev = Dev(self.node.tokens) if settings.server.dev else None
+        self.server = Server(self.node, make_app(backend, dev))
+
+    async def start(self) -> None:
+        """Returns when clients may come. ConfigError says what stands in the way."""
+        await self.node.start()
+        try:
+            await self.server.start(self.settings.server.host, self.settings.server.port)
+        except ConfigError:
+            await self.node.close()
+            raise
+        if self.settings.server.dev:
+            await self.node.store.put_room("default", LOBBY, open=True)
+
+    async def stop(self) -> None:
+        """Drain: no new clients, the present ones are asked to return elsewhere, then everything is closed."""
+        self.server.stop_accepting()
+        await self.node.drain(self.settings.server.drain_s)
+        await self.server.close()
+        await self.node.close()
+
+
+def make_engine(settings: Settings, clock: Clock) -> Engine:
+    presence, typing = settings.presence, settings.typing
+    return MemoryEngine(
+        clock,
+        grace_ms=round(presence.grace_s * 1000),
+        typing_ttl_ms=round(typing.ttl_s * 1000),
+        typing_throttle_ms=round(typing.throttle_s * 1000),
+        seen_retention_ms=round(presence.last_seen_days * 86_400_000),
+    )
+
+
+def make_store(settings: Settings) -> Store:
+    path = settings.store_path
+    if path != ":memory:":
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make the folder of the store {path}: {error.strerror}") from None
+    return SqliteStore(path)

@@ -1,0 +1,41 @@
+"""The `greendot` command. One file per group of commands."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from greendot import __version__
+from greendot.cli.config import check_config
+from greendot.cli.serve import serve
+from greendot.cli.token import token
+from greendot.errors import GreendotError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="greendot")
+def cli() -> None:
+    """Greendot: who is online, who is typing, who is in the room, and what nobody may miss.
+
+    Settings come from flags, then the environment (GREENDOT_SECTION_KEY), then the TOML file, then defaults.
+    """
+
+
+@click.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"greendot {__version__}")
+
+
+for command in (serve, token, check_config, version):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Entry point: errors a person can act on are one line, without a traceback."""
+    try:
+        cli()
+    except GreendotError as error:
+        click.echo(f"greendot: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,73 @@
+"""Where the command line gets its settings, and `greendot check-config`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from greendot.errors import ConfigError
+from greendot.settings import Auth, Settings, load
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML file with settings.",
+)
+
+
+def settings_from(config: Path | None, flags: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """The settings of this call; flags that were not given are None and do not count."""
+    given = {
+        section: {key: value for key, value in values.items() if value is not None} for section, values in flags.items()
+    }
+    return load(config, os.environ, {section: values for section, values in given.items() if values})
+
+
+@click.command("check-config")
+@config_option
+def check_config(config: Path | None) -> None:
+    """Check the settings and print what they come to; secrets are not shown."""
+    settings = settings_from(config, {})
+    shown = msgspec.to_builtins(settings)
+    for section, values in shown.items():
+        click.echo(f"[{section}]")
+        for key, value in values.items():
+            if (section, key) in (("auth", "secret"), ("api", "key")):
+                value = "(set)" if value else "(not set)"
+            click.echo(f"{key} = {msgspec.json.encode(value).decode()}")
+        click.echo()
+    click.echo("The settings are good.")
+
+
+def dev_file(settings: Settings, name: str) -> Path:
+    return Path(settings.server.data_dir) / name
+
+
+def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
+    """A generated value kept in the data directory, and whether it was made just now."""
+    path = dev_file(settings, name)
+    try:
+        if path.exists() and (kept := path.read_text().strip()):
+            return kept, False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        value = secrets.token_hex(32)
+        # Only its owner may read it, from the first byte on.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(value + "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot keep the generated {name} in {path}: {error.strerror}") from None
+    return value, True
+
+
+def with_dev_secret(settings: Settings) -> Settings:
+    """The settings with the dev server's secret, if there is one and no other is set."""
+    path = dev_file(settings, "secret")
+    if settings.auth.secret or not path.exists():
+        return settings
+    return msgspec.structs.replace(settings, auth=Auth(path.read_text().strip()))

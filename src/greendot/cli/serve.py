@@ -1,0 +1,139 @@
+"""`greendot serve`: run a server until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+import structlog
+import uvloop
+
+from greendot import __version__
+from greendot.assembly import Greendot
+from greendot.cli.config import config_option, dev_file, dev_value, settings_from
+from greendot.settings import Api, Auth, Settings
+
+
+@click.command()
+@click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
+@click.option("--port", type=int, help="Port to listen on. [default: 8000]")
+@click.option("--engine", metavar="URL", help="Where signals live: memory.")
+@click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE.")
+@click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]")
+@click.option(
+    "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, room `lobby`, loopback only."
+)
+@config_option
+def serve(
+    host: str | None,
+    port: int | None,
+    engine: str | None,
+    store: str | None,
+    workers: int | None,
+    dev: bool | None,
+    config: Path | None,
+) -> None:
+    """Run a server until Ctrl-C or SIGTERM."""
+    settings = settings_from(
+        config,
+        {
+            "server": {"host": host, "port": port, "workers": workers, "dev": dev or None},
+            "engine": {"url": engine},
+            "store": {"url": store},
+        },
+    )
+    notes: list[str] = []
+    if settings.server.dev:
+        settings = _for_dev(settings, host, notes)
+    elif not settings.api.key:
+        notes.append("No API key is set (GREENDOT_API_KEY): the HTTP API refuses every request.")
+    _set_up_logging(settings.server.log)
+    _set_up_process()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(settings, notes))
+
+
+def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings:
+    """Loopback only, and a secret and a key where none is given."""
+    server = msgspec.structs.replace(settings.server, host=host or "127.0.0.1")
+    if server.host not in ("127.0.0.1", "localhost", "::1"):
+        raise click.UsageError("--dev gives tokens to whoever asks, so it listens on loopback only: leave out --host.")
+    secret, key = settings.auth.secret, settings.api.key
+    if not secret:
+        secret, _ = dev_value(settings, "secret")
+    if not key:
+        key, new = dev_value(settings, "api-key")
+        where = dev_file(settings, "api-key")
+        notes.append(f"API key: {key} (shown once; kept in {where})" if new else f"API key: in {where}")
+    return msgspec.structs.replace(settings, server=server, auth=Auth(secret), api=Api(key))
+
+
+async def _run(settings: Settings, notes: list[str]) -> None:
+    greendot = Greendot(settings)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    await greendot.start()
+    _announce(settings, greendot.server.port, notes)
+    # What exists by now lives as long as the process: the collector need never look at it again.
+    gc.collect()
+    gc.freeze()
+    await stopping.wait()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a second Ctrl-C ends it at once
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+    click.echo("Stopping: asking clients to reconnect elsewhere …", err=True)
+    await greendot.stop()
+    click.echo("Stopped.", err=True)
+
+
+def _announce(settings: Settings, port: int, notes: list[str]) -> None:
+    host = settings.server.host
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    store = settings.store_path
+    click.echo(f"Greendot {__version__} is ready.  WebSocket: ws://{shown}:{port}/v1/connect")
+    if settings.server.dev:
+        click.echo(f"Open  http://{shown}:{port}/  in two browser tabs.")
+    click.echo(f"Engine: {settings.engine.url}.  Store: {store}.  Stop with Ctrl-C.")
+    for note in notes:
+        click.echo(note)
+    sys.stdout.flush()
+
+
+def _set_up_process() -> None:
+    """As many sockets as the system allows, and a collector that does not stop the world while clients connect."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # A connection is a few dozen objects that stay; with the default of 700 they would be looked at again and again.
+    gc.set_threshold(50_000, 50, 50)
+
+
+def _set_up_logging(level: str) -> None:
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.stdlib.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso"),
+                structlog.processors.format_exc_info,
+                renderer,
+            ]
+        )
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # a malformed request is a client's affair

@@ -1,0 +1,52 @@
+"""`greendot token`: a token to try things out with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from greendot.cli.config import config_option, settings_from, with_dev_secret
+from greendot.clock import SystemClock
+from greendot.errors import ConfigError
+from greendot.settings import check_id
+from greendot.tokens import Tokens
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def parse_ttl(text: str) -> float:
+    """Seconds from `90`, `90s`, `15m`, `1h`, `30d`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise ConfigError(f"--ttl {text!r} is not a duration: give a number and s, m, h or d, such as 1h.")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+@click.command()
+@click.argument("user")
+@click.option("--tenant", default="default", show_default=True, help="The user's tenant.")
+@click.option("--room", "rooms", multiple=True, metavar="R", help="A room that may be joined; * matches. Repeatable.")
+@click.option("--name", help="The name others are shown.")
+@click.option("--ttl", default="1h", show_default=True, help="How long the token is valid: 90s, 15m, 1h, 30d.")
+@config_option
+def token(user: str, tenant: str, rooms: tuple[str, ...], name: str | None, ttl: str, config: Path | None) -> None:
+    """Print a token for USER, signed with the server's secret (or the dev server's)."""
+    settings = with_dev_secret(settings_from(config, {}))
+    if not settings.auth.secret:
+        raise ConfigError(
+            "there is no secret to sign with. Set GREENDOT_AUTH_SECRET to the server's secret, "
+            "or start a dev server first: greendot serve --dev"
+        )
+    now = SystemClock().now_ms()
+    made = Tokens(settings.auth.secret).make(
+        check_id("user", user),
+        now,
+        parse_ttl(ttl),
+        tenant=check_id("tenant", tenant),
+        name=name,
+        rooms=list(rooms) or None,
+    )
+    Tokens(settings.auth.secret).read(made, now)  # a room pattern that no server would take is found here
+    click.echo(made)

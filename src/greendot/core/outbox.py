@@ -1,0 +1,66 @@
+"""What waits for one connection while its socket does not keep up.
+
+Two lanes. Records and replies wait in order, up to a number of bytes; beyond it the client is too slow and must
+reconnect and recover. Signals wait by key, the latest only, up to a number of keys; beyond it they are dropped.
+Records go first. There is no outbox while the socket keeps up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+MAX_RECORD_BYTES = 1024 * 1024
+MAX_SIGNAL_KEYS = 1_000
+
+
+class Outbox:
+    """The two lanes of one slow connection."""
+
+    __slots__ = ("_records", "_signals", "record_bytes")
+
+    def __init__(self) -> None:
+        self._records: deque[bytes] = deque()
+        self._signals: dict[object, bytes] = {}
+        self.record_bytes = 0
+
+    def offer_record(self, frame: bytes) -> bool:
+        """Queue a frame that must arrive, in order. False: the client is too slow, close it."""
+        if self.record_bytes + len(frame) > MAX_RECORD_BYTES:
+            return False
+        self._records.append(frame)
+        self.record_bytes += len(frame)
+        return True
+
+    def offer_signal(self, frame: bytes, key: object = None) -> bool:
+        """Keep the latest frame of `key` (each frame its own where `key` is None). False: dropped."""
+        if key is None:
+            key = object()
+        # The latest value takes the last place too: what it replaces must not make it jump the queue.
+        self._signals.pop(key, None)
+        if len(self._signals) >= MAX_SIGNAL_KEYS:
+            return False
+        self._signals[key] = frame
+        return True
+
+    @property
+    def pressed(self) -> bool:
+        """Whether a lane is at least half full: worth a warning."""
+        return 2 * self.record_bytes >= MAX_RECORD_BYTES or 2 * len(self._signals) >= MAX_SIGNAL_KEYS
+
+    def drain(self, most: int = 64 * 1024) -> bytes:
+        """Take out about `most` bytes, records first; empty when nothing waits."""
+        taken: list[bytes] = []
+        size = 0
+        while self._records and size < most:
+            frame = self._records.popleft()
+            self.record_bytes -= len(frame)
+            taken.append(frame)
+            size += len(frame)
+        while self._signals and size < most:
+            frame = self._signals.pop(next(iter(self._signals)))
+            taken.append(frame)
+            size += len(frame)
+        return b"".join(taken)
+
+    def __len__(self) -> int:
+        return len(self._records) + len(self._signals)

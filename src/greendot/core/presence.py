@@ -1,0 +1,216 @@
+"""One user's presence: sessions go in, what others may see comes out.
+
+Every verb first settles the record (drops sessions that no longer count, ends a manual status that has run out),
+then compares what was shown with what is to be shown. Only a difference gets a new version and is returned, so
+an offline is told exactly once however many verbs notice it.
+
+A record has two faces: `face`, what others see, and `own`, what the user's own devices see. They differ only
+while the user is invisible: then `face` stays frozen, also through the real leave.
+
+Times are integer milliseconds of the engine's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from greendot.protocol.events import State, Status
+
+
+class Manual(Struct, frozen=True, gc=False):
+    """What the user set by hand. Durable; `rev` lets a late copy of an older setting be ignored."""
+
+    status: Status = "auto"
+    until: int | None = None
+    text: str | None = None
+    rev: int = 0
+
+
+class Face(Struct, frozen=True, gc=False):
+    """What one group of readers sees. `status` and `until` are for the user's own devices only."""
+
+    state: State = "offline"
+    since: int | None = None
+    last_seen: int | None = None
+    version: int = 0
+    text: str | None = None
+    status: Status = "auto"
+    until: int | None = None
+
+
+class Ref(NamedTuple):
+    """One life of one session. A verb about an older life of the session must not end the newer one."""
+
+    session: str
+    incarnation: str
+    conn: int
+
+
+class NodeLife(NamedTuple):
+    """What is known of a node's incarnation: nothing to subtract while it lives, both times once it is dead."""
+
+    last_renewal: int | None = None  # when it was last known to live
+    ends: int | None = None  # from when on its sessions do not count
+
+
+class Seat(Struct, gc=False):
+    """One session in the record."""
+
+    device: str
+    incarnation: str
+    conn: int
+    idle: bool
+    deadline: int | None = None  # lingering until then; None while connected
+    heard: int = 0  # when the client was last heard; known once it lingers
+
+
+class Snapshot(NamedTuple):
+    """One user as far as it is known now."""
+
+    face: Face
+    own: Face
+    name: str | None
+    devices: list[str]
+
+
+class Change(Struct, frozen=True):
+    """What is new: others are told if `public`, the user's own devices if `private`.
+
+    When only the devices are new nobody is told; who keeps a copy for later readers brings it up to date.
+    """
+
+    face: Face
+    own: Face
+    name: str | None
+    devices: list[str]
+    public: bool
+    private: bool
+
+
+NOBODY = Face()
+_GONE = NodeLife(None, 0)
+
+
+class UserPresence:
+    """The record of one user with sessions. Dropped when `empty`; `face` is what remains as last-seen."""
+
+    __slots__ = ("devices", "face", "last_heard", "manual", "name", "own", "seats")
+
+    def __init__(self, face: Face = NOBODY, name: str | None = None) -> None:
+        self.face = face
+        self.own = face
+        self.name = name
+        self.seats: dict[str, Seat] = {}
+        self.manual: Manual | None = None  # None: not known yet, so the user is shown to nobody
+        self.last_heard: int | None = None  # of the sessions that have left
+        self.devices: list[str] = []  # of the sessions that count, as last told
+
+    @property
+    def empty(self) -> bool:
+        return not self.seats
+
+    def touch(self, ref: Ref, device: str, idle: bool | None, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
+        """The session lives, under this connection. `idle` None keeps what the session was (a return is not activity).
+
+        Ends the linger of this session and of every other session of the same device: it has come back.
+        """
+        seat = self.seats.get(ref.session)
+        if seat is None:
+            self.seats[ref.session] = Seat(device, ref.incarnation, ref.conn, bool(idle))
+        elif seat.incarnation != ref.incarnation or seat.conn <= ref.conn:
+            seat.incarnation, seat.conn, seat.deadline = ref.incarnation, ref.conn, None
+            if idle is not None:
+                seat.idle = idle
+        for other, its in [*self.seats.items()]:
+            if other != ref.session and its.device == device and its.deadline is not None:
+                del self.seats[other]
+        return self.settle(now, nodes)
+
+    def linger(
+        self, ref: Ref, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
+    ) -> tuple[int | None, Change | None]:
+        """The connection is gone; the session counts for `grace` more. Answers what remains, None if it is not ours."""
+        seat = self._seat(ref)
+        if seat is None:
+            return None, self.settle(now, nodes)
+        seat.deadline, seat.heard = now + grace, heard
+        return grace, self.settle(now, nodes)
+
+    def leave(self, ref: Ref, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
+        """The linger is over. Answers the milliseconds that remain when early; None when there is nothing to leave."""
+        seat = self._seat(ref)
+        remaining = None
+        if seat is not None and seat.deadline is not None and seat.deadline > now:
+            remaining = seat.deadline - now
+        return remaining, self.settle(now, nodes)
+
+    def set_manual(self, manual: Manual, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
+        """A copy of the durable setting arrives; a lower revision than the known one is ignored."""
+        if self.manual is None or manual.rev >= self.manual.rev:
+            self.manual = manual
+        return self.settle(now, nodes)
+
+    def settle(self, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
+        """Bring the record up to `now`; the change to tell, if anything visible came of it."""
+        self._prune(now, nodes)
+        manual = self.manual
+        if manual is not None and manual.until is not None and manual.until <= now:
+            manual = self.manual = Manual(rev=manual.rev)
+        return self._compare(manual or Manual(), now)
+
+    def _seat(self, ref: Ref) -> Seat | None:
+        seat = self.seats.get(ref.session)
+        if seat is None or seat.incarnation != ref.incarnation or seat.conn != ref.conn:
+            return None
+        return seat
+
+    def _prune(self, now: int, nodes: Mapping[str, NodeLife]) -> None:
+        for session, seat in [*self.seats.items()]:
+            life = nodes.get(seat.incarnation, _GONE)
+            if seat.deadline is not None and seat.deadline <= now:
+                heard = seat.heard
+            elif life.ends is not None and life.ends <= now:
+                # A node that died silently never told when it last heard its clients: its last renewal must do.
+                heard = seat.heard or life.last_renewal or now
+            else:
+                continue
+            del self.seats[session]
+            self.last_heard = max(self.last_heard or 0, heard)
+
+    def _state(self) -> State:
+        if not self.seats or self.manual is None:
+            return "offline"
+        if self.manual.status == "busy":
+            return "busy"
+        return "idle" if all(seat.idle for seat in self.seats.values()) else "online"
+
+    def _compare(self, manual: Manual, now: int) -> Change | None:
+        state = self._state()
+        shown: State = "offline" if manual.status == "invisible" else state
+        version = max(self.face.version + 1, self.own.version + 1, now)
+        face = self._face(self.face, shown, manual, version, now, self.last_heard if state == "offline" else now)
+        own = self._face(self.own, state, manual, version, now, self.last_heard)
+        public = (face.state, face.text) != (self.face.state, self.face.text)
+        private = own is not self.own
+        devices = sorted({seat.device for seat in self.seats.values()})
+        if not public and not private and devices == self.devices:
+            return None
+        if public:
+            self.face = face
+        # One object serves both faces while they agree: most users are never invisible.
+        self.own = self.face if own == self.face else own
+        self.devices = devices
+        return Change(self.face, self.own, self.name, devices, public, private)
+
+    @staticmethod
+    def _face(old: Face, state: State, manual: Manual, version: int, now: int, seen: int | None) -> Face:
+        text = manual.text if state != "offline" else None
+        if (state, text, manual.status, manual.until) == (old.state, old.text, old.status, old.until):
+            return old
+        same = state == old.state
+        last_seen = (old.last_seen if same else seen) if state == "offline" else None
+        since = old.since if same else now
+        return Face(state, since, last_seen, version, text, manual.status, manual.until)

@@ -1,0 +1,29 @@
+"""From what is known of a user to what a reader is shown."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from greendot.core.presence import Face, Snapshot
+from greendot.protocol.events import Presence
+
+
+def entry(user: str, face: Face, name: str | None, devices: list[str] | None = None, *, own: bool = False) -> Presence:
+    """The wire's presence entry; `devices` for snapshots, `own` for the user's own devices."""
+    return Presence(
+        user=user,
+        name=name,
+        state=face.state,
+        since=face.since,
+        last_seen=face.last_seen,
+        version=face.version,
+        status_text=face.text,
+        devices=UNSET if devices is None else devices if own or face.state != "offline" else [],
+        status=face.status if own else UNSET,
+        until=face.until if own else UNSET,
+    )
+
+
+def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
+    """A snapshot as a reader may see it."""
+    return entry(user, snapshot.own if own else snapshot.face, snapshot.name, snapshot.devices, own=own)

@@ -1,0 +1,86 @@
+"""One timing wheel per process, for every timer there is.
+
+Timers are kept in slots of equal width, so setting and ending one costs the same with ten of them as with a
+million. Due times are exact: a slot that is only partly over gives up only what is due.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+
+class Timer:
+    """Something to do once. Ended by `Wheel.cancel`; after it has fired it is spent."""
+
+    __slots__ = ("argument", "call", "due")
+
+    def __init__(self, due: float, call: Callable[[Any], None], argument: Any) -> None:
+        self.due = due
+        self.call = call
+        self.argument = argument
+
+    def fire(self) -> None:
+        self.call(self.argument)
+
+
+class Wheel:
+    """`set` and `cancel` timers; `advance` returns those that are due, earliest first."""
+
+    __slots__ = ("_numbers", "_slots", "_width")
+
+    def __init__(self, width_s: float = 0.05) -> None:
+        self._width = width_s
+        self._slots: dict[int, dict[Timer, None]] = {}
+        self._numbers: list[int] = []  # heap of the slots in use; may name a slot already emptied
+
+    def set(self, due: float, call: Callable[[Any], None], argument: Any = None) -> Timer:
+        timer = Timer(due, call, argument)
+        number = int(due / self._width)
+        slot = self._slots.get(number)
+        if slot is None:
+            slot = self._slots[number] = {}
+            heapq.heappush(self._numbers, number)
+        slot[timer] = None
+        return timer
+
+    def cancel(self, timer: Timer | None) -> None:
+        """End a timer. Harmless for one that has fired or was ended before."""
+        if timer is None:
+            return
+        number = int(timer.due / self._width)
+        slot = self._slots.get(number)
+        if slot is not None:
+            slot.pop(timer, None)
+
+    def next_due(self) -> float | None:
+        """When the earliest timer is due, None if there is none."""
+        while self._numbers:
+            slot = self._slots[self._numbers[0]]
+            if slot:
+                return min(timer.due for timer in slot)
+            del self._slots[heapq.heappop(self._numbers)]
+        return None
+
+    def advance(self, now: float) -> list[Timer]:
+        """Take out and return every timer due at `now`, in the order they are due."""
+        due: list[Timer] = []
+        last = int(now / self._width)
+        while self._numbers and self._numbers[0] <= last:
+            number = self._numbers[0]
+            slot = self._slots[number]
+            ripe = [*slot] if number < last else [timer for timer in slot if timer.due <= now]
+            if len(ripe) == len(slot):
+                del self._slots[heapq.heappop(self._numbers)]
+            else:
+                for timer in ripe:
+                    del slot[timer]
+            due += ripe
+            if number == last:
+                break
+        due.sort(key=lambda timer: timer.due)
+        return due
+
+    def __len__(self) -> int:
+        return sum(map(len, self._slots.values()))

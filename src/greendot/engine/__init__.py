@@ -1,0 +1,1 @@
+"""Signals: presence, typing, the bus between nodes. At most once, never durable. The port is in `base`."""

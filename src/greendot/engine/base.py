@@ -1,0 +1,170 @@
+"""The engine port: what holds signals, shared by all nodes.
+
+An engine is three small ports on one connection: presence, typing and the bus. Every adapter passes
+`greendot.testing.engine_suite` unchanged. What holds for all verbs:
+
+- **Atomic per user** (presence) and **per room** (typing): two verbs on the same one never interleave.
+- **Told once**: a verb that changes what can be seen publishes it to the user's watch topic (or the room's topic)
+  itself, in the same step; the caller publishes nothing.
+- **Settling**: every presence verb first ends what has run out (lingers, dead nodes, a manual status' `until`),
+  so nobody is shown longer than they count, even when the node in charge of a timer is gone.
+- **Time** is the engine's own, in milliseconds; callers pass durations and ages, never stamps.
+- **EngineUnavailable** is raised when the engine cannot be reached; the verb may or may not have been carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from greendot.core.presence import Change, Manual, Ref, Snapshot
+from greendot.core.typists import Typist
+
+Tenant = str
+User = str
+
+
+class Topic(NamedTuple):
+    """Where a message goes: a room's listeners, a user's watchers, a user's own devices, or one node."""
+
+    kind: Literal["room", "watch", "user", "node"]
+    tenant: str  # empty for a node
+    name: str
+
+
+class Touched(NamedTuple):
+    """What `touch` found."""
+
+    status_known: bool  # False: the user is shown to nobody until `set_status` is called
+    resumed: bool  # whether the session was there before
+
+
+class Page(NamedTuple):
+    users: list[str]
+    next: str | None  # pass as `after` for the next page; None at the end
+    total: int  # all users online now
+
+
+class Deliver(Struct, frozen=True):
+    """A finished client frame on its way to the listeners of a topic."""
+
+    frame: bytes
+    record: bool = False  # must arrive in order (True) or may be coalesced and dropped (False)
+    key: object = None  # signals with the same key replace each other while they wait
+    without_connection: str | None = None  # "session/connection" that sent it
+    without_user: str | None = None  # all devices of this user are left out
+
+
+class Typing(Struct, frozen=True):
+    """A user started (or went on) typing in the topic's room, or stopped."""
+
+    user: str
+    name: str | None
+    expires_in_ms: int  # 0: stopped
+
+
+class MemberRemoved(Struct, frozen=True):
+    """A user may no longer be in the topic's room; nodes detach the user's connections before anything else."""
+
+    user: str
+    reason: str
+
+
+class Disconnect(Struct, frozen=True):
+    """Close one session of the topic's node."""
+
+    session: str
+    code: int
+    reason: str
+
+
+Message = Deliver | Typing | Change | MemberRemoved | Disconnect
+Receiver = Callable[[Topic, Message], None]
+
+
+class PresenceEngine(Protocol):
+    """Who is there. See the module's docstring for what holds for every verb."""
+
+    async def touch(
+        self, tenant: Tenant, user: User, ref: Ref, device: str, idle: bool | None, name: str | None
+    ) -> Touched:
+        """The session lives on this connection; `idle` None keeps what it was. Ends its device's lingers.
+
+        Refused with `Fenced` when `ref.incarnation` is not a live node.
+        """
+        ...
+
+    async def linger(self, tenant: Tenant, user: User, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
+        """The connection is gone and was last heard `silent_ms` ago; the session counts for `grace_ms` more.
+
+        Answers what remains; None if the session has moved on to another connection (nothing is changed then).
+        """
+        ...
+
+    async def leave(self, tenant: Tenant, user: User, ref: Ref) -> int | None:
+        """End a linger that is over. Answers the milliseconds that remain when called early, else None."""
+        ...
+
+    async def set_status(self, tenant: Tenant, user: User, manual: Manual) -> Snapshot:
+        """Copy the durable manual status; a lower revision than the known one is ignored."""
+        ...
+
+    async def read(self, tenant: Tenant, users: Sequence[User]) -> list[Snapshot]:
+        """One snapshot per user, in order, in one round trip per shard. Unknown users are offline, version 0."""
+        ...
+
+    async def online(self, tenant: Tenant, after: User | None, limit: int) -> Page:
+        """A page of the users others see as not offline, by user id."""
+        ...
+
+
+class TypingEngine(Protocol):
+    """Who is typing. Starts and stops are not answered: losing one is harmless."""
+
+    def typing_start(self, tenant: Tenant, room: str, user: User, name: str | None) -> None:
+        """Held for the engine's `ttl`; let through at most once per `throttle`, user and room, else ignored."""
+        ...
+
+    def typing_stop(self, tenant: Tenant, room: str, user: User) -> None:
+        """Stops the user, whichever device started. Does not shorten the throttle."""
+        ...
+
+    async def typers(self, tenant: Tenant, room: str) -> list[Typist]:
+        """The room's typers now, longest typing first, in one command."""
+        ...
+
+
+class Bus(Protocol):
+    """Messages between nodes: at most once, in order per topic and publisher, never stored."""
+
+    def publish(self, topic: Topic, message: Message) -> None:
+        """Offer a message to every node that hears the topic, this one included. Never blocks, never raises.
+
+        Room and watch topics are heard by the nodes that subscribed. A user topic is heard by the nodes that hold
+        sessions of the user, a node topic by that node; these need no subscription.
+        """
+        ...
+
+    async def subscribe(self, topics: Iterable[Topic]) -> None:
+        """Returns once messages published from now on will be received: only then read a snapshot."""
+        ...
+
+    async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
+
+
+class Engine(PresenceEngine, TypingEngine, Bus, Protocol):
+    """All three, and the life of the node that uses them."""
+
+    async def start(self, incarnation: str, receiver: Receiver) -> None:
+        """Register this node's life and hand over what arrives on its topics."""
+        ...
+
+    async def close(self) -> None:
+        """A clean exit: this incarnation's sessions count for the grace from now on, then no more."""
+        ...
+
+
+class Fenced(Exception):
+    """The incarnation is not live (any more): register anew and touch every session again."""

@@ -1,0 +1,200 @@
+"""The embedded engine: one process, nothing to install, nothing kept over a restart.
+
+Also the model the other engines are compared with: it is a thin shell around `core`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from greendot.clock import Clock
+from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
+from greendot.core.typists import Typist, Typists
+from greendot.engine.base import (
+    Engine,
+    Fenced,
+    Message,
+    Page,
+    Receiver,
+    Topic,
+    Touched,
+    Typing,
+)
+
+Key = tuple[str, str]  # tenant and user, or tenant and room
+
+
+class MemoryEngine:
+    """See `Engine`. One node's own: what is published is received by that node or by nobody."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        grace_ms: int = 30_000,
+        typing_ttl_ms: int = 5_000,
+        typing_throttle_ms: int = 2_000,
+        seen_retention_ms: int = 30 * 86_400_000,
+    ) -> None:
+        self._clock = clock
+        # The engine's time advances with the monotonic clock: a wall clock that jumps must not end a linger.
+        self._epoch_ms = clock.now_ms() - clock.monotonic() * 1000
+        self._grace_ms = grace_ms
+        self._typing_ttl_ms = typing_ttl_ms
+        self._typing_throttle_ms = typing_throttle_ms
+        self._seen_retention_ms = seen_retention_ms
+        self._nodes: dict[str, NodeLife] = {}
+        self._users: dict[Key, UserPresence] = {}  # users with sessions
+        self._seen: dict[Key, tuple[Face, str | None]] = {}  # users without; oldest departure first
+        self._typing: dict[Key, Typists] = {}
+        self._typing_pruned = 0
+        self._incarnation = ""
+        self._receiver: Receiver | None = None
+        self._topics: set[Topic] = set()
+
+    # --- life ---
+
+    async def start(self, incarnation: str, receiver: Receiver) -> None:
+        if incarnation in self._nodes:
+            raise Fenced(incarnation)
+        self._incarnation, self._receiver = incarnation, receiver
+        self._nodes[incarnation] = NodeLife()
+
+    async def close(self) -> None:
+        now = self._now()
+        self._nodes[self._incarnation] = NodeLife(now, now + self._grace_ms)
+        self._receiver = None
+        self._topics.clear()
+
+    # --- presence ---
+
+    async def touch(
+        self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None
+    ) -> Touched:
+        life = self._nodes.get(ref.incarnation)
+        if life is None or life.ends is not None:
+            raise Fenced(ref.incarnation)
+        key = (tenant, user)
+        record = self._users.get(key)
+        if record is None:
+            face, old_name = self._seen.pop(key, (NOBODY, None))
+            record = self._users[key] = UserPresence(face, old_name)
+        resumed = ref.session in record.seats
+        if name is not None:
+            record.name = name
+        change = record.touch(ref, device, idle, self._now(), self._nodes)
+        self._settled(key, record, change)
+        return Touched(record.manual is not None, resumed)
+
+    async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
+        record = self._users.get((tenant, user))
+        if record is None:
+            return None
+        now = self._now()
+        remaining, change = record.linger(ref, grace_ms, now - silent_ms, now, self._nodes)
+        self._settled((tenant, user), record, change)
+        return remaining
+
+    async def leave(self, tenant: str, user: str, ref: Ref) -> int | None:
+        record = self._users.get((tenant, user))
+        if record is None:
+            return None
+        remaining, change = record.leave(ref, self._now(), self._nodes)
+        self._settled((tenant, user), record, change)
+        return remaining
+
+    async def set_status(self, tenant: str, user: str, manual: Manual) -> Snapshot:
+        record = self._users.get((tenant, user))
+        if record is not None:
+            change = record.set_manual(manual, self._now(), self._nodes)
+            self._settled((tenant, user), record, change)
+        return self._snapshot((tenant, user))
+
+    async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
+        now = self._now()
+        for user in users:
+            record = self._users.get((tenant, user))
+            if record is not None:
+                self._settled((tenant, user), record, record.settle(now, self._nodes))
+        return [self._snapshot((tenant, user)) for user in users]
+
+    async def online(self, tenant: str, after: str | None, limit: int) -> Page:
+        now = self._now()
+        for key, record in [*self._users.items()]:
+            if key[0] == tenant:
+                self._settled(key, record, record.settle(now, self._nodes))
+        there = [u for (t, u), r in self._users.items() if t == tenant and r.face.state != "offline"]
+        rest = [user for user in there if after is None or user > after]
+        page = heapq.nsmallest(limit, rest)
+        return Page(page, page[-1] if len(rest) > limit else None, len(there))
+
+    def _settled(self, key: Key, record: UserPresence, change: Change | None) -> None:
+        if record.empty:
+            del self._users[key]
+            self._seen[key] = (record.face, record.name)
+            self._forget_seen()
+        if change is not None:
+            self.publish(Topic("watch", *key), change)
+
+    def _snapshot(self, key: Key) -> Snapshot:
+        record = self._users.get(key)
+        if record is not None:
+            return Snapshot(record.face, record.own, record.name, record.devices)
+        face, name = self._seen.get(key, (NOBODY, None))
+        return Snapshot(face, face, name, [])
+
+    def _forget_seen(self) -> None:
+        # Two at a time: departures come one by one, so the backlog shrinks, and no single verb pays for all.
+        horizon = self._now() - self._seen_retention_ms
+        for _ in range(2):
+            oldest = next(iter(self._seen), None)
+            if oldest is None or (self._seen[oldest][0].since or 0) > horizon:
+                return
+            del self._seen[oldest]
+
+    # --- typing ---
+
+    def typing_start(self, tenant: str, room: str, user: str, name: str | None) -> None:
+        now = self._now()
+        self._prune_typing(now)
+        typists = self._typing.get((tenant, room))
+        if typists is None:
+            typists = Typists(self._typing_ttl_ms, self._typing_throttle_ms)
+            self._typing[tenant, room] = typists
+        if typists.start(user, name, now):
+            self.publish(Topic("room", tenant, room), Typing(user, name, self._typing_ttl_ms))
+
+    def typing_stop(self, tenant: str, room: str, user: str) -> None:
+        typists = self._typing.get((tenant, room))
+        if typists is not None and typists.stop(user, self._now()):
+            self.publish(Topic("room", tenant, room), Typing(user, None, 0))
+
+    async def typers(self, tenant: str, room: str) -> list[Typist]:
+        typists = self._typing.get((tenant, room))
+        return [] if typists is None else typists.active(self._now())
+
+    def _prune_typing(self, now: int) -> None:
+        """Drop rooms nobody types in any more, at most once per hold time, so that rooms cost nothing for ever."""
+        if now - self._typing_pruned < 2 * self._typing_ttl_ms:
+            return
+        self._typing_pruned = now
+        self._typing = {room: typists for room, typists in self._typing.items() if typists.prune(now)}
+
+    # --- bus ---
+
+    def publish(self, topic: Topic, message: Message) -> None:
+        if self._receiver is not None and (topic in self._topics or topic.kind in ("user", "node")):
+            self._receiver(topic, message)
+
+    async def subscribe(self, topics: Iterable[Topic]) -> None:
+        self._topics.update(topics)
+
+    async def unsubscribe(self, topics: Iterable[Topic]) -> None:
+        self._topics.difference_update(topics)
+
+    def _now(self) -> int:
+        return round(self._epoch_ms + self._clock.monotonic() * 1000)
+
+
+_: type[Engine] = MemoryEngine

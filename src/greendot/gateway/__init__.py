@@ -1,0 +1,1 @@
+"""The shell around sockets: connections, sessions, fan-out. Decisions are in `core`."""

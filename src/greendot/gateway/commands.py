@@ -1,0 +1,311 @@
+"""What each command does, and the order commands are carried out in.
+
+Commands of one connection are carried out one after the other. Most are done at once; one that has to wait for the
+engine or the store holds back those behind it, in `Connection.waiting`, which exists only as long as that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from greendot.clock import Clock
+from greendot.core.limits import CommandLimit
+from greendot.core.presence import Manual
+from greendot.core.projection import project
+from greendot.engine.base import Bus, Deliver, Topic
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
+from greendot.gateway.connection import Connection
+from greendot.gateway.greeting import Greeting
+from greendot.gateway.rooms import Rooms
+from greendot.gateway.session import Session
+from greendot.gateway.sessions import Sessions
+from greendot.gateway.statuses import Statuses
+from greendot.gateway.tasks import Tasks
+from greendot.gateway.watching import Watching
+from greendot.metrics import Metrics
+from greendot.protocol import commands as wire
+from greendot.protocol.codec import BadCommand, decode_command, encode_error, encode_event, encode_reply
+from greendot.protocol.codes import Close, Err
+from greendot.protocol.events import HeartbeatAck, Overloaded, Signal
+from greendot.protocol.replies import PresenceReply, RefreshReply, Reply, StatusReply
+from greendot.tokens import Tokens
+
+MOST_WAITING = 1_000  # commands a connection may have in the queue behind one that takes its time
+BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
+RETRY_MS = 5_000
+
+Outcome = Reply | None
+_NOTHING = Reply()
+_QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped without a word
+
+
+class Parts(Struct, frozen=True):
+    """What commands act on."""
+
+    greeting: Greeting
+    sessions: Sessions
+    statuses: Statuses
+    watching: Watching
+    rooms: Rooms
+    bus: Bus
+    tokens: Tokens
+    clock: Clock
+    tasks: Tasks
+    metrics: Metrics
+    quiet: Callable[[Connection], None]  # told when a connection has no command under way any more
+    rate: tuple[float, float] | None  # commands per second and burst; None: no limit
+
+
+class Commands:
+    """Decodes, limits, carries out, answers."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._ = parts
+        self._table: dict[type[wire.Command], Callable[[Session, Any], Outcome | Awaitable[Outcome]]] = {
+            wire.Heartbeat: self._heartbeat,
+            wire.Activity: lambda session, command: None,
+            wire.StatusSet: self._status_set,
+            wire.Watch: self._watch,
+            wire.Unwatch: lambda session, command: parts.watching.unwatch(session, command.users),
+            wire.PresenceGet: self._presence_get,
+            wire.TypingStart: self._typing_start,
+            wire.TypingStop: self._typing_stop,
+            wire.RoomList: lambda session, command: parts.rooms.list_for(session),
+            wire.RoomJoin: lambda session, command: parts.rooms.join(session, command.room, command.after),
+            wire.RoomLeave: self._room_leave,
+            wire.RoomPresent: self._room_present,
+            wire.RoomSend: self._room_send,
+            wire.RoomHistory: parts.rooms.history,
+            wire.SignalSend: self._signal_send,
+            wire.TokenRefresh: self._token_refresh,
+            wire.Bye: self._bye,
+        }
+
+    def limit(self, now: float) -> CommandLimit | None:
+        return None if self._.rate is None else CommandLimit(*self._.rate, now)
+
+    # --- the way in ---
+
+    def received(self, connection: Connection, text: str) -> None:
+        """A text message from the client."""
+        if connection.waiting is None:
+            self._handle(connection, text)
+        elif len(connection.waiting) < MOST_WAITING:
+            connection.waiting.append(text)
+        else:
+            self._overloaded(connection)
+
+    def _handle(self, connection: Connection, text: str) -> None:
+        metrics = self._.metrics
+        metrics.realtime_commands_total += 1
+        wait_s = 0.0 if connection.limit is None else connection.limit.admit(connection.heard)
+        try:
+            command = decode_command(text)
+        except BadCommand as bad:
+            metrics.realtime_commands_refused_total += 1
+            self._bad(connection, bad)
+            return
+        if wait_s:
+            metrics.realtime_commands_refused_total += 1
+            self._over_limit(connection, command, wait_s)
+            return
+        session = connection.session
+        if session is None or type(command) is wire.Hello:
+            self._first(connection, command)
+            return
+        if type(command) in wire.ACTIVITY:
+            self._.sessions.active(session, connection.heard)
+        try:
+            outcome = self._table[type(command)](session, command)
+        except Refused as refused:
+            self._refuse(connection, command, refused)
+            return
+        if isawaitable(outcome):
+            connection.waiting = deque()
+            self._.tasks.spawn(self._finish(connection, command, outcome))
+        elif command.id is not None:
+            connection.send(encode_reply(command.id, outcome or _NOTHING))
+
+    async def _finish(self, connection: Connection, command: wire.Command, work: Awaitable[Outcome]) -> None:
+        try:
+            outcome = await work
+            if command.id is not None and type(command) is not wire.Hello:
+                connection.send(encode_reply(command.id, outcome or _NOTHING))
+        except Refused as refused:
+            self._refuse(connection, command, refused)
+        except (EngineUnavailable, StoreUnavailable):
+            later = Refused(Err.UNAVAILABLE, "try again in a moment", retry_in_ms=RETRY_MS)
+            self._refuse(connection, command, later)
+        except Exception:
+            self._refuse(connection, command, Refused(Err.INTERNAL, "this failed on the server; it was logged"))
+            raise
+        finally:
+            self._next(connection)
+
+    def _next(self, connection: Connection) -> None:
+        """Go on with what waited, until something has to wait again."""
+        waiting, connection.waiting = connection.waiting, None
+        while waiting and not connection.closing:
+            self._handle(connection, waiting.popleft())
+            if self._is_waiting(connection):
+                connection.waiting = waiting
+                return
+        self._.quiet(connection)
+
+    @staticmethod
+    def _is_waiting(connection: Connection) -> bool:
+        return connection.waiting is not None
+
+    def _first(self, connection: Connection, command: wire.Command) -> None:
+        if connection.session is not None:
+            connection.close(Close.PROTOCOL_ERROR, "hello was said already")
+        elif isinstance(command, wire.Hello):
+            connection.waiting = deque()
+            self._.tasks.spawn(self._finish(connection, command, self._.greeting.hello(connection, command)))
+        else:
+            connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
+
+    # --- what is not granted ---
+
+    def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
+        self._.metrics.realtime_commands_refused_total += 1
+        connection.send(encode_error(refused, command.id))
+
+    def _bad(self, connection: Connection, bad: BadCommand) -> None:
+        connection.send(encode_error(bad, bad.command_id))
+        if bad.code == Err.BAD_FRAME:
+            now = connection.heard
+            recent = [at for at in connection.bad_frames if now - at < BAD_FRAMES_S]
+            connection.bad_frames = (*recent, now)
+            if len(connection.bad_frames) >= BAD_FRAMES:
+                connection.close(Close.PROTOCOL_ERROR, "too many frames that are not commands")
+        elif connection.session is None:
+            connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
+        elif connection.limit is not None and connection.limit.flooding:
+            self._overloaded(connection)
+
+    def _over_limit(self, connection: Connection, command: wire.Command, wait_s: float) -> None:
+        if connection.limit is not None and connection.limit.flooding:
+            self._overloaded(connection)
+        elif not isinstance(command, _QUIET):
+            refused = Refused(Err.RATE_LIMITED, "too many commands", retry_in_ms=max(1, round(wait_s * 1000)))
+            connection.send(encode_error(refused, command.id))
+
+    def _overloaded(self, connection: Connection) -> None:
+        connection.send(encode_event(Overloaded(RETRY_MS), self._.clock.now_ms()))
+        connection.close(Close.OVERLOADED, "too many commands")
+
+    def pinged(self, connection: Connection) -> bool:
+        """Whether a ping is to be answered; pings count like commands."""
+        limit = connection.limit
+        if limit is None or not limit.admit(connection.heard):
+            return True
+        if limit.flooding:
+            self._overloaded(connection)
+        return False
+
+    # --- the commands ---
+
+    def _heartbeat(self, session: Session, command: wire.Heartbeat) -> None:
+        if session.connection is not None:
+            frame = encode_event(HeartbeatAck(), self._.clock.now_ms())
+            session.connection.send(frame, key="heartbeat", record=False)
+
+    async def _status_set(self, session: Session, command: wire.StatusSet) -> Outcome:
+        if command.until is not None and command.until <= self._.clock.now_ms():
+            raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
+        snapshot = await self._.statuses.set(session.key, Manual(command.status, command.until, command.text))
+        return StatusReply(project(session.user, snapshot, own=True))
+
+    async def _watch(self, session: Session, command: wire.Watch) -> Outcome:
+        return PresenceReply(await self._.watching.watch(session, command.users))
+
+    async def _presence_get(self, session: Session, command: wire.PresenceGet) -> Outcome:
+        return PresenceReply(await self._.watching.read(session, command.users))
+
+    def _typing_start(self, session: Session, command: wire.TypingStart) -> Outcome | Awaitable[Outcome]:
+        _may_send(session)
+        return self._spoken(session, command.room, self._start_typing)
+
+    def _start_typing(self, session: Session, room: str) -> None:
+        if session.connection is not None:
+            self._.rooms.start_typing(session.connection, session, room)
+
+    def _typing_stop(self, session: Session, command: wire.TypingStop) -> Outcome | Awaitable[Outcome]:
+        return self._spoken(session, command.room, self._.rooms.stop_typing)
+
+    def _spoken(self, session: Session, room: str, say: Callable[[Session, str], None]) -> Outcome | Awaitable[Outcome]:
+        """Say it at once in a room that was joined (the fast path), else after looking up the membership."""
+        connection = session.connection
+        if connection is not None and connection.rooms is not None and room in connection.rooms:
+            say(session, room)
+            return None
+        return self._spoken_later(session, room, say)
+
+    async def _spoken_later(self, session: Session, room: str, say: Callable[[Session, str], None]) -> Outcome:
+        await self._.rooms.speaker(session, room)
+        say(session, room)
+        return None
+
+    def _room_leave(self, session: Session, command: wire.RoomLeave) -> None:
+        if session.connection is not None:
+            self._.rooms.leave(session.connection, command.room)
+
+    async def _room_present(self, session: Session, command: wire.RoomPresent) -> Outcome:
+        await self._.rooms.admit(session, command.room)
+        return self._.rooms.present(session.tenant, command.room, command.after, command.limit)
+
+    def _room_send(self, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
+        _may_send(session)
+        return self._.rooms.send(session, command)
+
+    def _signal_send(self, session: Session, command: wire.SignalSend) -> Outcome | Awaitable[Outcome]:
+        _may_send(session)
+        if (command.room is None) == (command.user is None):
+            raise Refused(Err.BAD_FIELD, "field `room` of signal.send: give either room or user")
+        frame = encode_event(
+            Signal(
+                sender=session.user,
+                name=session.grants.name,
+                kind=command.kind,
+                room=UNSET if command.room is None else command.room,
+                body=command.body,
+                key=UNSET if command.key is None else command.key,
+            ),
+            self._.clock.now_ms(),
+        )
+        # Values of different senders and kinds never replace each other.
+        key = command.key and (session.user, command.kind, command.key)
+        sender = session.connection.id if session.connection is not None else None
+        message = Deliver(frame, key=key, without_connection=sender)
+        if command.user is not None:
+            self._.bus.publish(Topic("user", session.tenant, command.user), message)
+            return None
+        return self._spoken(
+            session, command.room or "", lambda s, room: self._.bus.publish(Topic("room", s.tenant, room), message)
+        )
+
+    def _token_refresh(self, session: Session, command: wire.TokenRefresh) -> Outcome:
+        try:
+            grants = self._.tokens.read(command.token, self._.clock.now_ms())
+        except TokenError as error:
+            raise Refused(Err.BAD_FIELD, f"field `token` of token.refresh: {error}") from None
+        if (grants.tenant, grants.user) != session.key:
+            raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
+        session.grants = grants
+        self._.sessions.rearm(session)
+        return RefreshReply(grants.expires_at)
+
+    def _bye(self, session: Session, command: wire.Bye) -> None:
+        if session.connection is not None:
+            session.connection.said_bye()
+
+
+def _may_send(session: Session) -> None:
+    if not session.grants.send:
+        raise Refused(Err.FORBIDDEN, "this token may listen but not send")

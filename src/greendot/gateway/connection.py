@@ -1,0 +1,270 @@
+"""One client's socket: what it is sent, how it is closed, when it was last heard.
+
+Output is written once per tick: `send` only collects, the hub flushes. While the kernel takes everything there is
+no queue; when it does not, frames wait in an `Outbox`, which is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from picows import WSTransport
+
+from greendot.core.leaving import Cause
+from greendot.core.limits import CommandLimit
+from greendot.core.outbox import Outbox
+from greendot.core.wheel import Timer
+from greendot.gateway.websocket import Framing, forget_handshake
+from greendot.protocol.codec import pong_frame
+from greendot.protocol.codes import Close
+
+if TYPE_CHECKING:
+    from greendot.gateway.session import Session
+
+CLOSE_WAIT_S = 2.0  # how long a peer may take to answer our close frame
+
+
+class Owner(Protocol):
+    """What a connection needs of the node it belongs to."""
+
+    def now(self) -> float: ...
+    def set_timer(self, delay_s: float, call: Any, argument: Any) -> Timer: ...
+    def cancel_timer(self, timer: Timer | None) -> None: ...
+    def has_output(self, connection: Connection) -> None: ...
+    def opened(self, connection: Connection) -> None: ...
+    def received(self, connection: Connection, text: str) -> None: ...
+    def pinged(self, connection: Connection) -> bool: ...
+    def ended(self, connection: Connection, cause: Cause, code: int) -> None: ...
+    def gone(self, connection: Connection) -> None: ...
+    def count_dropped(self) -> None: ...
+    def count_send_failed(self) -> None: ...
+
+
+class Connection(Framing):
+    """See the module. Made by the gateway for each upgraded socket.
+
+    Its owner is told twice, once each: `ended` when nothing more will be said on it, `gone` when the socket is closed.
+    """
+
+    __slots__ = (
+        "_bye",
+        "_ended",
+        "_held",
+        "_out",
+        "_outbox",
+        "_owner",
+        "_write",
+        "agent_hash",
+        "bad_frames",
+        "direct",
+        "ended_by",
+        "fd",
+        "heard",
+        "id",
+        "limit",
+        "opened_at",
+        "rooms",
+        "session",
+        "timer",
+        "typed",
+        "waiting",
+        "watches",
+    )
+
+    def __init__(self, owner: Owner, number: str, agent_hash: str | None = None) -> None:
+        self._owner = owner
+        self.id = number
+        self.agent_hash = agent_hash
+        self.closing = False
+        self._fragments = None
+        self.session: Session | None = None  # set by hello, for good
+        self.opened_at = self.heard = owner.now()  # monotonic seconds
+        self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token
+        self.limit: CommandLimit | None = None
+        self.bad_frames: tuple[float, ...] = ()  # when the last ones came
+        self.waiting: deque[str] | None = None  # messages behind a command under way; None while there is none
+        # Interest lasts as long as the connection. Sets are made on first use: most stay without one of them.
+        self.rooms: set[str] | None = None
+        self.watches: set[str] | None = None
+        self.typed: set[str] | None = None  # rooms in which it typed since it joined them
+        self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
+        self.direct = -1  # the fd while bytes may go straight to it: nothing waits and nothing was collected
+        self._out: list[bytes] | None = None  # collected in this tick
+        self._held = False  # collecting over several ticks: what comes first is still being read
+        self._outbox: Outbox | None = None  # exists while the kernel does not take everything
+        self._bye = False
+        self._ended = False
+        self.ended_by: tuple[Cause, int] | None = None  # kept while a command is still under way
+
+    # --- from picows ---
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self.transport = transport
+        forget_handshake(transport)
+        socket = transport.underlying_transport
+        # Tell us as soon as anything waits: what the kernel does not take belongs into our bounded outbox.
+        socket.set_write_buffer_limits(high=0)
+        self._write = socket.write
+        if not transport.is_secure:
+            self.fd = self.direct = socket.get_extra_info("socket").fileno()
+        self._owner.opened(self)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        # Before anything else: the number may belong to another socket from now on.
+        self.fd = self.direct = -1
+        if transport.is_close_frame_sent:  # by picows itself, if it was not by us
+            self._end(Cause.SERVER_CLOSE, Close.PROTOCOL_VIOLATION)
+        else:
+            self._end(Cause.LOST, 0)
+        self._owner.gone(self)
+
+    def pause_writing(self) -> None:
+        pass
+
+    def resume_writing(self) -> None:
+        if self.closing or self._outbox is None:
+            return
+        while data := self._outbox.drain():
+            if not self.push(data):
+                return
+        self._outbox = None
+        self.direct = self.fd
+
+    def on_text(self, text: str) -> None:
+        self._owner.received(self, text)
+
+    def on_heard(self) -> None:
+        self.heard = self._owner.now()
+
+    def on_ping(self, payload: bytes) -> None:
+        if self._owner.pinged(self):
+            # The last ping's answer is enough (RFC 6455 5.5.3), so a flood of them cannot fill anything.
+            self.send(pong_frame(payload), record=False, key="pong")
+
+    def on_client_close(self, code: int) -> None:
+        self.transport.send_close(code or Close.NORMAL)  # type: ignore[arg-type]
+        self.transport.disconnect()
+        self._end(Cause.CLIENT_CLOSE, code)
+
+    # --- output ---
+
+    def send(self, frame: bytes, *, record: bool = True, key: object = None) -> None:
+        """Collect a frame for this tick's write; while the socket is behind, queue it by its kind."""
+        if self.closing:
+            return
+        if self._outbox is not None:
+            self._queue(self._outbox, frame, record, key)
+        elif self._out is None:
+            self._out = [frame]
+            self.direct = -1
+            self._owner.has_output(self)
+        else:
+            self._out.append(frame)
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        if self._out is None or self._held or self.closing:
+            return
+        collected, self._out = self._out, None
+        if self.push(collected[0] if len(collected) == 1 else b"".join(collected)):
+            self.direct = self.fd
+
+    def hold(self) -> None:
+        """Keep back everything until `release`: what the client missed must come before what is live."""
+        self.flush()
+        self._held, self._out, self.direct = True, [], -1
+
+    def release(self, first: list[bytes]) -> None:
+        """Send `first`, then what was held."""
+        held, self._out, self._held = self._out or [], None, False
+        for frame in first + held:
+            self.send(frame)
+
+    def push(self, data: bytes) -> bool:
+        """Hand bytes to the socket at once; False if some wait now (or it is gone)."""
+        if self.fd < 0:
+            self._write(data)
+            return not self._behind()
+        try:
+            sent = os.write(self.fd, data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._failed()
+            return False
+        return sent == len(data) or self.stall(data, sent)
+
+    def stall(self, data: bytes, sent: int) -> bool:
+        """The kernel took only `sent` bytes of `data`: leave the rest to the loop, True if it went at once."""
+        self._write(data[sent:])
+        return not self._behind()
+
+    def write_error(self, error: OSError, data: bytes) -> None:
+        """A direct write by the hub failed."""
+        if isinstance(error, BlockingIOError):
+            self.stall(data, 0)
+        else:
+            self._failed()
+
+    @property
+    def behind(self) -> bool:
+        """Whether the socket does not keep up, so that frames must be offered one by one, by their kind."""
+        return self._outbox is not None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is kept in this process for the client, not counting this tick's frames."""
+        return 0 if self._outbox is None else self._outbox.record_bytes
+
+    def _behind(self) -> bool:
+        if self.transport.underlying_transport.get_write_buffer_size() == 0:
+            return False
+        if self._outbox is None:
+            self._outbox = Outbox()
+        self.direct = -1
+        return True
+
+    def _queue(self, outbox: Outbox, frame: bytes, record: bool, key: object) -> None:
+        if not record:
+            if not outbox.offer_signal(frame, key):
+                self._owner.count_dropped()
+        elif not outbox.offer_record(frame):
+            self.close(Close.TOO_SLOW, "too slow: reconnect and recover")
+
+    def _failed(self) -> None:
+        self._owner.count_send_failed()
+        self.fd = self.direct = -1
+        self.transport.disconnect(False)
+
+    # --- closing ---
+
+    def said_bye(self) -> None:
+        """The client is leaving for good: close without a grace."""
+        self._bye = True
+        self.close(Close.NORMAL, "bye")
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Send what was collected and a close frame, then end: with the peer's answer, or without it after a while."""
+        if self.closing:
+            return
+        self._held = False
+        self.flush()
+        self.transport.send_close(code, reason)  # type: ignore[arg-type]
+        self._end(Cause.BYE if self._bye else Cause.SERVER_CLOSE, code)
+        self._owner.cancel_timer(self.timer)
+        self.timer = self._owner.set_timer(CLOSE_WAIT_S, Connection.abort, self)
+
+    def abort(self) -> None:
+        """End at once, whatever waits."""
+        self.fd = self.direct = -1
+        self.transport.disconnect(False)
+
+    def _end(self, cause: Cause, code: int) -> None:
+        self.closing = True
+        self.fd = self.direct = -1
+        self._outbox = self._out = None
+        if not self._ended:
+            self._ended = True
+            self._owner.ended(self, cause, code)

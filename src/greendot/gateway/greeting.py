@@ -1,0 +1,84 @@
+"""Hello: from an unknown socket to a session that others can see."""
+
+from __future__ import annotations
+
+from greendot.clock import Clock
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
+from greendot.gateway.connection import Connection
+from greendot.gateway.rooms import Rooms
+from greendot.gateway.session import Session
+from greendot.gateway.sessions import Sessions
+from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Close, Err
+from greendot.protocol.commands import Hello
+from greendot.protocol.events import Event, Limits, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
+from greendot.protocol.replies import JoinReply
+from greendot.tokens import Tokens
+
+RETRY_MS = 5_000
+
+
+class Greeting:
+    """Nothing is registered before the token is verified; the user id comes from the token only."""
+
+    def __init__(
+        self, node: str, sessions: Sessions, rooms: Rooms, tokens: Tokens, clock: Clock, promises: tuple[float, Limits]
+    ) -> None:
+        self._node = node
+        self._sessions = sessions
+        self._rooms = rooms
+        self._tokens = tokens
+        self._clock = clock
+        self._heartbeat_s, self._limits = promises
+
+    async def hello(self, connection: Connection, hello: Hello) -> None:
+        try:
+            grants = self._tokens.read(hello.token, self._clock.now_ms())
+        except TokenError as error:
+            # A reason is at most 123 bytes (RFC 6455 5.5).
+            code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
+            connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
+            return
+        connection.hold()
+        try:
+            session, resumed = await self._sessions.open(connection, grants, hello)
+            joined = await self._rejoin(session, hello)
+        except (EngineUnavailable, StoreUnavailable):
+            connection.send(encode_event(Overloaded(RETRY_MS), self._clock.now_ms()))
+            connection.close(Close.OVERLOADED, "try again in a moment")
+            return
+        connection.release(self._welcome(session, resumed, joined))
+
+    async def _rejoin(self, session: Session, hello: Hello) -> list[JoinReply]:
+        """Back into the rooms the client was in, each authorised again; one it lost is left out."""
+        joined = []
+        for room, seq in (hello.resume.rooms if hello.resume else {}).items():
+            try:
+                joined.append(await self._rooms.join(session, room, seq))
+            except Refused as refused:
+                if refused.code == Err.UNAVAILABLE:
+                    break
+        return joined
+
+    def _welcome(self, session: Session, resumed: bool, joined: list[JoinReply]) -> list[bytes]:
+        """The welcome, then what the client missed."""
+        now = self._clock.now_ms()
+        welcome = Welcome(
+            session=session.id,
+            user=session.user,
+            tenant=session.tenant,
+            node=self._node,
+            resumed=resumed,
+            heartbeat_s=self._heartbeat_s,
+            server_time=now,
+            unread=0,
+            limits=self._limits,
+            rooms={reply.room: RoomState(reply.head, reply.recovered, reply.truncated) for reply in joined},
+        )
+        events: list[Event] = [welcome]
+        for reply in joined:
+            events += reply.messages
+            events += [TypingStarted(reply.room, t.user, t.name, t.expires_in_ms) for t in reply.typing]
+            if reply.typing_count > len(reply.typing):
+                events.append(TypingCount(reply.room, reply.typing_count, RETRY_MS))
+        return [encode_event(event, now) for event in events]

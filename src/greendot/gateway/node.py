@@ -1,0 +1,272 @@
+"""A node: one process' share of the product, put together from its parts.
+
+Only `cli` and `testing` make one. What other packages need of it they name themselves, as small protocols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any
+
+from greendot.clock import Clock
+from greendot.core.leaving import Cause, Graces
+from greendot.core.presence import Change
+from greendot.core.wheel import Timer
+from greendot.engine.base import Deliver, Disconnect, Engine, MemberRemoved, Message, Topic, Typing
+from greendot.gateway.commands import Commands, Parts
+from greendot.gateway.connection import Connection
+from greendot.gateway.greeting import Greeting
+from greendot.gateway.hub import Hub
+from greendot.gateway.registry import Registry
+from greendot.gateway.rooms import Rooms
+from greendot.gateway.session import Session
+from greendot.gateway.sessions import Periods, Sessions
+from greendot.gateway.statuses import Statuses
+from greendot.gateway.tasks import Tasks
+from greendot.gateway.timers import Timers
+from greendot.gateway.watching import Watching
+from greendot.ids import new_incarnation
+from greendot.metrics import Metrics
+from greendot.protocol.codec import MAX_FRAME, encode_event
+from greendot.protocol.codes import Close
+from greendot.protocol.events import Drain, Limits
+from greendot.protocol.replies import SessionInfo
+from greendot.settings import Settings
+from greendot.store.base import Store
+from greendot.tokens import Tokens
+
+DRAIN_RETRY_MS = 1_000
+
+
+class Node:
+    """Sockets in, engine and store behind. `driven` False leaves the timers to a test."""
+
+    def __init__(self, settings: Settings, engine: Engine, store: Store, clock: Clock, *, driven: bool = True) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.store = store
+        self.clock = clock
+        self.incarnation = new_incarnation()
+        self.metrics = Metrics()
+        self.registry = Registry()
+        self.hub = Hub(self.metrics)
+        self.timers = Timers(clock, driven=driven)
+        self.tasks = Tasks()
+        self.tokens = Tokens(settings.auth.secret)
+        self.draining = False
+        self.started_at = clock.now_ms()
+        self._numbers = 0
+        self._emptier: asyncio.Future[None] | None = None  # set by the next socket that goes, while draining
+        self._build()
+
+    def _build(self) -> None:
+        settings, engine, store, clock = self.settings, self.engine, self.store, self.clock
+        limits, typing, presence = settings.limits, settings.typing, settings.presence
+        self.statuses = Statuses(engine, store, clock, self.timers, self.tasks)
+        self.sessions = Sessions(
+            self.incarnation,
+            engine,
+            self.statuses,
+            self.registry,
+            clock,
+            Periods(
+                presence.dead_after_s,
+                presence.idle_s,
+                Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s),
+            ),
+        )
+        self.watching = Watching(engine, self.hub, self.registry, clock, limits.watches)
+        self.rooms = Rooms(
+            engine,
+            store,
+            self.hub,
+            self.registry,
+            clock,
+            (limits.rooms, typing.large_room, round(typing.ttl_s * 1000)),
+        )
+        for part in (self.sessions, self.watching, self.rooms):
+            part.use(self.timers, self.tasks)
+        promises = Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
+        self.commands = Commands(
+            Parts(
+                greeting=Greeting(
+                    self.incarnation,
+                    self.sessions,
+                    self.rooms,
+                    self.tokens,
+                    clock,
+                    (presence.heartbeat_s, promises),
+                ),
+                sessions=self.sessions,
+                statuses=self.statuses,
+                watching=self.watching,
+                rooms=self.rooms,
+                bus=engine,
+                tokens=self.tokens,
+                clock=clock,
+                tasks=self.tasks,
+                metrics=self.metrics,
+                quiet=self._quiet,
+                rate=(limits.commands_per_s, limits.commands_burst) if limits.enabled else None,
+            )
+        )
+
+    # --- life ---
+
+    async def start(self) -> None:
+        await self.store.start()
+        await self.engine.start(self.incarnation, self._heard)
+
+    async def drain(self, within_s: float) -> None:
+        """Ask every client to go elsewhere, wait for them a while, end the rest."""
+        self.draining = True
+        frame = encode_event(Drain(DRAIN_RETRY_MS), self.clock.now_ms())
+        for connection in [*self.registry.connections.values()]:
+            connection.send(frame)
+            connection.close(Close.DRAINING, "the server is stopping: reconnect")
+        try:
+            async with asyncio.timeout(within_s):
+                while self.registry.connections:
+                    self._emptier = asyncio.get_running_loop().create_future()
+                    await self._emptier
+        except TimeoutError:
+            pass
+        for connection in [*self.registry.connections.values()]:
+            connection.abort()
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        self.timers.close()
+        await self.tasks.finish()
+        await self.engine.close()
+        await self.store.close()
+
+    # --- what a connection needs (gateway.connection.Owner) ---
+
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    def set_timer(self, delay_s: float, call: Any, argument: Any) -> Timer:
+        return self.timers.set(delay_s, call, argument)
+
+    def cancel_timer(self, timer: Timer | None) -> None:
+        self.timers.cancel(timer)
+
+    def has_output(self, connection: Connection) -> None:
+        self.hub.has_output(connection)
+
+    def connect(self, agent: str | None) -> Connection:
+        """A connection for a socket that is being upgraded."""
+        self._numbers += 1
+        agent_hash = blake2b(agent.encode(), digest_size=8).hexdigest() if agent else None
+        return Connection(self, f"{self.incarnation}/{self._numbers}", agent_hash)
+
+    def opened(self, connection: Connection) -> None:
+        self.metrics.ws_connections_total += 1
+        self.registry.connections[connection.id] = connection
+        connection.limit = self.commands.limit(connection.opened_at)
+        self.sessions.expect_hello(connection)
+        if self.draining:
+            connection.close(Close.DRAINING, "the server is stopping: reconnect")
+
+    def received(self, connection: Connection, text: str) -> None:
+        self.commands.received(connection, text)
+
+    def pinged(self, connection: Connection) -> bool:
+        return self.commands.pinged(connection)
+
+    def ended(self, connection: Connection, cause: Cause, code: int) -> None:
+        if code == Close.TOO_SLOW:
+            self.metrics.realtime_client_slow_closed_total += 1
+        connection.ended_by = (cause, code)
+        # While a command is under way, what it still registers must be undone after it, not before.
+        if connection.waiting is None:
+            self._quiet(connection)
+
+    def _quiet(self, connection: Connection) -> None:
+        if connection.ended_by is not None:
+            cause, code = connection.ended_by
+            connection.ended_by = None
+            self.watching.forget(connection)
+            self.rooms.forget(connection, said_bye=cause is Cause.BYE)
+            self.sessions.lost(connection, cause, code)
+
+    def gone(self, connection: Connection) -> None:
+        self.timers.cancel(connection.timer)
+        connection.timer = None
+        self.registry.connections.pop(connection.id, None)
+        if self._emptier is not None and not self._emptier.done():
+            self._emptier.set_result(None)
+
+    def count_dropped(self) -> None:
+        self.metrics.realtime_dropped_ephemeral_total += 1
+
+    def count_send_failed(self) -> None:
+        self.metrics.realtime_socket_send_failed_total += 1
+
+    # --- what comes from the bus ---
+
+    def _heard(self, topic: Topic, message: Message) -> None:
+        self.metrics.realtime_pubsub_received_total += 1
+        match message:
+            case Change():
+                self.watching.changed(topic, message)
+            case Disconnect():
+                self.disconnect(message.session, message.code, message.reason)
+            case Deliver() if topic.kind == "user":
+                self._to_user(topic, message)
+            case Deliver() | Typing() | MemberRemoved():
+                self.rooms.received(topic, message)
+
+    def _to_user(self, topic: Topic, message: Deliver) -> None:
+        for connection in self.registry.connections_of(topic.tenant, topic.name):
+            if connection.id != message.without_connection:
+                connection.send(message.frame, record=message.record, key=message.key)
+
+    def disconnect(self, session_id: str, code: int, reason: str, tenant: str | None = None) -> bool:
+        """Close a session's socket; False if it is not here (or not this tenant's)."""
+        session = self.registry.sessions.get(session_id)
+        if session is None or session.connection is None or tenant not in (None, session.tenant):
+            return False
+        session.connection.close(code, reason)
+        return True
+
+    # --- what operators look at ---
+
+    def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
+        return [self._info(session) for session in self.registry.sessions_of(tenant, user)]
+
+    def _info(self, session: Session) -> SessionInfo:
+        connection, last_heard = session.connection, session.last_heard
+        if connection is not None:
+            last_heard = self.clock.now_ms() - round((self.now() - connection.heard) * 1000)
+        return SessionInfo(
+            session=session.id,
+            user=session.user,
+            device=session.device,
+            client={"name": session.client.name, "version": session.client.version},
+            node=self.incarnation,
+            connected_at=session.connected_at,
+            last_heard=last_heard,
+            state="lingering" if connection is None else "idle" if session.idle else "online",
+            ip_hash=session.ip_hash,
+            agent_hash=connection.agent_hash if connection is not None else None,
+        )
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "node": self.incarnation,
+            "started_at": self.started_at,
+            "connections": len(self.registry.connections),
+            "sessions": len(self.registry.sessions),
+            "users": self.registry.users,
+            "topics": self.hub.topics,
+            "timers": len(self.timers),
+        } | dict(self.metrics.items())
+
+    def metrics_items(self) -> Iterator[tuple[str, int]]:
+        yield "ws_connections", len(self.registry.connections)
+        yield "ws_users_online", self.registry.users
+        yield from self.metrics.items()

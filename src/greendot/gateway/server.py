@@ -1,0 +1,153 @@
+"""One port for everything: HTTP by uvicorn's protocol, and from the upgrade on WebSocket by picows."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import Any, Protocol
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from greendot.core.wheel import Timer
+from greendot.errors import ConfigError
+from greendot.gateway.connection import Connection
+from greendot.gateway.timers import Timers
+from greendot.gateway.websocket import UpgradedProtocol
+
+REQUEST_S = 10.0  # a request that is not complete by then ends its connection
+MAX_HEAD = 16 * 1024  # bytes of a request's line and headers
+_HANDED_OVER = (b"host", b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"user-agent")
+
+
+class Sockets(Protocol):
+    """What the server needs of the node."""
+
+    timers: Timers
+
+    def connect(self, agent: str | None) -> Connection: ...
+
+
+class Door(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with two bounds it lacks: how long and how large a request may be."""
+
+    def __init__(self, sockets: Sockets, config: uvicorn.Config, state: ServerState) -> None:
+        super().__init__(config, state, {})
+        self._sockets = sockets
+        self._deadline: Timer | None = None
+        self._head = 0  # bytes since the request began, until its headers are complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._sockets.timers.cancel(self._deadline)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > MAX_HEAD:
+            self._refuse(b"431 Request Header Fields Too Large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._deadline is None:
+            self._expect()
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._head = -(1 << 62)  # bodies are bounded by the routes that read them
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._sockets.timers.cancel(self._deadline)
+        self._deadline = None
+        self._head = 0
+
+    def handle_websocket_upgrade(self) -> None:
+        self.connections.discard(self)
+        self._sockets.timers.cancel(self._deadline)
+        # picows accepts no token beside `upgrade`; Firefox sends `keep-alive, Upgrade`, which uvicorn has checked.
+        lines = [b"GET %b HTTP/1.1" % self.url, b"connection: upgrade"]
+        lines += [b"%b: %b" % item for item in self.headers if item[0] in _HANDED_OVER]
+        protocol = UpgradedProtocol(lambda request: self._sockets.connect(request.headers.get("user-agent")))
+        protocol.connection_made(self.transport)
+        protocol.data_received(b"\r\n".join([*lines, b"", b""]))
+        self.transport.set_protocol(protocol)
+
+    def _expect(self) -> None:
+        self._deadline = self._sockets.timers.set(REQUEST_S, Door._too_slow, self)
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        self._refuse(b"408 Request Timeout")
+
+    def _refuse(self, status: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+            self.transport.close()
+
+
+class Server:
+    """Listens on one address until closed."""
+
+    def __init__(self, sockets: Sockets, app: Any) -> None:
+        self._sockets = sockets
+        self._config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws=UpgradedProtocol,  # only says that upgrades are wanted: Door makes it
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """ConfigError when the address cannot be had."""
+        listener = bind(host, port)
+        self.port = listener.getsockname()[1]
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Door(self._sockets, self._config, self._state), sock=listener, backlog=4096
+        )
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def close(self) -> None:
+        """Let requests under way end, then close what is left."""
+        self.stop_accepting()
+        for protocol in [*self._state.connections]:
+            protocol.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(self._state.tasks, timeout=1.0)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host!r}: {error.strerror}") from None
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} is in use by another program. Stop it, or choose another with --port."
+            ) from None
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    listener.setblocking(False)
+    return listener

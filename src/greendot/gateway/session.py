@@ -1,0 +1,56 @@
+"""A session: one device of one user, from hello until it no longer counts.
+
+A session outlives its connection by the linger. All that is known of it here is what this node needs; what others
+may know is in the engine.
+"""
+
+from __future__ import annotations
+
+from greendot.core.grants import Grants
+from greendot.core.presence import Ref
+from greendot.core.wheel import Timer
+from greendot.gateway.connection import Connection
+from greendot.protocol.commands import ClientInfo
+
+
+class Session:
+    """Who is on a connection."""
+
+    __slots__ = (
+        "active_at",
+        "client",
+        "connected_at",
+        "connection",
+        "device",
+        "grants",
+        "id",
+        "idle",
+        "ip_hash",
+        "key",
+        "last_heard",
+        "leave_timer",
+        "ref",
+    )
+
+    def __init__(self, session_id: str, grants: Grants, device: str, client: ClientInfo) -> None:
+        self.id = session_id
+        self.grants = grants
+        self.key = (grants.tenant, grants.user)
+        self.device = device
+        self.client = client
+        self.connection: Connection | None = None  # None while it lingers
+        self.ref = Ref(session_id, "", 0)  # the life of the session that the engine knows
+        self.idle = False
+        self.active_at = 0.0  # monotonic seconds of the last activity
+        self.connected_at = 0  # milliseconds UTC of the latest connection
+        self.last_heard = 0  # milliseconds UTC, once the connection is gone
+        self.ip_hash: str | None = None
+        self.leave_timer: Timer | None = None  # set while it lingers
+
+    @property
+    def tenant(self) -> str:
+        return self.grants.tenant
+
+    @property
+    def user(self) -> str:
+        return self.grants.user

@@ -1,0 +1,74 @@
+"""Manual status (busy, invisible): from the store into the engine, and timed while its user is here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from greendot.clock import Clock
+from greendot.core.presence import Manual, Snapshot
+from greendot.core.wheel import Timer
+from greendot.engine.base import PresenceEngine
+from greendot.gateway.tasks import Tasks
+from greendot.gateway.timers import Timers
+from greendot.store.base import StatusStore
+
+Key = tuple[str, str]  # tenant and user
+
+
+class Statuses:
+    """Reads that arrive in the same tick share one query: a thousand returning users are one read."""
+
+    def __init__(self, engine: PresenceEngine, store: StatusStore, clock: Clock, timers: Timers, tasks: Tasks) -> None:
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+        self._timers = timers
+        self._tasks = tasks
+        self._asked: dict[Key, asyncio.Future[Manual]] = {}
+        self._ends: dict[Key, Timer] = {}
+
+    async def set(self, key: Key, manual: Manual) -> Snapshot:
+        """Keep what the user set and show it."""
+        return await self._show(key, await self._store.put_status(*key, manual))
+
+    async def copy(self, key: Key) -> None:
+        """Tell the engine what the store knows, so that the user can be shown."""
+        await self._show(key, await self._read(key))
+
+    async def _show(self, key: Key, manual: Manual) -> Snapshot:
+        snapshot = await self._engine.set_status(*key, manual)
+        self._timers.cancel(self._ends.pop(key, None))
+        if manual.until is not None and manual.status != "auto":
+            delay_s = max(0.0, (manual.until - self._clock.now_ms()) / 1000)
+            self._ends[key] = self._timers.set(delay_s, self._over, key)
+        return snapshot
+
+    def _over(self, key: Key) -> None:
+        del self._ends[key]
+        self._tasks.spawn(self._settle(key))
+
+    async def _settle(self, key: Key) -> None:
+        await self._engine.read(key[0], [key[1]])  # every verb ends what has run out, this one does nothing else
+
+    async def _read(self, key: Key) -> Manual:
+        future = self._asked.get(key)
+        if future is None:
+            if not self._asked:
+                asyncio.get_running_loop().call_soon(self._query)
+            future = self._asked[key] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(future)
+
+    def _query(self) -> None:
+        asked, self._asked = self._asked, {}
+        self._tasks.spawn(self._answer(asked))
+
+    async def _answer(self, asked: dict[Key, asyncio.Future[Manual]]) -> None:
+        try:
+            found = await self._store.statuses([*asked])
+        except Exception as error:
+            for future in asked.values():
+                future.set_exception(error)
+                future.exception()  # each asker raises it; none of them may have stayed
+            return
+        for key, future in asked.items():
+            future.set_result(found.get(key, Manual()))

@@ -1,0 +1,64 @@
+"""The node's timing wheel, driven by one timer of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from greendot.clock import Clock
+from greendot.core.wheel import Timer, Wheel
+
+_log = logging.getLogger("greendot.timers")
+_SHORTEST_S = 0.01  # timers due within so much of each other share one wake-up
+
+
+class Timers:
+    """Set and end timers. With `driven` False nothing fires by itself: a test moves the clock and calls `tick`."""
+
+    def __init__(self, clock: Clock, *, driven: bool = True) -> None:
+        self._clock = clock
+        self._driven = driven
+        self._wheel = Wheel()
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_at = float("inf")
+        self.now = clock.monotonic
+
+    def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Timer:
+        timer = self._wheel.set(self.now() + delay_s, call, argument)
+        if self._driven and timer.due < self._wake_at:
+            self._sleep_until(timer.due)
+        return timer
+
+    def cancel(self, timer: Timer | None) -> None:
+        self._wheel.cancel(timer)
+
+    def next_due(self) -> float | None:
+        return self._wheel.next_due()
+
+    def tick(self) -> None:
+        """Fire what is due."""
+        self._wake_at = float("inf")
+        for timer in self._wheel.advance(self.now()):
+            try:
+                timer.fire()
+            except Exception:  # one broken timer must not stop the others
+                _log.exception("a timer failed")
+        if self._driven and (due := self._wheel.next_due()) is not None:
+            self._sleep_until(due)
+
+    def close(self) -> None:
+        self._driven = False
+        if self._wake is not None:
+            self._wake.cancel()
+
+    def __len__(self) -> int:
+        return len(self._wheel)
+
+    def _sleep_until(self, due: float) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = due
+        delay = max(due - self.now(), _SHORTEST_S)
+        self._wake = asyncio.get_running_loop().call_later(delay, self.tick)

@@ -1,0 +1,129 @@
+"""Typing as the listeners of one room see it.
+
+The node keeps who is typing and ends each by its own timer, so that nobody is left typing when a stop is lost, a
+client vanishes or another node dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from greendot.clock import Clock
+from greendot.core.typists import Typist
+from greendot.core.wheel import Timer
+from greendot.engine.base import Typing
+from greendot.gateway.connection import Connection
+from greendot.gateway.hub import Channel, Hub
+from greendot.gateway.registry import Registry
+from greendot.gateway.timers import Timers
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import TypingCount, TypingStarted, TypingStopped
+from greendot.protocol.replies import Typer
+
+REPEAT_COUNT_S = 3.0  # a large room's count is repeated while people go on typing, so that clients may let it expire
+
+
+class _Entry(NamedTuple):
+    name: str | None
+    timer: Timer
+
+
+class TypingLine:
+    """Who is typing in one room with local listeners."""
+
+    __slots__ = ("_channel", "_clock", "_counted_at", "_entries", "_hub", "_large", "_registry", "_timers", "_ttl_ms")
+
+    def __init__(
+        self, channel: Channel, hub: Hub, registry: Registry, clock: Clock, timers: Timers, limits: tuple[int, int]
+    ) -> None:
+        self._channel = channel
+        self._hub = hub
+        self._registry = registry
+        self._clock = clock
+        self._timers = timers
+        self._large, self._ttl_ms = limits
+        self._entries: dict[str, _Entry] = {}
+        self._counted_at = 0.0
+
+    def seed(self, typists: Iterable[Typist]) -> None:
+        """Take over what the engine knew when the first listener came; what was heard since is newer."""
+        for user, name, remaining in typists:
+            if user not in self._entries:
+                self._hold(user, name, remaining)
+
+    def heard(self, typing: Typing) -> None:
+        """A start, a repetition or a stop from the bus."""
+        if typing.expires_in_ms <= 0:
+            self._stop(typing.user)
+            return
+        known = typing.user in self._entries
+        self._hold(typing.user, typing.name, typing.expires_in_ms)
+        if not self._is_large:
+            frame = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
+            self._tell(typing.user, encode_event(frame, self._clock.now_ms()))
+        elif not known or self._timers.now() - self._counted_at >= REPEAT_COUNT_S:
+            self._tell_count()
+
+    def typers(self, reader: str) -> list[Typer]:
+        """The typers for a listener that joins, the listener left out; empty in a large room."""
+        if self._is_large:
+            return []
+        now = self._timers.now()
+        return [
+            Typer(user, entry.name, max(1, round((entry.timer.due - now) * 1000)))
+            for user, entry in self._entries.items()
+            if user != reader
+        ]
+
+    def count(self, reader: str) -> int:
+        return len(self._entries) - (reader in self._entries)
+
+    def close(self) -> None:
+        for entry in self._entries.values():
+            self._timers.cancel(entry.timer)
+        self._entries.clear()
+
+    @property
+    def _room(self) -> str:
+        return self._channel.topic.name
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self._channel.listeners) > self._large
+
+    def _hold(self, user: str, name: str | None, ms: int) -> None:
+        entry = self._entries.pop(user, None)
+        if entry is not None:
+            self._timers.cancel(entry.timer)
+        self._entries[user] = _Entry(name, self._timers.set(ms / 1000, self._stop, user))
+
+    def _stop(self, user: str) -> None:
+        entry = self._entries.pop(user, None)
+        if entry is None:
+            return
+        self._timers.cancel(entry.timer)
+        if self._is_large:
+            self._tell_count()
+        else:
+            self._tell(user, encode_event(TypingStopped(self._room, user), self._clock.now_ms()))
+
+    def _tell(self, user: str, frame: bytes) -> None:
+        key = ("typing", self._room, user)
+        self._hub.offer(self._channel, frame, key=key, skip=self._devices(user))
+
+    def _tell_count(self) -> None:
+        """To everybody how many others are typing: one less for those who type themselves."""
+        self._counted_at = self._timers.now()
+        key = ("typing", self._room)
+        typing = [device for user in self._entries for device in self._devices(user)]
+        self._hub.offer(self._channel, self._count_frame(len(self._entries)), key=key, skip=typing)
+        if typing:
+            self._hub.send_each(typing, self._count_frame(len(self._entries) - 1), key=key)
+
+    def _count_frame(self, count: int) -> bytes:
+        return encode_event(TypingCount(self._room, count, self._ttl_ms), self._clock.now_ms())
+
+    def _devices(self, user: str) -> list[Connection]:
+        listeners = self._channel.listeners
+        return [c for c in self._registry.connections_of(self._channel.topic.tenant, user) if c in listeners]

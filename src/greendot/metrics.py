@@ -1,0 +1,39 @@
+"""What is counted. Plain integers: adding one costs nothing worth measuring, and `/metrics` reads them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+class Metrics:
+    """The counters of one node, by their Prometheus names."""
+
+    __slots__ = (
+        "realtime_client_slow_closed_total",
+        "realtime_commands_refused_total",
+        "realtime_commands_total",
+        "realtime_dropped_ephemeral_total",
+        "realtime_pubsub_invalid_total",
+        "realtime_pubsub_received_total",
+        "realtime_socket_send_failed_total",
+        "realtime_socket_send_total",
+        "ws_connections_total",
+    )
+
+    realtime_client_slow_closed_total: int
+    realtime_commands_refused_total: int
+    realtime_commands_total: int
+    realtime_dropped_ephemeral_total: int
+    realtime_pubsub_invalid_total: int
+    realtime_pubsub_received_total: int
+    realtime_socket_send_failed_total: int
+    realtime_socket_send_total: int
+    ws_connections_total: int
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        for name in self.__slots__:
+            yield name, getattr(self, name)

@@ -1,0 +1,232 @@
+"""Settings: frozen, nested, units in the names. From flags, then the environment, then a TOML file, then defaults.
+
+`GREENDOT_PRESENCE_GRACE_S` in the environment is `grace_s` under `[presence]` in the file. Relations between
+settings are checked once, here, with a sentence a person can act on.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import fields
+
+from greendot.errors import ConfigError
+from greendot.ids import ID_RULE, valid_id
+
+Seconds = Annotated[float, Meta(ge=0, le=30 * 86_400)]
+Positive = Annotated[float, Meta(gt=0, le=30 * 86_400)]
+Count = Annotated[int, Meta(ge=1, le=10_000_000)]
+
+
+class Server(Struct, frozen=True, forbid_unknown_fields=True):
+    host: str = "0.0.0.0"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    workers: Annotated[int, Meta(ge=1, le=1024)] = 1
+    data_dir: str = ".greendot"  # the embedded store and, in dev mode, the generated secret and key
+    drain_s: Seconds = 1.0  # how long a stopping server waits for its sockets to close
+    log: str = "info"  # debug, info, warning or error
+    dev: bool = False
+
+
+class Auth(Struct, frozen=True, forbid_unknown_fields=True):
+    secret: str = ""  # HS256; at least 32 characters
+
+
+class Api(Struct, frozen=True, forbid_unknown_fields=True):
+    key: str = ""  # a first API key, for tenant `default`
+
+
+class Presence(Struct, frozen=True, forbid_unknown_fields=True):
+    heartbeat_s: Positive = 30.0  # how often a client is asked to be heard
+    dead_after_s: Positive = 75.0  # a connection silent for so long is closed
+    grace_s: Seconds = 30.0  # a lost socket's session counts for so long
+    clean_grace_s: Seconds = 5.0  # the same after a clean close by the client
+    silent_grace_s: Seconds = 15.0  # the same after `dead_after_s` of silence
+    idle_s: Positive = 300.0  # without activity for so long is idle
+    last_seen_days: Annotated[float, Meta(gt=0, le=3650)] = 30.0
+
+
+class Typing(Struct, frozen=True, forbid_unknown_fields=True):
+    ttl_s: Positive = 5.0  # how long a start is held
+    throttle_s: Seconds = 2.0  # at most one start per user, room and this is let through
+    large_room: Count = 100  # above so many listeners only the count is sent
+
+
+class Node(Struct, frozen=True, forbid_unknown_fields=True):
+    lease_s: Positive = 15.0  # a node silent for so long is dead
+    renew_s: Positive = 5.0
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool = True  # false switches the rate limits off (load tests); sizes and counts stay
+    commands_per_s: Count = 50  # per connection
+    commands_burst: Count = 200
+    watches: Count = 10_000  # per connection
+    rooms: Count = 500  # per connection
+
+
+class Engine(Struct, frozen=True, forbid_unknown_fields=True):
+    url: str = "memory"
+
+
+class Store(Struct, frozen=True, forbid_unknown_fields=True):
+    url: str = ""  # empty: sqlite, greendot.db in the data directory
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """All of them. `load` makes one from its sources and checks it."""
+
+    server: Server = Server()
+    auth: Auth = Auth()
+    api: Api = Api()
+    presence: Presence = Presence()
+    typing: Typing = Typing()
+    node: Node = Node()
+    limits: Limits = Limits()
+    engine: Engine = Engine()
+    store: Store = Store()
+
+    @property
+    def store_path(self) -> str:
+        """The SQLite file, or `:memory:`."""
+        if not self.store.url:
+            return str(Path(self.server.data_dir) / "greendot.db")
+        return self.store.url.removeprefix("sqlite:///")
+
+
+Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Sources) -> Settings:
+    """The settings from their sources, checked. ConfigError names the source, the setting and what to do."""
+    merged: dict[str, dict[str, Any]] = {}
+    for source, values in (
+        (str(file), _read_file(file) if file else {}),
+        ("the environment", _read_environment(environment)),
+        ("the command line", flags),
+    ):
+        _convert(source, values)
+        for section, keys in values.items():
+            merged.setdefault(section, {}).update(keys)
+    settings = _convert("", merged)
+    check(settings)
+    return settings
+
+
+def check(settings: Settings) -> None:
+    """Raise ConfigError for the first relation between settings that does not hold."""
+    presence, typing, node, server = settings.presence, settings.typing, settings.node, settings.server
+    rules = [
+        (
+            presence.dead_after_s >= 2 * presence.heartbeat_s,
+            f"presence.dead_after_s ({presence.dead_after_s:g}) must be at least twice presence.heartbeat_s "
+            f"({presence.heartbeat_s:g}), or one lost heartbeat closes a healthy connection. "
+            "Raise dead_after_s or lower heartbeat_s.",
+        ),
+        (
+            presence.clean_grace_s <= presence.grace_s,
+            f"presence.clean_grace_s ({presence.clean_grace_s:g}) must not exceed presence.grace_s "
+            f"({presence.grace_s:g}): a clean close is the surer sign of leaving. Lower clean_grace_s.",
+        ),
+        (
+            typing.throttle_s < typing.ttl_s,
+            f"typing.throttle_s ({typing.throttle_s:g}) must be below typing.ttl_s ({typing.ttl_s:g}), or "
+            "people who go on typing seem to stop in between. Raise ttl_s or lower throttle_s.",
+        ),
+        (
+            node.lease_s >= 2 * node.renew_s,
+            f"node.lease_s ({node.lease_s:g}) must be at least twice node.renew_s ({node.renew_s:g}), or one "
+            "late renewal makes a healthy node look dead. Raise lease_s or lower renew_s.",
+        ),
+        (
+            settings.limits.commands_burst >= settings.limits.commands_per_s,
+            "limits.commands_burst must be at least limits.commands_per_s. Raise commands_burst.",
+        ),
+        (
+            not settings.auth.secret or len(settings.auth.secret) >= 32,
+            "auth.secret is shorter than 32 characters and could be guessed. Make one with: openssl rand -hex 32",
+        ),
+        (
+            server.log in ("debug", "info", "warning", "error"),
+            f"server.log is {server.log!r}; it must be one of debug, info, warning, error.",
+        ),
+    ]
+    for holds, sentence in rules:
+        if not holds:
+            raise ConfigError(sentence)
+    _check_urls(settings)
+
+
+def _check_urls(settings: Settings) -> None:
+    engine, store = settings.engine.url, settings.store.url
+    if engine != "memory":
+        raise ConfigError(f"engine.url is {engine!r}; this version of Greendot has one engine, `memory`.")
+    if settings.server.workers > 1:
+        raise ConfigError(
+            f"{settings.server.workers} workers cannot share the memory engine: each would see only its own users. "
+            "Use --workers 1."
+        )
+    if store and not store.startswith("sqlite:///"):
+        raise ConfigError(
+            f"store.url is {store!r}; this version of Greendot has one store, sqlite:///FILE "
+            "(sqlite:////var/lib/greendot.db for an absolute path, sqlite:///:memory: to keep nothing)."
+        )
+
+
+def check_id(what: str, text: str) -> str:
+    """`text` if it may be an id, else ConfigError."""
+    if not valid_id(text):
+        raise ConfigError(f"{what} {text!r} is not a valid id: {ID_RULE}.")
+    return text
+
+
+def _read_file(path: Path) -> Sources:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def _read_environment(environment: Mapping[str, str]) -> Sources:
+    values: dict[str, dict[str, Any]] = {}
+    for section in fields(Settings):
+        for field in fields(section.type):
+            name = f"GREENDOT_{section.name}_{field.name}".upper()
+            if name in environment:
+                values.setdefault(section.name, {})[field.name] = environment[name]
+    return values
+
+
+def _convert(source: str, values: Sources) -> Settings:
+    for section, keys in values.items():
+        _known(source, section, keys)
+    try:
+        # Not strict: the environment has only strings, and "30" must do for a number there.
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"in {source}: {error}".replace("`$.", "`")) from None
+
+
+def _known(source: str, section: str, keys: Any) -> None:
+    sections = {field.name: field.type for field in fields(Settings)}
+    if section not in sections:
+        raise ConfigError(f"in {source}: no section is called [{section}].{_nearest(section, sections)}")
+    if not isinstance(keys, Mapping):
+        raise ConfigError(f"in {source}: [{section}] must be a section of keys.")
+    known = [field.name for field in fields(sections[section])]
+    for key in keys:
+        if key not in known:
+            raise ConfigError(f"in {source}: [{section}] has no setting {key!r}.{_nearest(key, known)}")
+
+
+def _nearest(word: str, known: Any) -> str:
+    found = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {found[0]!r}?" if found else f" There are: {', '.join(known)}."

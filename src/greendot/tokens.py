@@ -1,0 +1,75 @@
+"""Tokens: signed claims that say who a client is. HS256 with one shared secret, so far."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import jwt
+import msgspec
+from msgspec import Meta, Struct
+
+from greendot.core.grants import Grants
+from greendot.errors import TokenError
+from greendot.ids import ID_PATTERN
+
+Id = Annotated[str, Meta(pattern=ID_PATTERN)]
+Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@=+*-]{1,128}\Z")]
+Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=100)]
+
+
+class _Claims(Struct):
+    """What we read of a token. Anything else in it is the app's own."""
+
+    sub: Id
+    exp: float
+    tenant: Id = "default"
+    name: Annotated[str, Meta(max_length=200)] | None = None
+    rooms: Patterns = ()
+    watch: Patterns | None = None
+    send: bool = True
+    iat: float | None = None
+    nbf: float | None = None
+    jti: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class Tokens:
+    """Makes and reads tokens of one secret."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def read(self, token: str, now_ms: int) -> Grants:
+        """What the token grants. TokenError says what is wrong with it, without repeating it."""
+        if not token:
+            raise TokenError("a token is needed")
+        # Our own clock decides about the time, so that tests can move it.
+        lax = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_sub": False, "verify_aud": False}
+        try:
+            payload = jwt.decode(token, self._secret, algorithms=["HS256"], options=lax)  # type: ignore[arg-type]
+            claims = msgspec.convert(payload, _Claims)
+        except jwt.InvalidSignatureError:
+            raise TokenError("the token's signature is not ours: it was signed with another secret") from None
+        except jwt.InvalidTokenError as error:
+            raise TokenError(f"not a valid token: {error}") from None
+        except msgspec.ValidationError as error:
+            raise TokenError(f"a claim of the token is wrong: {error}".replace("`$.", "`")) from None
+        if claims.exp * 1000 <= now_ms:
+            raise TokenError("the token has expired", expired=True)
+        if claims.nbf is not None and claims.nbf * 1000 > now_ms:
+            raise TokenError("the token is not valid yet")
+        return Grants(
+            tenant=claims.tenant,
+            user=claims.sub,
+            expires_at=round(claims.exp * 1000),
+            name=claims.name,
+            rooms=claims.rooms,
+            watch=claims.watch,
+            send=claims.send,
+            issued_at=None if claims.iat is None else round(claims.iat * 1000),
+            token_id=claims.jti,
+        )
+
+    def make(self, user: str, now_ms: int, ttl_s: float, **claims: Any) -> str:
+        """A token for `user`, valid for `ttl_s`. Further claims as in docs/protocol.md; None leaves one out."""
+        body = {"sub": user, "iat": now_ms // 1000, "exp": round(now_ms / 1000 + ttl_s)}
+        return jwt.encode(body | {k: v for k, v in claims.items() if v is not None}, self._secret, algorithm="HS256")

@@ -1,0 +1,134 @@
+"""Measure Greendot on this machine and show the figures beside their targets.
+
+`make bench` (some minutes, writes bench/RESULTS.md) or `make bench-quick` (a minute, only prints). The load generator
+and the raw floor are C (load.c, rawcast.c); RESULTS.md says how things are measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import report
+from measure import FULL, QUICK, Bench, Plan, say
+from server import Trouble
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE / "build"
+RESULTS = HERE / "RESULTS.md"
+PARTS = ("broadcast", "connect", "idle")
+SPARE_FILES = 500  # descriptors a server needs beside its connections
+
+
+def main() -> int:
+    options = _options()
+    plan = QUICK if options.quick else FULL
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended from outside: end the children as for Ctrl-C
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(plan.limit_s)
+    started = time.monotonic()
+    try:
+        rows, pinned = _measure(options, plan)
+        signal.alarm(0)
+        whole = not (options.quick or options.only or options.server)
+        figures = f"{report.machine(pinned)}\n\n{report.table(rows)}"
+        if options.server:
+            figures += f"\n\nNot Greendot: this was `{options.server}`."
+        print(f"\n{figures}\n\nTook {time.monotonic() - started:.0f} s.", flush=True)
+        if whole:
+            report.write(RESULTS, figures)
+            print("Written to bench/RESULTS.md.")
+    except Trouble as trouble:
+        print(f"\nbench: {trouble}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nbench: interrupted; everything it started was ended.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure Greendot on this machine.")
+    parser.add_argument("--quick", action="store_true", help="shorter and rougher; does not write RESULTS.md")
+    parser.add_argument("--only", action="append", choices=PARTS, help="one part (may be repeated); does not write")
+    parser.add_argument("--server", help="start this command instead of `greendot serve`, with the same flags")
+    return parser.parse_args()
+
+
+def _measure(options: argparse.Namespace, plan: Plan) -> tuple[list[report.Row], bool]:
+    plan = _within_file_limit(plan)
+    server_core, load_core = cores = _cores()
+    if load_core is not None:
+        os.sched_setaffinity(0, {load_core})  # the driver must not disturb the server either
+    _compile()
+    command = shlex.split(options.server) if options.server else _greendot_command()
+    parts = options.only or PARTS
+    rows: list[report.Row] = []
+    with tempfile.TemporaryDirectory(prefix="greendot-bench-") as folder:
+        bench = Bench(command, BUILD, Path(folder), cores)
+        bench.mint_tokens(plan.idle_connections)
+        if "broadcast" in parts:
+            rows += report.broadcast_rows(bench.broadcast(plan), plan.subscribers)
+        if "connect" in parts:
+            rows += report.connect_rows(bench.connect(plan))
+        if "idle" in parts:
+            rows += report.idle_rows(bench.idle(plan))
+    return rows, server_core is not None
+
+
+def _within_file_limit(plan: Plan) -> Plan:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # inherited by the server
+    room = plan.idle_connections if most == resource.RLIM_INFINITY else most - SPARE_FILES
+    if room < plan.subscribers + 1:
+        raise Trouble(f"A process may open only {most} files here: too few for {plan.subscribers:,} connections.")
+    if room < plan.idle_connections:
+        say(f"only {room:,} idle connections: a process may open {most:,} files here (ulimit -n)")
+        return replace(plan, idle_connections=room)
+    return plan
+
+
+def _cores() -> tuple[int | None, int | None]:
+    """A core for the server and one for the generator."""
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        say("only one core: server and generator share it, so every figure comes out too low")
+        return None, None
+    return usable[0], usable[1]
+
+
+def _compile() -> None:
+    BUILD.mkdir(exist_ok=True)
+    for name in ("load", "rawcast"):
+        command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(BUILD / name), str(HERE / f"{name}.c")]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise Trouble("A C compiler is needed for the load generator, and `cc` was not found.") from None
+        if done.returncode:
+            raise Trouble(f"bench/{name}.c does not compile:\n{done.stderr}")
+    say("compiled load.c and rawcast.c")
+
+
+def _greendot_command() -> list[str]:
+    program = Path(sys.executable).parent / "greendot"
+    if not program.exists():
+        raise Trouble("There is no `greendot` beside this Python: run `make bench`, which installs it.")
+    return [str(program), "serve"]
+
+
+def _too_long(*_: object) -> None:
+    raise Trouble("The run took longer than it may and was stopped; no figures.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

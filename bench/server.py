@@ -1,0 +1,188 @@
+"""The processes a benchmark starts: pinned to a core, always ended, their trouble told in a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+READY_WITHIN_S = 20
+END_WITHIN_S = 5
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Trouble(Exception):
+    """What makes the figures impossible or worthless, as a sentence for a person."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The secrets of one run. Every server of the run gets the same, so that tokens are minted once."""
+
+    auth_secret: str = field(default_factory=lambda: secrets.token_hex(32))
+    api_key: str = field(default_factory=lambda: secrets.token_hex(16))
+
+
+def spawn(command: Sequence[object], core: int | None, **how: Any) -> subprocess.Popen[str]:
+    """Start `command` on `core`, in a session of its own: Ctrl-C reaches the driver only, which ends its children."""
+
+    def settle() -> None:
+        if core is not None:
+            os.sched_setaffinity(0, {core})
+
+    words = [str(word) for word in command]
+    try:
+        return subprocess.Popen(words, start_new_session=True, preexec_fn=settle, text=True, **how)
+    except OSError as error:
+        raise Trouble(f"{words[0]} cannot be started: {error.strerror}.") from None
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End `process` and whatever it started: asked first, then, or when this is interrupted, made to."""
+    try:
+        _signal(process, signal.SIGTERM)
+        process.wait(END_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        _signal(process, signal.SIGKILL)
+        process.wait(END_WITHIN_S)
+
+
+def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running Greendot."""
+
+    process: subprocess.Popen[str]
+    port: int
+    access: Access
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def request(self, method: str, path: str, body: object = None) -> int:
+        """The status of an HTTP request; 0 when nobody answered."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.access.api_key}", "Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def rss_bytes(self) -> int:
+        pages = (Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in self._pids())
+        return sum(int(count) * _PAGE_BYTES for count in pages)
+
+    def cpu_s(self) -> float:
+        """Seconds of CPU used so far, in user and kernel mode, by all threads."""
+        total = 0
+        for pid in self._pids():
+            # Counted from behind the process name, which may hold spaces.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        return total / _TICKS_PER_S
+
+    def _pids(self) -> Iterator[int]:
+        waiting = [self.pid]
+        while waiting:
+            pid = waiting.pop()
+            yield pid
+            waiting += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-15:]
+        return "\n".join(f"    {line}" for line in lines) or "    (it said nothing)"
+
+
+@contextmanager
+def greendot(command: Sequence[str], access: Access, folder: Path, core: int | None) -> Iterator[Server]:
+    """A fresh server with an empty database and the open room `bench`, ended on the way out."""
+    folder.mkdir()
+    port = _free_port()
+    flags = ["--host", "127.0.0.1", "--port", port, "--engine", "memory", "--store", f"sqlite:///{folder / 'bench.db'}"]
+    # The settings of whoever runs this must not leak into the figures: neither environment nor a file in the cwd.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
+    environment |= {
+        "GREENDOT_AUTH_SECRET": access.auth_secret,
+        "GREENDOT_API_KEY": access.api_key,
+        "GREENDOT_LIMITS_ENABLED": "false",
+    }
+    log = folder / "server.log"
+    with log.open("w") as output:
+        process = spawn(
+            [*command, *flags], core, cwd=folder, env=environment,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    server = Server(process, port, access, log)
+    try:
+        _await_ready(server)
+        yield server
+    except Trouble as trouble:
+        if process.poll() is None:
+            raise
+        ended = f"The server had ended with exit code {process.returncode}"
+        raise Trouble(f"{trouble} {ended}; its last words:\n{server.last_words()}") from None
+    finally:
+        end(process)
+
+
+def _await_ready(server: Server) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while server.request("GET", "/readyz") != 200:
+        if server.process.poll() is not None:
+            raise Trouble("The server did not start.")
+        if time.monotonic() > deadline:
+            late = f"The server was not ready within {READY_WITHIN_S} s (GET /readyz)"
+            raise Trouble(f"{late}; its last words:\n{server.last_words()}")
+        time.sleep(0.1)
+    status = server.request("PUT", "/v1/rooms/bench", {"open": True})
+    if status not in (200, 201, 204):
+        raise Trouble(f"The room could not be made: PUT /v1/rooms/bench answered {status}.")
+
+
+@contextmanager
+def rawcast(program: Path, frame_bytes: int, core: int | None) -> Iterator[tuple[int, int]]:
+    """The raw C broadcaster; yields its port and process id."""
+    process = spawn([program, frame_bytes], core, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline().split()
+        if len(said) != 2:
+            raise Trouble("The raw C broadcaster did not start.")
+        yield int(said[1]), process.pid
+    finally:
+        end(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,22 @@
+"""Shipped for those who test against Greendot or write an engine or a store for it.
+
+`ManualClock` moves time by hand, `serving` runs a whole server in this process, `WireClient` speaks the bare wire,
+`EngineSuite` and `StoreSuite` are what every engine and store must pass.
+"""
+
+from greendot.testing.clock import ManualClock
+from greendot.testing.engine_suite import EngineHarness, EngineSuite
+from greendot.testing.server import Served, serving
+from greendot.testing.store_suite import StoreSuite
+from greendot.testing.wire import Closed, WireClient
+
+__all__ = [
+    "Closed",
+    "EngineHarness",
+    "EngineSuite",
+    "ManualClock",
+    "Served",
+    "StoreSuite",
+    "WireClient",
+    "serving",
+]

@@ -1,0 +1,32 @@
+"""A clock that stands still until it is moved."""
+
+from __future__ import annotations
+
+from greendot.clock import Clock
+
+START_MS = 1_800_000_000_000
+
+
+class ManualClock:
+    """Both readings move together by `advance`; `jump_wall` moves only the wall clock, as an operator would."""
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self._start_ms = now_ms
+        # In whole milliseconds, so that adding up many small steps gives exactly their sum.
+        self._elapsed_ms = 0
+        self._jumped_ms = 0
+
+    def monotonic(self) -> float:
+        return self._elapsed_ms / 1000
+
+    def now_ms(self) -> int:
+        return self._start_ms + self._elapsed_ms + self._jumped_ms
+
+    def advance(self, seconds: float) -> None:
+        self._elapsed_ms += round(seconds * 1000)
+
+    def jump_wall(self, seconds: float) -> None:
+        self._jumped_ms += round(seconds * 1000)
+
+
+_: type[Clock] = ManualClock

@@ -1,0 +1,109 @@
+"""A whole server in this process, on a real socket, with time under the test's control."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from greendot.assembly import Greendot
+from greendot.gateway.node import Node
+from greendot.settings import Settings
+from greendot.testing.clock import ManualClock
+from greendot.testing.wire import WireClient
+
+SECRET = "a secret for tests, long enough to be taken"
+API_KEY = "an API key for tests"
+_BEAT_S = 25.0
+
+
+class Served:
+    """A running server: its port, its clock, and clients to try it with."""
+
+    def __init__(self, greendot: Greendot, clock: ManualClock) -> None:
+        self.greendot = greendot
+        self.clock = clock
+        self._clients: list[WireClient] = []
+
+    @property
+    def node(self) -> Node:
+        return self.greendot.node
+
+    @property
+    def port(self) -> int:
+        return self.greendot.server.port
+
+    def token(self, user: str, **claims: Any) -> str:
+        claims.setdefault("name", user.capitalize())
+        return self.node.tokens.make(user, self.clock.now_ms(), claims.pop("ttl_s", 86_400), **claims)
+
+    async def client(self, user: str, *, claims: dict[str, Any] | None = None, **hello: Any) -> WireClient:
+        """A client that has said hello as `user`."""
+        client = await self.socket()
+        await client.hello(self.token(user, **(claims or {})), **hello)
+        return client
+
+    async def socket(self) -> WireClient:
+        """A client that has not said anything yet; closed with the server."""
+        client = await WireClient.connect(self.port)
+        self._clients.append(client)
+        return client
+
+    async def advance(self, seconds: float, alive: Iterable[WireClient] = ()) -> list[list[dict[str, Any]]]:
+        """Move time, firing every timer at exactly its moment. `alive` clients send heartbeats meanwhile; what they
+        received is returned, a list each."""
+        alive, end = [*alive], self.clock.monotonic() + seconds
+        received: list[list[dict[str, Any]]] = [[] for _ in alive]
+        while True:
+            now = self.clock.monotonic()
+            due = self.node.timers.next_due()
+            step = min(end, now + _BEAT_S, end if due is None else max(due, now))
+            # Whole milliseconds, rounded up: a timer must not be missed by a fraction of one.
+            self.clock.advance(-(-(step - now) * 1000 // 1) / 1000)
+            self.node.timers.tick()
+            await self.settle()
+            for frames, client in zip(received, alive, strict=True):
+                frames += await client.quiet()
+            if self.clock.monotonic() >= end:
+                return received
+
+    async def settle(self) -> None:
+        """Let everything that is under way in the server come to an end."""
+        await self.node.tasks.finish()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await self.node.tasks.finish()
+
+    async def until_gone(self, count: int = 0) -> None:
+        """Wait until the server has noticed that all but `count` sockets are closed."""
+        async with asyncio.timeout(10):
+            while len(self.node.registry.connections) > count:  # noqa: ASYNC110  (no hook for tests in the node)
+                await asyncio.sleep(0.001)
+        await self.settle()
+
+    async def close_clients(self) -> None:
+        for client in self._clients:
+            await client.end()
+
+
+@asynccontextmanager
+async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
+    """Run a server for a test; keyword arguments are sections of the settings, such as `typing={"ttl_s": 3}`."""
+    settings = Settings(store=msgspec.convert({"url": "sqlite:///:memory:"}, type(Settings().store)))
+    sections.setdefault("auth", {"secret": SECRET})
+    sections.setdefault("api", {"key": API_KEY})
+    sections["server"] = {"host": "127.0.0.1", "port": 0, "drain_s": 0.2} | sections.get("server", {})
+    for name, values in sections.items():
+        section = msgspec.structs.replace(getattr(settings, name), **values)
+        settings = msgspec.structs.replace(settings, **{name: section})
+    clock = ManualClock()
+    served = Served(Greendot(settings, clock, driven=False), clock)
+    await served.greendot.start()
+    try:
+        yield served
+    finally:
+        await served.close_clients()
+        await served.greendot.stop()

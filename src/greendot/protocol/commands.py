@@ -19,7 +19,7 @@ Limit = Annotated[int, Meta(ge=1, le=300)]
 CommandId = str | int
 
 
-class Command(Struct, frozen=True, tag_field="type", gc=False):
+class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=True):
     """The fields of every command."""
 
     id: CommandId | None = None

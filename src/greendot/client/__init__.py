@@ -1,0 +1,35 @@
+"""The Python client: `async with Client(url, token=…) as me:`."""
+
+from greendot.client.backoff import Backoff
+from greendot.client.client import Client
+from greendot.client.codec import Failure, StateChanged, body_of
+from greendot.client.errors import (
+    BadReply,
+    ClientError,
+    Closed,
+    CommandRefused,
+    ConnectionRefused,
+    Disconnected,
+    Overrun,
+    Unreachable,
+)
+from greendot.client.state import typing_text
+from greendot.client.stream import EventStream
+
+__all__ = [
+    "Backoff",
+    "BadReply",
+    "Client",
+    "ClientError",
+    "Closed",
+    "CommandRefused",
+    "ConnectionRefused",
+    "Disconnected",
+    "EventStream",
+    "Failure",
+    "Overrun",
+    "StateChanged",
+    "Unreachable",
+    "body_of",
+    "typing_text",
+]

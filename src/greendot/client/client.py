@@ -1,0 +1,248 @@
+"""What a program holds: one user's presence, rooms and messages on a Greendot server."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from ssl import SSLContext
+from types import TracebackType
+from typing import Any, Literal, Self
+from weakref import WeakSet
+
+from msgspec import UNSET
+
+from greendot.client.backoff import Backoff
+from greendot.client.callbacks import Callback, Callbacks
+from greendot.client.codec import EVENT_TYPES, ClientState, StateChanged, raw
+from greendot.client.errors import Closed
+from greendot.client.restore import batches
+from greendot.client.session import Session, Target, Token
+from greendot.client.state import Throttle
+from greendot.client.stream import EventStream
+from greendot.ids import ID_RULE, valid_id
+from greendot.protocol import commands
+from greendot.protocol.events import Event, Presence, RoomMessage, Welcome
+from greendot.protocol.replies import (
+    HistoryReply,
+    JoinReply,
+    PresenceReply,
+    PresentReply,
+    Reply,
+    RoomEntry,
+    RoomsReply,
+    SendReply,
+    StatusReply,
+)
+
+CALLBACKS_END_S = 1.0  # how long closing waits for async callbacks
+
+
+class Client:
+    """A connection that keeps itself up. Use it as `async with Client(url, token=…) as me:`.
+
+    `token` is a string, or a function (sync or async) asked for a fresh one at each connection. While the
+    connection is down, `send` waits, `typing`, `activity` and `signal` are dropped, and every other command raises
+    Disconnected; what was watched and joined is watched and joined again by itself. When the server refuses the
+    client for good (close codes 4500–4999), everything raises ConnectionRefused.
+
+    A command the server does not grant raises CommandRefused.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: Token,
+        device: str = "default",
+        *,
+        connect_timeout: float = 10.0,
+        ssl: SSLContext | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        if not url.startswith(("ws://", "wss://")):
+            raise ValueError(f"the address of a server is like ws://127.0.0.1:8000/v1/connect, not {url!r}")
+        if not valid_id(device):
+            raise ValueError(f"the device {device!r} is not a valid id: {ID_RULE}")
+        self._session = Session(Target(url, token, device, ssl, backoff or Backoff()), self._publish)
+        self._connect_timeout = connect_timeout
+        self._throttle = Throttle()
+        self._callbacks = Callbacks()
+        self._streams: WeakSet[EventStream] = WeakSet()
+        # Holds what comes before the first call of events(): a message may follow a join's answer at once.
+        self._early: EventStream | None = EventStream()
+
+    async def __aenter__(self) -> Self:
+        await self._session.open(self._connect_timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.bye()
+
+    async def bye(self) -> None:
+        """Leave for good: the session ends now, the user may be offline now, and nothing is left running."""
+        await self._close(bye=True)
+
+    async def close(self) -> None:
+        """Like `bye`, but the server waits a few seconds for this device to return before others are told."""
+        await self._close(bye=False)
+
+    async def _close(self, *, bye: bool) -> None:
+        try:
+            await self._session.close(bye=bye)
+        finally:
+            await self._callbacks.finish(CALLBACKS_END_S)
+
+    # How it stands
+
+    @property
+    def state(self) -> ClientState:
+        """`connecting`, `connected`, `reconnecting` or `closed`; each change is also an event, `state`."""
+        return self._session.state
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """What the server last said about this session: its id, the user, the limits."""
+        return self._session.welcome
+
+    @property
+    def people(self) -> Mapping[str, Presence]:
+        """The newest known presence of everybody watched. It never goes back to an older version."""
+        return self._session.view.people.known
+
+    def typers(self, room: str) -> dict[str, str]:
+        """Who is typing in `room` now: user → name to show. Nobody stays here for long without being heard of."""
+        return self._session.view.typists.current(room, time.monotonic())
+
+    # Events
+
+    def on(self, kind: str, callback: Callback) -> Callable[[], None]:
+        """Call `callback` with every event of `kind`; call what is returned to stop that.
+
+        Functions are called at once; async ones as tasks, one at a time, in order. Their errors are logged.
+        """
+        if kind not in EVENT_TYPES:
+            raise ValueError(f"no event is called {kind!r}; there are {', '.join(sorted(EVENT_TYPES))}")
+        return self._callbacks.add(kind, callback)
+
+    def events(self) -> EventStream:
+        """Every event from now on, the first time from the first connection on, for `async for`.
+
+        Up to 1,000 signals are kept for a slow consumer, then the oldest are dropped; messages are never dropped,
+        and a consumer 10,000 of them behind gets Overrun instead. It ends with the client.
+        """
+        stream, self._early = self._early or EventStream(), None
+        self._streams.add(stream)
+        if self._session.error is not None:
+            stream.end(self._end_error())
+        return stream
+
+    def _publish(self, event: Event) -> None:
+        if isinstance(event, StateChanged) and event.state == "connected":
+            self._throttle.clear()
+        self._callbacks.deliver(event)
+        streams = [*self._streams, self._early] if self._early else [*self._streams]
+        for stream in streams:
+            stream.put(event)
+            if isinstance(event, StateChanged) and event.state == "closed":
+                stream.end(self._end_error())
+
+    def _end_error(self) -> Exception | None:
+        return None if isinstance(self._session.error, Closed) else self._session.error
+
+    # Presence
+
+    async def watch(self, *users: str) -> list[Presence]:
+        """How `users` stand now; from here on their changes are events, `presence.changed`."""
+        found: list[Presence] = []
+        for batch in batches(users):
+            reply = await self._session.call(commands.Watch(users=batch), PresenceReply, self._watched)
+            found += reply.presence
+        return found
+
+    def _watched(self, reply: PresenceReply) -> None:
+        self._session.view.watch(reply.presence)
+
+    async def unwatch(self, *users: str) -> None:
+        self._session.view.unwatch(users)
+        for batch in batches(users):
+            await self._session.call(commands.Unwatch(users=batch), Reply)
+            self._session.view.unwatch(batch)  # a change may have been on its way
+
+    async def presence(self, *users: str) -> list[Presence]:
+        """How `users` stand now, without watching them."""
+        found: list[Presence] = []
+        for batch in batches(users):
+            found += (await self._session.call(commands.PresenceGet(users=batch), PresenceReply)).presence
+        return found
+
+    async def set_status(
+        self, status: Literal["auto", "busy", "invisible"], until: int | None = None, text: str | None = None
+    ) -> Presence:
+        """Set the user's own status, until `until` (ms UTC) if given; how the user stands now."""
+        command = commands.StatusSet(status=status, until=until, text=text)
+        return (await self._session.call(command, StatusReply)).presence
+
+    async def activity(self) -> None:
+        """The person is there: keeps the session from turning idle."""
+        self._session.tell(commands.Activity())
+
+    # Rooms
+
+    async def rooms(self) -> list[RoomEntry]:
+        return (await self._session.call(commands.RoomList(), RoomsReply)).rooms
+
+    async def join(self, room: str, after: int | None = None) -> JoinReply:
+        """Enter `room`. Messages after number `after` are in the reply; later ones are events, `room.message`."""
+        return await self._session.call(commands.RoomJoin(room=room, after=after), JoinReply, self._joined)
+
+    def _joined(self, reply: JoinReply) -> None:
+        self._session.view.joined(reply, time.monotonic())
+        self._session.watch_typing()
+
+    async def leave(self, room: str) -> None:
+        self._session.view.leave(room)
+        await self._session.call(commands.RoomLeave(room=room), Reply)
+
+    async def present(self, room: str, after: str | None = None, limit: int = 100) -> PresentReply:
+        """A page of who is in `room` now, by name, after the user `after`; and how many there are in all."""
+        return await self._session.call(commands.RoomPresent(room=room, after=after, limit=limit), PresentReply)
+
+    async def history(
+        self, room: str, *, before: int | None = None, after: int | None = None, limit: int = 50
+    ) -> list[RoomMessage]:
+        """Up to `limit` messages before or after a number, that one excluded, in ascending order."""
+        command = commands.RoomHistory(room=room, before=before, after=after, limit=limit)
+        return (await self._session.call(command, HistoryReply)).messages
+
+    async def send(self, room: str, body: Any, *, key: str | None = None) -> SendReply:
+        """Write a message; its id and number once it is safe. Waits through lost connections, and arrives once.
+
+        `key` names the message: sending again with the same key, even from another process, is the same message.
+        So after CommandRefused with `retry` (a rate limit, a store that is away), send again with the same key.
+        """
+        self._throttle.stop(room)  # a message ends the typing, so the next keystroke is news again
+        command = commands.RoomSend(room=room, body=raw(body), key=key or secrets.token_hex(12))
+        return await self._session.send(command)
+
+    async def typing(self, room: str) -> None:
+        """The person is typing in `room`. Call it at every keystroke: one frame per 3 s is sent."""
+        if self._throttle.start(room, time.monotonic()) and not self._session.tell(commands.TypingStart(room=room)):
+            self._throttle.stop(room)
+
+    async def stop_typing(self, room: str) -> None:
+        if self._throttle.stop(room):
+            self._session.tell(commands.TypingStop(room=room))
+
+    async def signal(
+        self, kind: str, *, room: str | None = None, user: str | None = None, body: Any = UNSET, key: str | None = None
+    ) -> None:
+        """Say something fleeting to a room or to a user's devices. With `key` only the latest counts.
+
+        At most once: nothing is answered, and what is refused comes as an event, `error`.
+        """
+        if (room is None) == (user is None):
+            raise ValueError("a signal goes to a room or to a user: give one of the two")
+        content = UNSET if body is UNSET else raw(body)
+        self._session.tell(commands.SignalSend(kind=kind, room=room, user=user, body=content, key=key))

@@ -1,0 +1,101 @@
+"""Frames to typed values and commands to frames, as a client sees them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from greendot.protocol.commands import Command, CommandId
+from greendot.protocol.events import EVENTS, Event, HeartbeatAck, RoomMessage, Signal
+from greendot.protocol.replies import Reply
+
+R = TypeVar("R", bound=Reply)
+
+ClientState = Literal["connecting", "connected", "reconnecting", "closed"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class StateChanged(Event, frozen=True):
+    """Made by the client itself: how it stands with the server. `code` and `reason` are those of the last close."""
+
+    type = "state"
+
+    state: ClientState
+    code: int | None = None
+    reason: str = ""
+
+
+class Failure(Event, frozen=True):
+    """An error frame. One that answers no waiting call is delivered as an event."""
+
+    type = "error"
+
+    id: CommandId | None
+    code: str
+    message: str
+    retry: bool
+    retry_in_ms: int | None
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """A reply whose data is read by whoever knows what was asked."""
+
+    id: CommandId
+    data: Raw
+
+
+class _Frame(Struct, gc=False):
+    type: str
+    id: CommandId | None = None
+    data: Raw = Raw(b"{}")
+    code: str = ""
+    message: str = ""
+    retry: bool = False
+    retry_in_ms: int | None = None
+
+
+_decode_frame = msgspec.json.Decoder(_Frame).decode
+_decode_event = {name: msgspec.json.Decoder(kind).decode for name, kind in EVENTS.items()}
+
+# What a program can listen to; acknowledged heartbeats are between client and server.
+EVENT_TYPES = frozenset({*EVENTS, StateChanged.type, Failure.type}) - {HeartbeatAck.type}
+
+
+def decode(payload: bytes) -> Answer | Event | None:
+    """What a text frame says; None for an event this version does not know. Raises msgspec.DecodeError."""
+    frame = _decode_frame(payload)
+    if frame.type == "reply" and frame.id is not None:
+        return Answer(frame.id, frame.data)
+    if frame.type == "error":
+        return Failure(frame.id, frame.code, frame.message, frame.retry, frame.retry_in_ms)
+    read = _decode_event.get(frame.type)
+    return read(frame.data) if read else None
+
+
+@cache
+def _reply_decoder(kind: type[R]) -> msgspec.json.Decoder[R]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode_reply(data: Raw, kind: type[R]) -> R:
+    """The data of an answer as `kind`. Raises msgspec.DecodeError."""
+    reply: R = _reply_decoder(kind).decode(data)
+    return reply
+
+
+def encode(command: Command) -> bytes:
+    return _encode(command)
+
+
+def raw(body: Any) -> Raw:
+    """`body` as it goes into a command; anything msgspec can write as JSON."""
+    return Raw(_encode(body))
+
+
+def body_of(event: RoomMessage | Signal) -> Any:
+    """The body of a message or a signal as Python values; None where a signal has none."""
+    return None if event.body is UNSET else msgspec.json.decode(event.body)

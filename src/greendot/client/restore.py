@@ -1,0 +1,102 @@
+"""Bringing a new link to where the last one was: watching the same users, in the same rooms, no message missed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from greendot.client.codec import Failure
+from greendot.client.errors import CommandRefused
+from greendot.client.link import Link
+from greendot.client.state import View
+from greendot.protocol.commands import Resume, RoomJoin, Watch
+from greendot.protocol.events import Event, RoomChanged, Welcome
+from greendot.protocol.replies import JoinReply, PresenceReply
+
+# With ids of 128 characters so many still fit into a frame of 64 KiB.
+BATCH = 400
+RETRY_S = 1.0  # before asking again what the server cannot grant now and gives no time for
+
+
+def batches(users: Iterable[str]) -> Iterator[list[str]]:
+    """`users` in lists that fit into a frame each."""
+    remaining = iter(users)
+    while batch := list(islice(remaining, BATCH)):
+        yield batch
+
+
+def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
+    """What to say in the hello about the link before; rooms that do not fit are caught up by joining again."""
+    if welcome is None:
+        return None
+    return Resume(session=welcome.session, rooms=dict(islice(view.cursors.rooms.items(), BATCH)))
+
+
+async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[Event], None]) -> None:
+    """Watch and join again what was watched and joined. What changed meanwhile is received as events.
+
+    The server has joined the rooms of the resume by itself; what the welcome leaves out is asked for, which also
+    tells why it was left out.
+    """
+    # Copies: the program may go on unwatching and leaving meanwhile.
+    for users in batches(tuple(view.watched)):
+        await _rewatch(link, users, view, receive)
+    rooms = [room for room in view.cursors.rooms if room not in welcome.rooms]
+    while rooms := [room for room in rooms if room in view.cursors.rooms]:
+        rooms = await _rejoin(link, rooms, view, receive)
+
+
+async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[Event], None]) -> None:
+    while True:
+        try:
+            reply = await link.request(Watch(users=users), PresenceReply)
+        except CommandRefused as error:
+            if error.retry:
+                await asyncio.sleep(_patience(error))
+                continue
+            # The rights have changed. The rest of the session is worth keeping, so the program is only told.
+            view.unwatch(users)
+            receive(Failure(None, error.code, f"no longer watching: {error.message}", False, None))
+            return
+        for entry in reply.presence:
+            receive(entry)
+        return
+
+
+async def _rejoin(link: Link, rooms: list[str], view: View, receive: Callable[[Event], None]) -> list[str]:
+    """Join `rooms` all at once; those that must be asked for again, after the time to wait."""
+
+    def joined(reply: JoinReply) -> None:
+        for message in reply.messages:
+            receive(message)
+        if reply.truncated:
+            receive(skipped(reply.room))
+        view.joined(reply, time.monotonic())
+
+    answers = await asyncio.gather(
+        *(link.request(RoomJoin(room=room, after=view.cursors.rooms[room]), JoinReply, joined) for room in rooms),
+        return_exceptions=True,
+    )
+    again, patience = [], 0.0
+    for room, answer in zip(rooms, answers, strict=True):
+        match answer:
+            case CommandRefused(retry=True):
+                again.append(room)
+                patience = max(patience, _patience(answer))
+            case CommandRefused():
+                receive(RoomChanged(room, removed=True, reason=answer.code))
+            case BaseException():
+                raise answer
+    await asyncio.sleep(patience)
+    return again
+
+
+def skipped(room: str) -> RoomChanged:
+    """Tells the program that messages of `room` were too many to be sent: what it shows has a gap."""
+    return RoomChanged(room, reason="truncated")
+
+
+def _patience(error: CommandRefused) -> float:
+    return RETRY_S if error.retry_in_ms is None else error.retry_in_ms / 1000

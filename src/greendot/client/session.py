@@ -1,0 +1,283 @@
+"""Staying connected: one link after another, each brought to where the last one was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from ssl import SSLContext
+from typing import TypeVar
+
+from picows import WSError
+
+from greendot import __version__
+from greendot.client.backoff import Backoff
+from greendot.client.codec import ClientState, StateChanged
+from greendot.client.dial import dial
+from greendot.client.errors import Closed, CommandRefused, ConnectionRefused, Disconnected, Unreachable
+from greendot.client.link import Link
+from greendot.client.restore import restore, resume_of, skipped
+from greendot.client.sends import Sends
+from greendot.client.state import View
+from greendot.protocol.codes import Close
+from greendot.protocol.commands import ClientInfo, Command, Hello, RoomSend
+from greendot.protocol.events import Drain, Event, HeartbeatAck, Overloaded, Welcome
+from greendot.protocol.replies import Reply, SendReply
+
+R = TypeVar("R", bound=Reply)
+Token = str | Callable[[], str | Awaitable[str]]
+
+ATTEMPT_S = 10.0  # one attempt, from the token to the welcome
+STEADY_S = 5.0  # a connection that lasted so long was a good one: the next failure counts as the first
+
+log = logging.getLogger("greendot.client")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to connect, and as whom."""
+
+    url: str
+    token: Token = field(repr=False)
+    device: str
+    ssl: SSLContext | None
+    backoff: Backoff
+
+
+class Session:
+    """The client's side of a session, over as many sockets as it takes.
+
+    `publish` is called with everything that is news, in order. States:
+
+        connecting ──► connected ◄──► reconnecting
+            └──────────────┴───────────────┴──────► closed (by the program, or by a close code 4500–4999)
+    """
+
+    def __init__(self, target: Target, publish: Callable[[Event], None]) -> None:
+        self.state: ClientState = "connecting"
+        self.view = View()
+        self.welcome: Welcome | None = None  # the last one
+        self.error: Exception | None = None  # why the session is closed, once it is
+        self._target = target
+        self._publish = publish
+        self._sends = Sends()
+        self._link: Link | None = None  # there while commands may be given
+        self._keeper: asyncio.Task[None] | None = None
+        self._first: asyncio.Future[None] | None = None  # resolves with the first connection
+        self._last_failure: BaseException | None = None
+        self._retry_in_ms: int | None = None  # the server's wish for the next attempt
+        self._typing_timer: asyncio.TimerHandle | None = None
+        self._since = time.monotonic()  # how long the state has been what it is
+        self._bye = False
+
+    # What the client asks for
+
+    async def open(self, timeout: float) -> None:
+        """Connect for the first time. Raises Unreachable after `timeout` seconds, ConnectionRefused at once."""
+        self._check_open()
+        if self._keeper is not None:
+            raise RuntimeError("this client is already connected")
+        self._first = asyncio.get_running_loop().create_future()
+        self._keeper = asyncio.create_task(self._keep(), name="greendot client")
+        try:
+            async with asyncio.timeout(timeout):
+                await self._first
+        except TimeoutError:
+            await self.close()
+            problem = f": {self._last_failure}" if self._last_failure else ""
+            raise Unreachable(f"no connection to {self._target.url} in {timeout:g} s{problem}") from self._last_failure
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self, *, bye: bool = True) -> None:
+        """End the session and everything it runs; with `bye` the server lets it go at once."""
+        try:
+            if self._keeper is not None and not self._keeper.done():
+                if not self._keeper.cancelling():  # a second cancel would cut the farewell short
+                    self._bye = bye
+                    self._keeper.cancel()
+                await asyncio.wait([self._keeper])
+        finally:
+            self._stop(Closed())
+
+    async def call(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
+        """The server's answer. Raises Disconnected without a link, or when it is lost before the answer."""
+        self._check_open()
+        if self._link is None:
+            raise Disconnected(reason=self.state)
+        return await self._link.request(command, kind, fold)
+
+    def tell(self, command: Command) -> bool:
+        """Say something that is worth nothing later: without a link it is dropped. Whether it was said."""
+        self._check_open()
+        if self._link is None:
+            return False
+        self._link.send(command)
+        return True
+
+    async def send(self, command: RoomSend) -> SendReply:
+        """The server's answer, however many links it takes."""
+        self._check_open()
+        return await self._sends.send(command, self._link)
+
+    def _check_open(self) -> None:
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # else it would grow with every call that finds the client closed
+
+    def receive(self, event: Event) -> None:
+        """Take in what the server says; what is news is published."""
+        match event:
+            case HeartbeatAck():
+                return
+            case Drain() | Overloaded():
+                self._retry_in_ms = event.retry_in_ms
+            case Welcome():
+                self.welcome = event
+        if self.view.apply(event, time.monotonic()):
+            self._publish(event)
+        if isinstance(event, Welcome):
+            for room, state in event.rooms.items():
+                if self.view.cursors.skip(room, state):
+                    self._publish(skipped(room))
+        self.watch_typing()
+
+    def watch_typing(self) -> None:
+        """See to it that a typer of whom nothing more is heard is seen to stop."""
+        if self._typing_timer is not None or self.error is not None:
+            return
+        end = self.view.typists.next_end()
+        if end is not None:
+            delay = max(end - time.monotonic(), 0)
+            self._typing_timer = asyncio.get_running_loop().call_later(delay, self._expire_typing)
+
+    def _expire_typing(self) -> None:
+        self._typing_timer = None
+        for stopped in self.view.typists.expire(time.monotonic()):
+            self._publish(stopped)
+        self.watch_typing()
+
+    # One link after another
+
+    async def _keep(self) -> None:
+        try:
+            await self._keep_connected()
+        except Exception as error:
+            self._stop(error)
+
+    async def _keep_connected(self) -> None:
+        """Connect and connect again until something forbids it, which is raised."""
+        failures = 0
+        while True:
+            try:
+                async with self._connected() as link:
+                    await link.lost()
+            except (ConnectionRefused, CommandRefused):
+                raise
+            except Exception as error:
+                self._check_curable(error)
+                if self.state == "connected" and time.monotonic() - self._since > STEADY_S:
+                    failures = 0
+                await self._wait(failures, error)
+                failures += 1
+
+    def _check_curable(self, error: Exception) -> None:
+        """Raise what another attempt cannot change."""
+        match error:
+            case Disconnected(code=Close.TOKEN_EXPIRED) if isinstance(self._target.token, str):
+                # The server invites a return with a fresh token, and there is none.
+                raise ConnectionRefused(error.code, error.reason) from None
+            case Disconnected() | OSError() | WSError():
+                return
+            case _ if self.welcome is None:
+                # A token function that never worked is a mistake, to be heard of at once; later it is an outage.
+                raise error
+
+    async def _wait(self, failures: int, error: Exception) -> None:
+        self._last_failure = error
+        if self.welcome is not None:
+            code, reason = (error.code, error.reason) if isinstance(error, Disconnected) else (None, str(error))
+            self._become("reconnecting", code, reason)
+        retry_in_ms, self._retry_in_ms = self._retry_in_ms, None
+        delay = self._target.backoff.delay(failures, retry_in_ms)
+        log.info("%s; next attempt in %.1f s", error, delay)
+        await asyncio.sleep(delay)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Link]:
+        """A link that is where the last one was; closed on the way out."""
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                link, welcome = await self._greeted()
+        except TimeoutError:
+            raise TimeoutError(f"no welcome within {ATTEMPT_S:g} s") from None
+        try:
+            await restore(link, welcome, self.view, self.receive)
+            self.watch_typing()
+            self._link = link
+            self._become("connected")
+            self._sends.resend(link)
+            if self._first is not None and not self._first.done():
+                self._first.set_result(None)
+            yield link
+        finally:
+            self._link = None
+            await link.close(bye=self._bye)
+
+    async def _greeted(self) -> tuple[Link, Welcome]:
+        token = await self._token()
+        link = await dial(self._target.url, self._target.ssl, self.receive)
+        try:
+            welcome = await link.hello(
+                Hello(
+                    token=token,
+                    device=self._target.device,
+                    client=ClientInfo(name="greendot-python", version=__version__),
+                    resume=resume_of(self.view, self.welcome),
+                )
+            )
+        except CommandRefused as error:
+            await link.close()
+            if not error.retry:
+                raise
+            self._retry_in_ms = error.retry_in_ms
+            raise Disconnected(reason=str(error)) from error
+        except BaseException:
+            link.abort()
+            await link.close()
+            raise
+        return link, welcome
+
+    async def _token(self) -> str:
+        if isinstance(self._target.token, str):
+            return self._target.token
+        token = self._target.token()
+        return await token if isawaitable(token) else token
+
+    def _become(self, state: ClientState, code: int | None = None, reason: str = "") -> None:
+        if state != self.state:
+            self.state = state
+            self._since = time.monotonic()
+            self._publish(StateChanged(state, code, reason))
+
+    def _stop(self, error: Exception) -> None:
+        """Nothing will come back: everybody who waits, or asks later, is told why."""
+        if self.error is not None:
+            return
+        self.error = error
+        if self._typing_timer is not None:
+            self._typing_timer.cancel()
+        self._sends.fail(error)
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(error)
+        match error:
+            case Closed():
+                self._become("closed")
+            case ConnectionRefused():
+                self._become("closed", error.code, error.reason)
+            case _:
+                self._become("closed", reason=str(error))

@@ -1,0 +1,96 @@
+"""Events waiting for somebody to take them: bounded, and never silently short of a record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+
+from greendot.client.codec import Failure, StateChanged
+from greendot.client.errors import Overrun
+from greendot.protocol.events import Event, Presence, Signal, TypingCount, TypingStarted, TypingStopped
+
+MAX_SIGNALS = 1_000
+MAX_RECORDS = 10_000  # a resume brings up to 300 per room at once
+
+# What a later event replaces, or what nobody misses. All else must arrive: messages, lost access, lost state.
+SIGNALS = (Presence, TypingStarted, TypingStopped, TypingCount, Signal, StateChanged, Failure)
+
+
+class Buffer:
+    """First in, first out. Over MAX_SIGNALS the oldest signal is dropped; a record never is.
+
+    Over MAX_RECORDS the buffer gives up: it forgets everything and raises Overrun to whoever takes from it, once,
+    so that the loss is known and can be made good from the history.
+    """
+
+    def __init__(self, max_signals: int = MAX_SIGNALS, max_records: int = MAX_RECORDS) -> None:
+        self._max_signals = max_signals
+        self._max_records = max_records
+        self._events: OrderedDict[int, Event] = OrderedDict()  # ticket → event
+        self._signals: deque[int] = deque()  # the tickets that are signals
+        self._ticket = 0
+        self._overrun = False
+
+    def put(self, event: Event) -> None:
+        if self._overrun:
+            return
+        self._ticket += 1
+        self._events[self._ticket] = event
+        if isinstance(event, SIGNALS):
+            self._signals.append(self._ticket)
+            if len(self._signals) > self._max_signals:
+                del self._events[self._signals.popleft()]
+        elif len(self._events) - len(self._signals) > self._max_records:
+            self._events.clear()
+            self._signals.clear()
+            self._overrun = True
+
+    def take(self) -> Event | None:
+        """The oldest event, None if there is none. Raises Overrun once after records were given up."""
+        if self._overrun:
+            self._overrun = False
+            raise Overrun(f"more than {self._max_records} messages were waiting; read them with history()")
+        if not self._events:
+            return None
+        ticket, event = self._events.popitem(last=False)
+        if self._signals and self._signals[0] == ticket:
+            self._signals.popleft()
+        return event
+
+
+class EventStream:
+    """An async iterator over the client's events from the moment it was made, for one consumer.
+
+    Bounded as Buffer says. Ends when the client is closed; raises ConnectionRefused where the server closed it.
+    A stream nobody holds any more is forgotten by the client.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = Buffer()
+        self._changed = asyncio.Event()
+        self._ended = False
+        self._error: Exception | None = None
+
+    def put(self, event: Event) -> None:
+        self._buffer.put(event)
+        self._changed.set()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Let the consumer take what is left, then stop, with `error` if there is one."""
+        self._ended = True
+        self._error = error
+        self._changed.set()
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            if (event := self._buffer.take()) is not None:
+                return event
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()

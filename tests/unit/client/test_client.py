@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from greendot.client import Client, body_of
+from greendot.protocol import commands as c
+from greendot.protocol.commands import Command
+from greendot.protocol.events import RoomMessage, TypingStarted
+from greendot.protocol.replies import (
+    HistoryReply,
+    PresenceReply,
+    PresentReply,
+    Reply,
+    RoomEntry,
+    RoomsReply,
+    SendReply,
+    StatusReply,
+    Typer,
+)
+
+from .wire import a_join, a_message, a_presence, both, connected, run, serving
+
+
+@pytest.mark.parametrize(
+    ("call", "command", "reply", "result"),
+    [
+        (lambda me: me.watch("bob"), c.Watch(users=["bob"]), PresenceReply([a_presence()]), [a_presence()]),
+        (lambda me: me.unwatch("bob"), c.Unwatch(users=["bob"]), Reply(), None),
+        (lambda me: me.presence("bob"), c.PresenceGet(users=["bob"]), PresenceReply([a_presence()]), [a_presence()]),
+        (
+            lambda me: me.set_status("busy", until=9, text="lunch"),
+            c.StatusSet(status="busy", until=9, text="lunch"),
+            StatusReply(a_presence("me")),
+            a_presence("me"),
+        ),
+        (lambda me: me.rooms(), c.RoomList(), RoomsReply([RoomEntry("a", 1, 0, True)]), [RoomEntry("a", 1, 0, True)]),
+        (lambda me: me.join("lobby", after=3), c.RoomJoin(room="lobby", after=3), a_join(head=3), a_join(head=3)),
+        (lambda me: me.leave("lobby"), c.RoomLeave(room="lobby"), Reply(), None),
+        (
+            lambda me: me.present("lobby", after="ann", limit=5),
+            c.RoomPresent(room="lobby", after="ann", limit=5),
+            PresentReply(["bob"], 2),
+            PresentReply(["bob"], 2),
+        ),
+        (
+            lambda me: me.history("lobby", before=9, limit=2),
+            c.RoomHistory(room="lobby", before=9, limit=2),
+            HistoryReply([a_message(7), a_message(8)]),
+            [a_message(7), a_message(8)],
+        ),
+        (
+            lambda me: me.send("lobby", {"a": 1}, key="k"),
+            c.RoomSend(room="lobby", body=c.Raw(b'{"a":1}'), key="k"),
+            SendReply("m1", 1),
+            SendReply("m1", 1),
+        ),
+    ],
+)
+@run
+async def test_a_call_is_a_command_and_its_result_the_reply(
+    call: Any, command: Command, reply: Reply, result: object
+) -> None:
+    async with serving() as server, connected(server) as (me, peer):
+
+        async def answer() -> None:
+            asked = await peer.next(type(command))
+            assert asked == type(command)(**{**_fields(command), "id": asked.id})
+            peer.reply(asked, reply)
+
+        assert await both(call(me), answer()) == result
+
+
+def _fields(command: Command) -> dict[str, Any]:
+    return {name: getattr(command, name) for name in command.__struct_fields__}
+
+
+@run
+async def test_signals_and_activity_are_said_without_waiting() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        await me.signal("cursor", room="lobby", body={"x": 1}, key="me")
+        await me.signal("wave", user="bob")
+        await me.activity()
+        cursor = await peer.next(c.SignalSend)
+        assert (cursor.id, cursor.kind, cursor.room, cursor.key) == (None, "cursor", "lobby", "me")
+        assert bytes(cursor.body) == b'{"x":1}'  # type: ignore[arg-type]
+        assert await peer.next(c.SignalSend) == c.SignalSend(kind="wave", user="bob")
+        await peer.next(c.Activity)
+        with pytest.raises(ValueError, match="one of the two"):
+            await me.signal("wave")
+
+
+@run
+async def test_typing_is_announced_once_until_it_is_stopped_or_sent() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        for _ in range(5):
+            await me.typing("lobby")
+        await me.stop_typing("lobby")
+        await me.stop_typing("lobby")
+        await me.typing("lobby")
+        await peer.next(c.TypingStart)
+        await peer.next(c.TypingStop)
+        await peer.next(c.TypingStart)
+
+        async def answer() -> None:
+            peer.reply(await peer.next(c.RoomSend), SendReply("m1", 1))
+
+        await both(me.send("lobby", "done"), answer())
+        await me.typing("lobby")
+        await peer.next(c.TypingStart)
+
+
+@run
+async def test_many_users_are_watched_in_frames_the_server_reads() -> None:
+    users = [f"{n:0128}" for n in range(1000)]
+    async with serving() as server, connected(server) as (me, peer):
+
+        async def answer() -> None:
+            for _ in range(3):
+                command = await peer.next(c.Watch)
+                peer.reply(command, PresenceReply([a_presence(user) for user in command.users]))
+
+        found = await both(me.watch(*users), answer())
+        assert [entry.user for entry in found] == users == list(me.people)
+
+
+@run
+async def test_older_presence_is_not_delivered() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+
+        async def answer() -> None:
+            command = await peer.next(c.Watch)
+            # The change overtakes nothing: it is read in the same turn as the snapshot, and before the caller wakes.
+            peer.reply(command, PresenceReply([a_presence(version=5)]), a_presence(version=6, state="idle"))
+            peer.event(a_presence(version=5), a_presence(version=7, state="offline"))
+
+        told: asyncio.Queue[Any] = asyncio.Queue()
+        me.on("presence.changed", told.put_nowait)
+        assert await both(me.watch("bob"), answer()) == [a_presence(version=5)]
+        assert [(await told.get()).version, (await told.get()).version] == [6, 7]
+        assert me.people["bob"].state == "offline"
+
+
+@run
+async def test_a_message_right_behind_a_joins_answer_is_neither_lost_nor_doubled() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+
+        async def answer() -> None:
+            reply = a_join(head=2, messages=(a_message(1), a_message(2)), typing=[Typer("ann", "Ann", 5000)])
+            peer.reply(await peer.next(c.RoomJoin), reply, a_message(2), a_message(3))
+
+        room = await both(me.join("lobby", after=0), answer())
+        assert [message.seq for message in room.messages] == [1, 2]
+        assert me.typers("lobby") == {"ann": "Ann"}
+        async for event in me.events():
+            if isinstance(event, RoomMessage):
+                assert event.seq == 3
+                assert body_of(event) == {"text": "hi"}
+                break
+
+
+@run
+async def test_each_call_of_events_is_a_consumer_of_its_own_and_one_dropped_is_forgotten() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        first, second = me.events(), me.events()
+        peer.event(TypingStarted("lobby", "bob", "Bob", 5000))
+        assert await anext(second) == TypingStarted("lobby", "bob", "Bob", 5000)
+        assert [(await anext(first)).type for _ in range(3)] == ["welcome", "state", "typing.started"]
+        assert me.typers("lobby") == {"bob": "Bob"}
+        del first, second
+        gc.collect()
+        assert len(me._streams) == 0
+
+
+@run
+async def test_a_callback_may_close_the_client() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        closed = asyncio.Event()
+
+        async def leave(_: object) -> None:
+            await me.bye()
+            closed.set()
+
+        me.on("typing.started", leave)
+        peer.event(TypingStarted("lobby", "bob", "Bob", 5000))
+        await closed.wait()
+        assert peer.said_bye
+        assert me.state == "closed"
+
+
+@run
+async def test_an_async_callback_hears_of_the_end() -> None:
+    states: list[str] = []
+
+    async def note(event: Any) -> None:
+        await asyncio.sleep(0)
+        states.append(event.state)
+
+    async with serving() as server, connected(server) as (me, _):
+        me.on("state", note)
+        await me.bye()
+        assert states == ["closed"]
+
+
+def test_mistakes_are_told_before_anything_is_connected() -> None:
+    with pytest.raises(ValueError, match="ws://127"):
+        Client("http://127.0.0.1:8000", token="t")
+    with pytest.raises(ValueError, match="not a valid id"):
+        Client("ws://127.0.0.1:8000/v1/connect", token="t", device="my laptop")
+    with pytest.raises(ValueError, match="no event is called 'presence'"):
+        Client("ws://127.0.0.1:8000/v1/connect", token="t").on("presence", print)
+
+
+def test_a_token_is_not_shown() -> None:
+    assert "s3cret" not in repr(Client("ws://127.0.0.1/", token="s3cret")._session._target)

@@ -1,0 +1,79 @@
+"""Messages and lost connections, told by playing the server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from greendot.client import CommandRefused
+from greendot.protocol.commands import RoomJoin, RoomSend
+from greendot.protocol.replies import SendReply
+
+from .wire import a_join, connected, joining, run, serving, state
+
+
+@run
+async def test_an_unanswered_message_is_sent_again_with_its_key_until_it_is_answered() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        sending = asyncio.create_task(me.send("lobby", {"text": "hi"}))
+        first = await peer.next(RoomSend)
+        peer.drop()
+        for lost in (True, False):
+            peer, _ = await server.greet()
+            again = await peer.next(RoomSend)
+            assert (again.room, again.key, bytes(again.body)) == (first.room, first.key, b'{"text":"hi"}')
+            if lost:
+                peer.drop()
+        peer.reply(again, SendReply("m1", 1))
+        assert await sending == SendReply("m1", 1)
+        assert not me._session._sends._unanswered
+
+
+@run
+async def test_messages_given_while_away_follow_the_rejoining_in_their_order() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        await joining(me, peer)
+        peer.drop()
+        await state(me, "reconnecting")
+        sending = [asyncio.create_task(me.send("lobby", n)) for n in range(3)]
+        peer, _ = await server.greet()
+        peer.reply(await peer.next(RoomJoin), a_join())
+        for n in range(3):
+            command = await peer.next(RoomSend)
+            assert bytes(command.body) == b"%d" % n
+            peer.reply(command, SendReply(f"m{n}", n))
+        assert [reply.seq for reply in await asyncio.gather(*sending)] == [0, 1, 2]
+
+
+@run
+async def test_a_message_nobody_waits_for_any_more_is_not_sent_again() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await me.send("lobby", 1)
+        await peer.next(RoomSend)
+        peer.drop()
+        peer, _ = await server.greet()
+        sending = asyncio.create_task(me.send("lobby", 2))
+        command = await peer.next(RoomSend)
+        assert bytes(command.body) == b"2"
+        peer.reply(command, SendReply("m2", 2))
+        await sending
+
+
+@run
+async def test_a_refused_message_is_answered() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        sending = asyncio.create_task(me.send("secret", 1))
+        peer.error(await peer.next(RoomSend), "not_a_member")
+        with pytest.raises(CommandRefused, match="not_a_member"):
+            await sending
+
+
+@run
+async def test_a_message_too_long_for_the_server_fails_at_once() -> None:
+    async with serving() as server, connected(server) as (me, _):
+        with pytest.raises(ValueError, match="over the server's limit"):
+            await me.send("lobby", "x" * 70_000)
+        assert me.state == "connected"

@@ -1,0 +1,253 @@
+"""Connecting, coming back and not coming back, told by playing the server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from greendot.client import Backoff, Client, Closed, ConnectionRefused, Disconnected, StateChanged, Unreachable
+from greendot.client import state as state_module
+from greendot.protocol.commands import Hello, RoomJoin, RoomList, RoomSend
+from greendot.protocol.events import Drain, TypingStarted, TypingStopped
+
+from .wire import AT_ONCE, a_join, a_message, a_welcome, both, connected, joining, run, serving, state, take
+
+# The first connection
+
+
+@pytest.mark.parametrize("code", [4500, 4504])
+@run
+async def test_a_bad_token_is_told_at_once(code: int) -> None:
+    async with serving() as server:
+
+        async def refuse() -> None:
+            peer = await server.next()
+            await peer.next(Hello)
+            peer.close(code, "this token is not valid")
+
+        refusing = asyncio.create_task(refuse())
+        with pytest.raises(ConnectionRefused, match="this token is not valid") as caught:
+            async with Client(server.url, token="bad"):
+                pass
+        assert caught.value.code == code
+        await refusing
+
+
+@run
+async def test_the_first_connection_is_tried_until_the_time_is_over() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"ws://127.0.0.1:{taken.getsockname()[1]}/v1/connect"
+        me = Client(url, token="t", connect_timeout=0.3, backoff=Backoff(base_s=0.01))
+        with pytest.raises(Unreachable, match=r"no connection to ws://127.*0\.3 s: .*failed"):
+            async with me:
+                pass
+        assert me.state == "closed"
+
+
+@run
+async def test_a_server_that_comes_up_late_is_reached() -> None:
+    async with serving() as server:
+        me = Client(server.url, token="t", backoff=AT_ONCE)
+
+        async def stumble() -> None:
+            (await server.next()).drop()
+            await server.greet()
+
+        await both(me.__aenter__(), stumble())
+        assert me.state == "connected"
+        await me.bye()
+
+
+@run
+async def test_a_token_function_that_never_worked_fails_the_first_connection() -> None:
+    def broken() -> str:
+        raise LookupError("no such file")
+
+    async with serving() as server:
+        with pytest.raises(LookupError):
+            async with Client(server.url, token=broken):
+                pass
+
+
+@run
+async def test_a_client_given_up_while_connecting_leaves_nothing_behind() -> None:
+    async with serving() as server:
+        me = Client(server.url, token="t")
+        opening = asyncio.create_task(me.__aenter__())
+        peer = await server.next()
+        await peer.next(Hello)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert await peer.closed == 1006
+        assert me.state == "closed"
+
+
+# Coming back
+
+
+@pytest.mark.parametrize("token", ["t", lambda: "t"])
+@run
+async def test_the_hello_says_who_where_and_nothing_of_a_past(token: str | Callable[[], str]) -> None:
+    async with serving() as server:
+        me = Client(server.url, token=token, device="phone")
+        (peer, hello), _ = await asyncio.gather(server.greet(), me.__aenter__())
+        assert (hello.token, hello.device, hello.resume) == ("t", "phone", None)
+        assert hello.client.name == "greendot-python"
+        await me.bye()
+        assert peer.said_bye
+
+
+@pytest.mark.parametrize("code", [4000, 4002, 4005, 1006, 1011])
+@run
+async def test_a_returning_client_resumes_with_a_fresh_token(code: int) -> None:
+    tokens = iter(["first", "second"])
+
+    async def fresh() -> str:
+        return next(tokens)
+
+    async with serving() as server, connected(server, token=fresh) as (me, peer):
+        await joining(me, peer, "lobby", head=7)
+        peer.event(a_message(8))
+        events = me.events()
+        peer.close(code) if code != 1006 else peer.drop()
+        peer, hello = await server.greet(a_welcome("abcd-2"))
+        assert hello.token == "second"
+        assert hello.resume is not None
+        assert hello.resume.session == "abcd-1"
+        assert hello.resume.rooms == {"lobby": 8}
+        peer.reply(await peer.next(RoomJoin), a_join(head=8))
+        await state(me, "connected")
+        changes = await take(events, 3, StateChanged)
+        assert [change.state for change in changes] == ["connected", "reconnecting", "connected"]
+        assert changes[1].code == code
+
+
+@run
+async def test_a_token_that_has_expired_and_cannot_be_renewed_ends_the_client() -> None:
+    async with serving() as server, connected(server, token="always the same") as (me, peer):
+        peer.close(4005, "token expired")
+        await state(me, "closed")
+        with pytest.raises(ConnectionRefused, match="4005: token expired"):
+            await me.rooms()
+
+
+@run
+async def test_other_commands_fail_with_the_connection_and_while_there_is_none() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        asking = asyncio.create_task(me.rooms())
+        await peer.next(RoomList)
+        peer.close(4001, "too slow")
+        with pytest.raises(Disconnected, match="4001"):
+            await asking
+        await state(me, "reconnecting")
+        with pytest.raises(Disconnected):
+            await me.rooms()
+        await me.typing("lobby")
+        await me.activity()
+
+
+@run
+async def test_the_time_the_server_asks_for_is_given_to_it() -> None:
+    asked: list[tuple[int, int | None]] = []
+
+    class Recorded(Backoff):
+        def delay(self, failures: int, retry_in_ms: int | None = None) -> float:
+            asked.append((failures, retry_in_ms))
+            return 0.0
+
+    async with serving() as server, connected(server, backoff=Recorded()) as (me, peer):
+        peer.event(Drain(1234))
+        peer.close(4000)
+        for _ in range(2):
+            (await server.next()).drop()
+        await server.greet()
+        await state(me, "connected")
+        assert asked == [(0, 1234), (1, None), (2, None)]
+
+
+# Not coming back
+
+
+@pytest.mark.parametrize("code", [4501, 4503, 4505])
+@run
+async def test_a_client_sent_away_stops_and_tells_everybody_who_waits(code: int) -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        events = me.events()
+        waiting = [asyncio.create_task(me.rooms()), asyncio.create_task(me.send("lobby", 1))]
+        await peer.next(RoomList)
+        peer.close(code, "go away")
+        for task in waiting:
+            with pytest.raises(ConnectionRefused, match="go away"):
+                await task
+        await state(me, "closed")
+        with pytest.raises(ConnectionRefused, match=str(code)):
+            async for _ in events:
+                pass
+        with pytest.raises(ConnectionRefused):
+            await me.watch("bob")
+        with pytest.raises(ConnectionRefused):
+            await me.send("lobby", 2)
+        assert server.peers.empty()
+
+
+@run
+async def test_a_closed_client_ends_its_events_and_refuses_commands() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        events = me.events()
+        sending = asyncio.create_task(me.send("lobby", 1))
+        await peer.next(RoomSend)
+        await me.close()
+        assert await peer.closed == 1001
+        assert not peer.said_bye
+        with pytest.raises(Closed):
+            await sending
+        with pytest.raises(Closed):
+            await me.rooms()
+        assert [e.state async for e in events if isinstance(e, StateChanged)] == ["connected", "closed"]
+        with pytest.raises(Closed):
+            await me.__aenter__()
+
+
+@run
+async def test_a_client_may_be_closed_while_it_is_away() -> None:
+    async with serving() as server, connected(server, backoff=Backoff(base_s=60, random=lambda: 1.0)) as (me, peer):
+        peer.drop()
+        await state(me, "reconnecting")
+        await me.bye()
+        assert me.state == "closed"
+
+
+@run
+async def test_closing_twice_at_once_is_closing_once() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        await asyncio.gather(me.bye(), me.close(), me.bye())
+        assert peer.said_bye
+        assert await peer.closed == 1000
+
+
+@run
+async def test_a_client_never_connected_may_be_closed() -> None:
+    me = Client("ws://127.0.0.1:1/", token="t")
+    await me.bye()
+    with pytest.raises(Closed):
+        await me.__aenter__()
+
+
+# Typing
+
+
+@run
+async def test_a_typer_of_whom_nothing_more_is_heard_is_seen_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "TYPING_SLACK_S", 0.0)
+    async with serving() as server, connected(server) as (me, peer):
+        stopped: asyncio.Queue[TypingStopped] = asyncio.Queue()
+        me.on("typing.stopped", stopped.put_nowait)
+        peer.event(TypingStarted("lobby", "bob", "Bob", 10), TypingStarted("lobby", "ann", "Ann", 30))
+        assert await stopped.get() == TypingStopped("lobby", "bob")
+        assert await stopped.get() == TypingStopped("lobby", "ann")
+        assert me.typers("lobby") == {}

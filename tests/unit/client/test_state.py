@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from greendot.client.state import Cursors, People, Throttle, Typists, View, typing_text
+from greendot.protocol.events import RoomChanged, RoomState, TypingStarted, TypingStopped
+from greendot.protocol.replies import Typer
+
+from .wire import a_join, a_message, a_presence
+
+
+def test_presence_only_moves_forward() -> None:
+    people = People()
+    assert people.apply(a_presence(version=5))
+    assert not people.apply(a_presence(version=4, state="offline"))
+    assert not people.apply(a_presence(version=5))
+    assert people.apply(a_presence(version=6, state="idle"))
+    assert people.known["bob"].state == "idle"
+
+
+@given(st.lists(st.integers(1, 20)))
+def test_in_any_order_the_newest_presence_wins_and_each_version_is_news_once(versions: list[int]) -> None:
+    people = People()
+    news = [version for version in versions if people.apply(a_presence(version=version))]
+    assert news == sorted(set(news))
+    if versions:
+        assert people.known["bob"].version == max(versions)
+
+
+def test_a_server_that_knows_nothing_of_a_user_any_more_is_believed() -> None:
+    people = People()
+    people.apply(a_presence(version=5))
+    assert people.apply(a_presence(version=0, state="offline"))
+    assert not people.apply(a_presence(version=0, state="offline"))
+    assert people.apply(a_presence(version=6))
+
+
+def test_a_snapshot_of_the_same_version_adds_the_devices_without_being_news() -> None:
+    people = People()
+    people.apply(a_presence(version=5))
+    assert not people.apply(replace(a_presence(version=5), devices=["phone"]))
+    assert people.known["bob"].devices == ["phone"]
+
+
+def test_what_people_see_cannot_be_changed_from_outside() -> None:
+    with pytest.raises(TypeError):
+        People().known["bob"] = a_presence()  # type: ignore[index]
+
+
+def test_a_message_is_seen_once() -> None:
+    cursors = Cursors()
+    cursors.joined(a_join(head=3))
+    seen = [seq for seq in (3, 4, 4, 5, 2, 6) if cursors.accept(a_message(seq))]
+    assert seen == [4, 5, 6]
+    assert cursors.rooms == {"lobby": 6}
+
+
+def test_joining_again_does_not_forget_what_was_seen() -> None:
+    cursors = Cursors()
+    cursors.joined(a_join(head=9))
+    cursors.joined(a_join(head=7))
+    assert cursors.rooms["lobby"] == 9
+
+
+@pytest.mark.parametrize("rejoined", [True, False])
+def test_a_server_that_lost_messages_numbers_anew_and_is_believed(rejoined: bool) -> None:
+    cursors = Cursors()
+    cursors.joined(a_join(head=100))
+    if rejoined:
+        cursors.joined(a_join(head=40, truncated=True, recovered=False))
+    else:
+        assert cursors.skip("lobby", RoomState(head=40, recovered=False, truncated=True))
+    assert cursors.accept(a_message(41))
+
+
+def test_after_falling_far_behind_a_room_goes_on_from_its_head() -> None:
+    cursors = Cursors()
+    cursors.joined(a_join(head=10))
+    assert not cursors.skip("lobby", RoomState(head=10, recovered=True, truncated=False))
+    assert cursors.skip("lobby", RoomState(head=1000, recovered=False, truncated=True))
+    assert cursors.rooms == {"lobby": 1000}
+
+
+def test_a_room_that_was_left_is_not_resumed() -> None:
+    view = View()
+    view.joined(a_join(head=3, typing=[Typer("bob", "Bob", 5000)]), 0)
+    view.leave("lobby")
+    assert view.cursors.rooms == {}
+    assert view.typists.current("lobby", 0) == {}
+
+
+def test_a_room_taken_away_is_not_resumed() -> None:
+    view = View()
+    view.joined(a_join(head=3), 0)
+    assert view.apply(RoomChanged("lobby"), 0)
+    assert "lobby" in view.cursors.rooms
+    assert view.apply(RoomChanged("lobby", removed=True), 0)
+    assert view.cursors.rooms == {}
+
+
+def test_a_typer_stops_one_second_after_the_time_given_even_if_nothing_more_arrives() -> None:
+    view = View()
+    view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 100.0)
+    assert view.typists.current("lobby", 105.9) == {"bob": "Bob"}
+    assert view.typists.current("lobby", 106.0) == {}
+    assert view.typists.next_end() == 106.0
+    assert view.typists.expire(105.9) == []
+    assert view.typists.expire(106.0) == [TypingStopped("lobby", "bob")]
+    assert view.typists.next_end() is None
+
+
+def test_a_repeated_start_holds_the_typer_and_the_order() -> None:
+    view = View()
+    view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 0)
+    view.apply(TypingStarted("lobby", "ann", None, 5000), 1)
+    view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 3)
+    assert list(view.typists.current("lobby", 6.5).items()) == [("bob", "Bob"), ("ann", "ann")]
+    assert view.typists.expire(8) == [TypingStopped("lobby", "ann")]
+
+
+def test_a_stop_stops() -> None:
+    view = View()
+    view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 0)
+    assert view.apply(TypingStopped("lobby", "bob"), 1)
+    assert view.typists.current("lobby", 1) == {}
+    assert view.apply(TypingStopped("elsewhere", "bob"), 1)
+
+
+def test_joining_tells_who_types_and_forgets_who_did() -> None:
+    view = View()
+    view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 0)
+    view.joined(a_join(typing=[Typer("ann", "Ann", 2000)]), 0)
+    assert view.typists.current("lobby", 2.9) == {"ann": "Ann"}
+    assert view.typists.current("lobby", 3.0) == {}
+
+
+def test_unwatched_people_are_forgotten() -> None:
+    view = View()
+    view.watch([a_presence("bob"), a_presence("ann")])
+    view.unwatch(["bob", "nobody"])
+    assert list(view.watched) == ["ann"]
+    assert list(view.people.known) == ["ann"]
+
+
+def test_typing_is_announced_once_in_three_seconds_and_room() -> None:
+    throttle = Throttle()
+    assert [throttle.start("lobby", now) for now in (0, 1, 2.9, 3, 4, 6)] == [True, False, False, True, False, True]
+    assert throttle.start("elsewhere", 4)
+
+
+def test_only_what_was_announced_is_taken_back() -> None:
+    throttle = Throttle()
+    assert not throttle.stop("lobby")
+    throttle.start("lobby", 0)
+    assert throttle.stop("lobby")
+    assert not throttle.stop("lobby")
+    assert throttle.start("lobby", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["Alice"], "Alice is typing…"),
+        (["Alice", "Bob"], "Alice and Bob are typing…"),
+        (["Alice", "Bob", "Carol"], "several people are typing…"),
+    ],
+)
+def test_the_typing_line(names: list[str], text: str) -> None:
+    assert typing_text(names) == text
+
+
+def test_typists_of_many_rooms_expire_together() -> None:
+    typists = Typists()
+    typists.started("a", "bob", None, 1)
+    typists.started("b", "bob", None, 2)
+    typists.started("b", "ann", None, 9)
+    assert typists.expire(2) == [TypingStopped("a", "bob"), TypingStopped("b", "bob")]
+    assert typists.next_end() == 9

@@ -10,6 +10,9 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
+# A sum of floats may miss the moment it means by less than this; a timer must not wait a whole turn for that.
+_SLACK = 1e-6
+
 
 class Timer:
     """Something to do once. Ended by `Wheel.cancel`; after it has fired it is spent."""
@@ -66,6 +69,7 @@ class Wheel:
     def advance(self, now: float) -> list[Timer]:
         """Take out and return every timer due at `now`, in the order they are due."""
         due: list[Timer] = []
+        now += _SLACK
         last = int(now / self._width)
         while self._numbers and self._numbers[0] <= last:
             number = self._numbers[0]

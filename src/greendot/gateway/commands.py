@@ -110,7 +110,7 @@ class Commands:
             metrics.realtime_commands_refused_total += 1
             self._bad(connection, bad)
             return
-        if wait_s:
+        if wait_s and type(command) is not wire.Heartbeat:  # a busy client must not be taken for a dead one
             metrics.realtime_commands_refused_total += 1
             self._over_limit(connection, command, wait_s)
             return

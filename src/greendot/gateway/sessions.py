@@ -102,6 +102,7 @@ class Sessions:
         session.active_at = now
         if session.idle:
             session.idle = False
+            self.rearm(session)
             self._tasks.spawn(self._show_idle(session))
 
     def expect_hello(self, connection: Connection) -> None:
@@ -123,7 +124,7 @@ class Sessions:
         connection.timer = self._timers.set(max(0.0, min(dates) - now), self._check, connection)
 
     def rearm(self, session: Session) -> None:
-        """A date may have moved to earlier (a refreshed token that ends sooner)."""
+        """A date may have come to be earlier: idle counts again, or a refreshed token ends sooner."""
         if session.connection is not None:
             self._arm(session.connection)
 

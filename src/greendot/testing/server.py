@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from greendot.testing.wire import WireClient
 
 SECRET = "a secret for tests, long enough to be taken"
 API_KEY = "an API key for tests"
-_BEAT_S = 25.0
+_BEAT_MS = 25_000
 
 
 class Served:
@@ -55,19 +56,19 @@ class Served:
     async def advance(self, seconds: float, alive: Iterable[WireClient] = ()) -> list[list[dict[str, Any]]]:
         """Move time, firing every timer at exactly its moment. `alive` clients send heartbeats meanwhile; what they
         received is returned, a list each."""
-        alive, end = [*alive], self.clock.monotonic() + seconds
+        alive, end = [*alive], round(self.clock.monotonic() * 1000) + round(seconds * 1000)
         received: list[list[dict[str, Any]]] = [[] for _ in alive]
         while True:
-            now = self.clock.monotonic()
+            now = round(self.clock.monotonic() * 1000)
             due = self.node.timers.next_due()
-            step = min(end, now + _BEAT_S, end if due is None else max(due, now))
-            # Whole milliseconds, rounded up: a timer must not be missed by a fraction of one.
-            self.clock.advance(-(-(step - now) * 1000 // 1) / 1000)
+            # In whole milliseconds, rounded up: a timer must not be missed by a fraction of one.
+            first = end if due is None else max(now, ceil(due * 1000 - 1e-6))
+            self.clock.advance((min(end, now + _BEAT_MS, first) - now) / 1000)
             self.node.timers.tick()
             await self.settle()
             for frames, client in zip(received, alive, strict=True):
                 frames += await client.quiet()
-            if self.clock.monotonic() >= end:
+            if round(self.clock.monotonic() * 1000) >= end:
                 return received
 
     async def settle(self) -> None:

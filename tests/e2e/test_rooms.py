@@ -1,0 +1,230 @@
+"""Rooms and signals: who hears what, in which order, and what a returning client gets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec import Raw
+
+from greendot.protocol.commands import RoomSend
+from greendot.testing import Served, WireClient, serving
+
+
+async def joined(served: Served, user: str, room: str = "lobby", **hello: Any) -> WireClient:
+    client = await served.client(user, **hello)
+    await client.request(type="room.join", room=room)
+    return client
+
+
+async def lobby(served: Served) -> None:
+    await served.node.store.put_room("default", "lobby", open=True)
+
+
+async def test_a_signal_reaches_every_listener_but_the_connection_that_sent_it() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, phone = await joined(served, "alice"), await joined(served, "alice", device="phone")
+        bob = await joined(served, "bob")
+        alice.send(type="signal.send", room="lobby", kind="cursor", body={"x": 1, "y": [2.50, "é"]}, key="me")
+        await alice.quiet()
+        for client in (phone, bob):
+            (frame,) = await client.quiet()
+            assert frame["type"] == "signal"
+            assert frame["data"] == {
+                "room": "lobby",
+                "from": "alice",
+                "name": "Alice",
+                "kind": "cursor",
+                "body": {"x": 1, "y": [2.5, "é"]},
+                "key": "me",
+            }
+        assert await alice.quiet() == []
+
+
+async def test_a_signal_to_a_user_reaches_all_devices_of_that_user_only() -> None:
+    async with serving() as served:
+        alice = await served.client("alice")
+        bobs = [await served.client("bob", device=device) for device in ("phone", "laptop")]
+        carol, stranger = await served.client("carol"), await served.client("bob", claims={"tenant": "t2"})
+        await alice.request(type="signal.send", user="bob", kind="wave")
+        for bob in bobs:
+            assert [frame["data"]["kind"] for frame in await bob.quiet()] == ["wave"]
+        assert await carol.quiet() == await stranger.quiet() == []
+
+
+async def test_a_signal_needs_exactly_one_target() -> None:
+    async with serving() as served:
+        alice = await served.client("alice")
+        for target in ({}, {"room": "lobby", "user": "bob"}):
+            alice.send(type="signal.send", kind="wave", **target)
+            assert (await alice.receive("error"))["code"] == "bad_field"
+
+
+async def test_under_pressure_the_latest_value_per_key_wins() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        (slow,) = served.node.registry.connections_of("default", "bob")
+        padding = "x" * 8_000
+        for number in range(3_000):  # far more than the kernel takes from a reader that does not read
+            alice.send(type="signal.send", room="lobby", kind="cursor", key=f"k{number % 5}", body=[number, padding])
+            if number % 20 == 0:
+                await alice.quiet()
+        await alice.quiet()
+        assert slow.behind
+        values: dict[str, list[int]] = {}
+        for frame in await bob.quiet():
+            values.setdefault(frame["data"]["key"], []).append(frame["data"]["body"][0])
+        for key, numbers in values.items():
+            assert numbers == sorted(numbers)
+            assert numbers[-1] == 2_995 + int(key[1:])
+        assert sum(map(len, values.values())) < 2_500
+        assert not slow.behind
+
+
+async def test_messages_are_numbered_and_reach_everyone_also_the_sender() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        sent = [await alice.request(type="room.send", room="lobby", body={"n": n}) for n in range(3)]
+        assert [reply["seq"] for reply in sent] == [1, 2, 3]
+        for client in (alice, bob):
+            frames = await client.quiet()
+            assert [(f["type"], f["data"]["seq"], f["data"]["body"]) for f in frames] == [
+                ("room.message", n + 1, {"n": n}) for n in range(3)
+            ]
+            assert [f["data"]["id"] for f in frames] == [reply["id"] for reply in sent]
+
+
+async def test_the_same_key_is_the_same_message_and_is_told_once() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        replies = [await alice.request(type="room.send", room="lobby", body=1, key="once") for _ in range(3)]
+        assert replies[0] == replies[1] == replies[2]
+        assert len(await bob.quiet()) == 1
+
+
+async def test_a_returning_client_gets_exactly_the_gap_before_anything_live() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        for number in range(3):
+            await alice.request(type="room.send", room="lobby", body=number)
+        assert len(await bob.quiet()) == 3
+        await bob.reset()
+        await served.until_gone(1)
+        for number in range(3, 8):
+            await alice.request(type="room.send", room="lobby", body=number)
+        resume = {"session": bob.welcome["session"], "rooms": {"lobby": 3}}
+        sending = asyncio.gather(*(served.node.rooms.send(*_message(served, number)) for number in range(8, 40)))
+        back = await served.client("bob", resume=resume)
+        await sending
+        assert back.welcome["rooms"]["lobby"]["recovered"] is True
+        frames = await back.quiet()
+        assert [frame["data"]["seq"] for frame in frames] == [*range(4, 41)]
+
+
+def _message(served: Served, number: int) -> tuple[Any, Any]:
+    (session,) = served.node.registry.sessions_of("default", "alice")
+    return session, RoomSend(room="lobby", body=Raw(b"%d" % number))
+
+
+async def test_joining_with_a_number_gives_the_gap_and_too_far_behind_is_said() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await lobby(served)
+        alice = await joined(served, "alice")
+        await asyncio.gather(*(served.node.rooms.send(*_message(served, number)) for number in range(310)))
+        await alice.quiet()
+        near = await alice.request(type="room.join", room="lobby", after=10)
+        assert [message["seq"] for message in near["messages"]] == [*range(11, 311)]
+        assert (near["recovered"], near["truncated"], near["head"]) == (True, False, 310)
+        for after in (9, 311):
+            far = await alice.request(type="room.join", room="lobby", after=after)
+            assert (far["messages"], far["recovered"], far["truncated"], far["head"]) == ([], False, True, 310)
+
+
+async def test_history_is_paged_both_ways() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice = await joined(served, "alice")
+        for number in range(1, 8):
+            await alice.request(type="room.send", room="lobby", body=number)
+
+        async def page(**bounds: int) -> list[int]:
+            reply = await alice.request(type="room.history", room="lobby", **bounds)
+            return [message["body"] for message in reply["messages"]]
+
+        assert await page(limit=3) == [5, 6, 7]
+        assert await page(before=5, limit=2) == [3, 4]
+        assert await page(after=5) == [6, 7]
+
+
+async def test_a_token_opens_rooms_by_pattern() -> None:
+    async with serving() as served:
+        alice = await served.client("alice", claims={"rooms": ["doc-*"]})
+        reply = await alice.request(type="room.join", room="doc-1")
+        assert (reply["head"], reply["present"]) == (0, 1)
+        alice.send(type="room.join", room="secret")
+        assert (await alice.receive("error"))["code"] == "not_a_member"
+
+
+async def test_the_rooms_a_user_may_enter_are_listed() -> None:
+    async with serving() as served:
+        await lobby(served)
+        await served.node.store.put_room("default", "team", open=False)
+        await served.node.store.put_room("default", "secret", open=False)
+        await served.node.store.add_member("default", "team", "alice")
+        alice = await served.client("alice")
+        rooms = (await alice.request(type="room.list"))["rooms"]
+        assert [(room["room"], room["open"]) for room in rooms] == [("lobby", True), ("team", False)]
+
+
+async def test_who_is_present_is_listed_and_counted_once_per_user() -> None:
+    async with serving() as served:
+        await lobby(served)
+        for user, device in (("alice", "phone"), ("alice", "laptop"), ("bob", "phone"), ("carol", "phone")):
+            last = await joined(served, user, device=device)
+        reply = await last.request(type="room.present", room="lobby", limit=2)
+        assert reply == {"users": ["alice", "bob"], "count": 3}
+        assert await last.request(type="room.present", room="lobby", after="bob") == {"users": ["carol"], "count": 3}
+
+
+async def test_a_connection_may_be_in_only_so_many_rooms() -> None:
+    async with serving(limits={"rooms": 2}) as served:
+        alice = await served.client("alice", claims={"rooms": ["*"]})
+        for room in ("a", "b", "a"):
+            await alice.request(type="room.join", room=room)
+        alice.send(type="room.join", room="c")
+        assert (await alice.receive("error"))["code"] == "too_many"
+        await alice.request(type="room.leave", room="a")
+        await alice.request(type="room.join", room="c")
+
+
+async def test_after_leaving_nothing_more_is_heard() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await bob.request(type="room.leave", room="lobby")
+        await alice.request(type="room.send", room="lobby", body=1)
+        await alice.request(type="signal.send", room="lobby", kind="k")
+        assert await bob.quiet() == []
+
+
+async def test_everything_a_connection_held_is_given_back() -> None:
+    async with serving() as served:
+        await lobby(served)
+        node = served.node
+        for _ in range(3):
+            clients = [await joined(served, f"user{number}") for number in range(10)]
+            for client in clients:
+                await client.request(type="watch", users=["user0", "user1", "nobody"])
+                client.send(type="typing.start", room="lobby")
+                await client.quiet()
+            for client in clients:
+                await client.reset()
+            await served.until_gone()
+            await served.advance(60)
+            assert (len(node.registry.connections), len(node.registry.sessions), node.registry.users) == (0, 0, 0)
+            assert (node.hub.topics, len(node.timers), len(node.tasks)) == (0, 0, 0)

@@ -1,0 +1,304 @@
+"""Typing never sticks: real sockets, virtual time, to the millisecond."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from greendot.testing import Served, WireClient, serving
+
+
+async def joined(served: Served, user: str, room: str = "lobby", **hello: Any) -> WireClient:
+    client = await served.client(user, **hello)
+    await client.request(type="room.join", room=room)
+    return client
+
+
+async def lobby(served: Served) -> None:
+    await served.node.store.put_room("default", "lobby", open=True)
+
+
+def told(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(frame["type"], frame["data"].get("user", "")) for frame in frames]
+
+
+STARTED, STOPPED = ("typing.started", "alice"), ("typing.stopped", "alice")
+
+
+async def test_a_start_reaches_everyone_but_all_devices_of_the_typer() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice = await joined(served, "alice", device="laptop")
+        phone = await joined(served, "alice", device="phone")
+        bob = await joined(served, "bob")
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        (frame,) = await bob.quiet()
+        assert frame["data"] == {"room": "lobby", "user": "alice", "name": "Alice", "expires_in_ms": 5000}
+        assert await alice.quiet() == await phone.quiet() == []
+
+
+async def test_it_ends_by_itself_after_exactly_five_seconds() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        assert told(await bob.quiet()) == [STARTED]
+        (frames,) = await served.advance(4.999, alive=[bob])
+        assert frames == []
+        (frames,) = await served.advance(0.001, alive=[bob])
+        assert told(frames) == [STOPPED]
+        (frames,) = await served.advance(60, alive=[bob])
+        assert frames == []
+
+
+async def test_repetitions_hold_it_and_it_ends_five_seconds_after_the_last() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        seen = []
+        for _ in range(4):
+            alice.send(type="typing.start", room="lobby")
+            await alice.quiet()
+            (frames, _) = await served.advance(3, alive=[bob, alice])
+            seen += told(frames)
+        assert seen == [STARTED] * 4
+        (frames,) = await served.advance(1.999, alive=[bob])
+        assert frames == []
+        (frames,) = await served.advance(0.001, alive=[bob])
+        assert told(frames) == [STOPPED]
+
+
+async def test_it_ends_when_the_client_vanishes_without_a_word() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        (frames,) = await served.advance(1, alive=[bob])
+        await alice.reset()
+        await served.until_gone(1)
+        (more,) = await served.advance(3.999, alive=[bob])
+        assert told(frames + more) == [STARTED]
+        (frames,) = await served.advance(0.001, alive=[bob])
+        assert told(frames) == [STOPPED]
+
+
+@pytest.mark.parametrize("farewell", ["typing.stop", "room.leave", "bye"])
+async def test_a_farewell_ends_it_at_once(farewell: str) -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        alice.send(type="typing.start", room="lobby")
+        alice.send(type=farewell, room="lobby")
+        await (alice.closed() if farewell == "bye" else alice.quiet())
+        assert told(await bob.quiet()) == [STARTED, STOPPED]
+
+
+async def test_any_device_stops_the_user() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        phone = await joined(served, "alice", device="phone")
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        phone.send(type="typing.stop", room="lobby")
+        await phone.quiet()
+        assert told(await bob.quiet()) == [STARTED, STOPPED]
+
+
+async def test_a_message_ends_the_senders_typing_before_it_arrives() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        alice.send(type="typing.start", room="lobby")
+        await alice.request(type="room.send", room="lobby", body={"text": "hi"})
+        assert [frame["type"] for frame in await bob.quiet()] == ["typing.started", "typing.stopped", "room.message"]
+        # Nor does it come back with what the client still sends of the old burst.
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        (frames,) = await served.advance(1.999, alive=[bob])
+        assert frames == []
+
+
+async def test_more_than_one_start_in_two_seconds_is_dropped_quietly() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        for _ in range(100):
+            alice.send(type="typing.start", room="lobby")
+        assert await alice.quiet() == []
+        assert told(await bob.quiet()) == [STARTED]
+        (frames, _) = await served.advance(1.999, alive=[bob, alice])
+        alice.send(type="typing.start", room="lobby")
+        assert frames + await alice.quiet() + await bob.quiet() == []
+        await served.advance(0.001)
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        assert told(await bob.quiet()) == [STARTED]
+
+
+async def test_far_over_the_rate_limit_typing_is_still_neither_an_error_nor_a_disconnect() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        for _ in range(5):
+            for _ in range(300):
+                alice.send(type="typing.start", room="lobby")
+            (frames, _) = await served.advance(10, alive=[alice, bob])
+            assert frames == []
+
+
+async def test_start_stop_start_loops_do_not_bypass_the_throttle() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        for _ in range(30):
+            alice.send(type="typing.start", room="lobby")
+            alice.send(type="typing.stop", room="lobby")
+        await alice.quiet()
+        assert told(await bob.quiet()) == [STARTED, STOPPED]
+
+
+async def test_leaving_and_joining_again_does_not_bypass_the_throttle() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        for _ in range(5):
+            alice.send(type="typing.start", room="lobby")
+            alice.send(type="room.leave", room="lobby")
+            await alice.request(type="room.join", room="lobby")
+        assert told(await bob.quiet()) == [STARTED, STOPPED]
+
+
+async def test_who_joins_or_returns_is_told_who_is_typing() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        await served.advance(1.5)
+        carol = await served.client("carol")
+        reply = await carol.request(type="room.join", room="lobby")
+        assert reply["typing"] == [{"user": "alice", "name": "Alice", "expires_in_ms": 3500}]
+        own = await alice.request(type="room.join", room="lobby")
+        assert own["typing"] == []
+        await bob.reset()
+        resume = {"session": bob.welcome["session"], "rooms": {"lobby": 0}}
+        back = await served.client("bob", resume=resume)
+        (frame,) = await back.quiet()
+        assert (frame["type"], frame["data"]["expires_in_ms"]) == ("typing.started", 3500)
+        (frames, mine) = await served.advance(3.5, alive=[carol, back])
+        assert told(frames) == told(mine) == [STOPPED]
+
+
+async def test_the_first_listener_of_a_room_learns_of_typers_the_engine_knows() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice = await joined(served, "alice")
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        await alice.reset()
+        await served.until_gone()
+        bob = await served.client("bob")
+        reply = await bob.request(type="room.join", room="lobby")
+        assert [typer["user"] for typer in reply["typing"]] == ["alice"]
+        (frames,) = await served.advance(5, alive=[bob])
+        assert told(frames) == [STOPPED]
+
+
+async def test_only_members_send_and_receive() -> None:
+    async with serving() as served:
+        await served.node.store.put_room("default", "team", open=False)
+        for user in ("alice", "bob"):
+            await served.node.store.add_member("default", "team", user)
+        alice = await joined(served, "alice", room="team")
+        mallory = await served.client("mallory")
+        for command in ("typing.start", "room.join", "room.send", "signal.send", "room.history", "room.present"):
+            mallory.send(type=command, room="team", kind="k", body=1)
+            assert (await mallory.receive("error"))["code"] == "not_a_member"
+        assert await alice.quiet() == []
+        bob = await served.client("bob")  # a member that has not joined on this connection may speak
+        bob.send(type="typing.start", room="team")
+        assert await bob.quiet() == []
+        await served.settle()
+        assert told(await alice.quiet()) == [("typing.started", "bob")]
+
+
+async def test_in_an_open_room_those_who_joined_count_as_members() -> None:
+    async with serving() as served:
+        await lobby(served)
+        bob = await joined(served, "bob")
+        alice = await served.client("alice")
+        alice.send(type="typing.start", room="lobby")
+        assert (await alice.receive("error"))["code"] == "not_a_member"
+        assert await bob.quiet() == []
+
+
+async def test_a_token_that_may_only_listen_does_not_type() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice = await joined(served, "alice", claims={"send": False})
+        for command in ("typing.start", "room.send", "signal.send"):
+            alice.send(type=command, room="lobby", kind="k", body=1)
+            assert (await alice.receive("error"))["code"] == "forbidden"
+
+
+async def test_rooms_and_tenants_are_apart() -> None:
+    async with serving() as served:
+        await lobby(served)
+        await served.node.store.put_room("default", "other", open=True)
+        await served.node.store.put_room("t2", "lobby", open=True)
+        alice = await joined(served, "alice")
+        elsewhere = [await joined(served, "bob", room="other"), await joined(served, "bob", claims={"tenant": "t2"})]
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        for client in elsewhere:
+            assert await client.quiet() == []
+
+
+async def test_a_large_room_is_told_the_count_only_and_typers_are_not_counted_for_themselves() -> None:
+    async with serving(typing={"large_room": 3}) as served:
+        await lobby(served)
+        alice, bob, *others = [await joined(served, user) for user in ("alice", "bob", "carol", "dave")]
+        alice.send(type="typing.start", room="lobby")
+        own = await alice.quiet()
+        bob.send(type="typing.start", room="lobby")
+        await bob.quiet()
+        for client in others:
+            frames = await client.quiet()
+            assert [(f["type"], f["data"]["count"]) for f in frames] == [("typing.count", 1), ("typing.count", 2)]
+        assert [f["data"]["count"] for f in own + await alice.quiet()] == [0, 1]
+        late = await served.client("erin")
+        reply = await late.request(type="room.join", room="lobby")
+        assert (reply["typing"], reply["typing_count"]) == ([], 2)
+        (frames,) = await served.advance(5, alive=[others[0]])
+        assert [f["data"]["count"] for f in frames][-1] == 0
+
+
+async def test_in_a_large_room_refreshes_do_not_multiply_but_keep_the_count_alive() -> None:
+    async with serving(typing={"large_room": 1}) as served:
+        await lobby(served)
+        typers = [await joined(served, f"user{number}") for number in range(10)]
+        bob = await joined(served, "bob")
+        for _ in range(4):
+            for client in typers:
+                client.send(type="typing.start", room="lobby")
+                await client.quiet()
+            await served.advance(3, alive=[*typers])
+        counts = [frame["data"]["count"] for frame in await bob.quiet()]
+        assert counts[:10] == [*range(1, 11)]
+        assert counts[10:] == [10, 10, 10]
+
+
+async def test_typing_is_never_written_down() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice = await joined(served, "alice")
+        before = await served.node.store.rooms("default", None, 10)
+        alice.send(type="typing.start", room="lobby")
+        await alice.quiet()
+        assert await served.node.store.rooms("default", None, 10) == before
+        assert await served.node.store.messages("default", "lobby", limit=10) == []

@@ -10,6 +10,7 @@ class Metrics:
 
     __slots__ = (
         "realtime_client_slow_closed_total",
+        "realtime_client_slow_total",
         "realtime_commands_refused_total",
         "realtime_commands_total",
         "realtime_dropped_ephemeral_total",
@@ -21,6 +22,7 @@ class Metrics:
     )
 
     realtime_client_slow_closed_total: int
+    realtime_client_slow_total: int
     realtime_commands_refused_total: int
     realtime_commands_total: int
     realtime_dropped_ephemeral_total: int

@@ -11,7 +11,7 @@ from greendot.api.backend import Backend
 from greendot.api.problem import Problem
 from greendot.api.request import cursor, json, number, path_id, read_body
 from greendot.engine.base import Deliver, MemberRemoved, Topic
-from greendot.ids import new_message_id
+from greendot.ids import ID_RULE, new_message_id, valid_id
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import Id, Text
 from greendot.protocol.events import Signal
@@ -117,9 +117,11 @@ class RoomRoutes:
         room = await self._room(request)
         body = await read_body(request, PostMessage)
         key = body.key or request.headers.get("idempotency-key") or new_message_id()
+        if not valid_id(key):
+            raise Problem(400, f"Idempotency-Key is not a valid id: {ID_RULE}", code="bad_field")
         draft = Draft(body.user, body.name, bytes(body.body), key, self._.clock.now_ms())
-        record = await self._.rooms.append(room.tenant, room.room, draft)
         self._.engine.typing_stop(room.tenant, room.room, body.user)
+        record = await self._.rooms.append(room.tenant, room.room, draft)
         return json(SendReply(record.id, record.seq), 201)
 
     async def signal(self, request: Request) -> Response:

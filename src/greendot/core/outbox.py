@@ -16,12 +16,13 @@ MAX_SIGNAL_KEYS = 1_000
 class Outbox:
     """The two lanes of one slow connection."""
 
-    __slots__ = ("_records", "_signals", "record_bytes")
+    __slots__ = ("_records", "_signals", "record_bytes", "warned")
 
     def __init__(self) -> None:
         self._records: deque[bytes] = deque()
         self._signals: dict[object, bytes] = {}
         self.record_bytes = 0
+        self.warned = False  # that it is half full; once is enough
 
     def offer_record(self, frame: bytes) -> bool:
         """Queue a frame that must arrive, in order. False: the client is too slow, close it."""

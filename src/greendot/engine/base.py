@@ -51,7 +51,7 @@ class Deliver(Struct, frozen=True):
     """A finished client frame on its way to the listeners of a topic."""
 
     frame: bytes
-    record: bool = False  # must arrive in order (True) or may be coalesced and dropped (False)
+    seq: int | None = None  # a record's number: it must arrive, in order. None: a signal, may be merged or dropped
     key: object = None  # signals with the same key replace each other while they wait
     without_connection: str | None = None  # "session/connection" that sent it
     without_user: str | None = None  # all devices of this user are left out

@@ -38,6 +38,7 @@ class Owner(Protocol):
     def pinged(self, connection: Connection) -> bool: ...
     def ended(self, connection: Connection, cause: Cause, code: int) -> None: ...
     def gone(self, connection: Connection) -> None: ...
+    def slow(self, connection: Connection) -> None: ...
     def count_dropped(self) -> None: ...
     def count_send_failed(self) -> None: ...
 
@@ -213,11 +214,6 @@ class Connection(Framing):
         """Whether the socket does not keep up, so that frames must be offered one by one, by their kind."""
         return self._outbox is not None
 
-    @property
-    def waiting_bytes(self) -> int:
-        """What is kept in this process for the client, not counting this tick's frames."""
-        return 0 if self._outbox is None else self._outbox.record_bytes
-
     def _behind(self) -> bool:
         if self.transport.underlying_transport.get_write_buffer_size() == 0:
             return False
@@ -232,6 +228,9 @@ class Connection(Framing):
                 self._owner.count_dropped()
         elif not outbox.offer_record(frame):
             self.close(Close.TOO_SLOW, "too slow: reconnect and recover")
+        if outbox.pressed and not outbox.warned:
+            outbox.warned = True
+            self._owner.slow(self)
 
     def _failed(self) -> None:
         self._owner.count_send_failed()

@@ -6,6 +6,7 @@ Only `cli` and `testing` make one. What other packages need of it they name them
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
@@ -38,6 +39,7 @@ from greendot.store.base import Store
 from greendot.tokens import Tokens
 
 DRAIN_RETRY_MS = 1_000
+_log = logging.getLogger("greendot.gateway")
 
 
 class Node:
@@ -203,6 +205,11 @@ class Node:
     def count_dropped(self) -> None:
         self.metrics.realtime_dropped_ephemeral_total += 1
 
+    def slow(self, connection: Connection) -> None:
+        self.metrics.realtime_client_slow_total += 1
+        session = connection.session
+        _log.warning("a client is slow: half of what may wait for it is used; session %s", session and session.id)
+
     def count_send_failed(self) -> None:
         self.metrics.realtime_socket_send_failed_total += 1
 
@@ -223,7 +230,7 @@ class Node:
     def _to_user(self, topic: Topic, message: Deliver) -> None:
         for connection in self.registry.connections_of(topic.tenant, topic.name):
             if connection.id != message.without_connection:
-                connection.send(message.frame, record=message.record, key=message.key)
+                connection.send(message.frame, record=message.seq is not None, key=message.key)
 
     def disconnect(self, session_id: str, code: int, reason: str, tenant: str | None = None) -> bool:
         """Close a session's socket; False if it is not here (or not this tenant's)."""

@@ -184,7 +184,7 @@ class Rooms:
         record, new = written
         if new:
             frame = encode_event(message_event(record), draft.at)
-            self._engine.publish(Topic("room", tenant, room), Deliver(frame, record=True, key=record.seq))
+            self._engine.publish(Topic("room", tenant, room), Deliver(frame, seq=record.seq))
         return record
 
     async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
@@ -205,7 +205,7 @@ class Rooms:
                 local.typing.heard(message)
             case MemberRemoved():
                 self._removed(local, message)
-            case Deliver(record=True, key=int(seq)):
+            case Deliver(seq=int(seq)):
                 local.cursor = max(local.cursor, seq)
                 self._hub.offer(local.channel, message.frame, record=True)
             case Deliver():

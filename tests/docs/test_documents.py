@@ -1,0 +1,79 @@
+"""The documents say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from greendot.api.app import make_app
+from greendot.api.backend import Backend
+from greendot.protocol.codes import Close, Err
+from greendot.protocol.commands import COMMANDS
+from greendot.protocol.events import EVENTS
+from greendot.settings import Settings
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def table(document: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the first table behind a heading: first cell → the others."""
+    text = (DOCS / document).read_text().split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")][2:]
+    return {cells[0].strip().strip("`"): [cell.strip() for cell in cells[1:]] for cells in rows}
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def fields(struct: type, *, without: tuple[str, ...] = ()) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(struct) if field.name not in without}
+
+
+def test_every_command_is_documented_with_its_fields() -> None:
+    documented = table("protocol.md", "## Commands")
+    assert documented.keys() == COMMANDS.keys()
+    for name, struct in COMMANDS.items():
+        assert set(words(documented[name][0])) == fields(struct, without=("id",)), name
+
+
+def test_every_event_is_documented_with_its_fields() -> None:
+    documented = table("protocol.md", "## Events")
+    assert documented.keys() == EVENTS.keys()
+    for name, struct in EVENTS.items():
+        assert set(words(documented[name][0])) == fields(struct), name
+
+
+def test_every_code_is_documented() -> None:
+    assert table("protocol.md", "## Errors").keys() == {str(code) for code in Err}
+    assert table("protocol.md", "## Close codes").keys() == {str(int(code)) for code in Close}
+
+
+def test_every_route_is_documented() -> None:
+    documented = set(re.findall(r"`((?:GET|PUT|POST|DELETE) /[^`?]*)", (DOCS / "http.md").read_text()))
+    app = make_app(Backend(*[None] * 7))  # type: ignore[arg-type]  # the routes are asked for, not called
+    routes = {f"{method} {route.path}" for route in app.routes for method in route.methods - {"HEAD"}}
+    assert routes == documented - {"GET /", "GET /dev/token"}
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    text = (DOCS / "settings.md").read_text()
+    for section in msgspec.structs.fields(Settings):
+        rows = table("settings.md", f"## {section.name}")
+        known = {field.name: field.default for field in msgspec.structs.fields(section.type)}
+        assert rows.keys() == known.keys(), section.name
+        for key, default in known.items():
+            assert rows[key][0].strip("`") == msgspec.json.encode(default).decode(), f"{section.name}.{key}"
+    for name in re.findall(r"GREENDOT_[A-Z_]+", text):
+        _, section, key = name.lower().split("_", 2)
+        assert hasattr(getattr(Settings(), section), key), name
+
+
+@pytest.mark.parametrize("document", [*DOCS.glob("**/*.md"), *DOCS.parent.glob("*.md")], ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), target

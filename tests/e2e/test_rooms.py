@@ -53,6 +53,16 @@ async def test_a_signal_to_a_user_reaches_all_devices_of_that_user_only() -> Non
         assert await carol.quiet() == await stranger.quiet() == []
 
 
+async def test_a_trace_goes_with_what_a_command_leads_to() -> None:
+    async with serving() as served:
+        await lobby(served)
+        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await alice.request(type="signal.send", room="lobby", kind="k", trace="00-abc")
+        await alice.request(type="room.send", room="lobby", body=1, trace="00-def")
+        await alice.request(type="room.send", room="lobby", body=1)
+        assert [frame.get("trace") for frame in await bob.quiet()] == ["00-abc", "00-def", None]
+
+
 async def test_a_signal_needs_exactly_one_target() -> None:
     async with serving() as served:
         alice = await served.client("alice")

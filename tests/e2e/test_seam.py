@@ -19,7 +19,7 @@ async def test_an_upgraded_socket_is_picows_own_and_keeps_nothing_of_the_handsha
         assert transport.response is other.transport.response
         assert transport.request.headers is other.transport.request.headers
         assert not hasattr(transport.underlying_transport.get_protocol(), "__dict__")
-        assert [name for name in logging.Logger.manager.loggerDict if name.startswith("picows.")] == []
+        assert [name for name in logging.Logger.manager.loggerDict if name.startswith("picows.server")] == []
 
 
 async def test_no_task_queue_or_loop_timer_belongs_to_an_idle_connection() -> None:

@@ -278,6 +278,7 @@ class Commands:
                 key=UNSET if command.key is None else command.key,
             ),
             self._.clock.now_ms(),
+            command.trace,
         )
         # Values of different senders and kinds never replace each other.
         key = command.key and (session.user, command.kind, command.key)

@@ -131,7 +131,8 @@ class Connection(Framing):
             if not self.push(data):
                 return
         self._outbox = None
-        self.direct = self.fd
+        if self._out is None:
+            self.direct = self.fd
 
     def on_text(self, text: str) -> None:
         self._owner.received(self, text)

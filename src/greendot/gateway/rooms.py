@@ -173,17 +173,17 @@ class Rooms:
             key=command.key or new_message_id(),
             at=self._clock.now_ms(),
         )
-        record = await self.append(session.tenant, command.room, draft)
+        record = await self.append(session.tenant, command.room, draft, command.trace)
         return SendReply(record.id, record.seq)
 
-    async def append(self, tenant: str, room: str, draft: Draft) -> Record:
+    async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
         """Write first, then tell. A message whose key was written before is not told again."""
         written = await self._store.append(tenant, room, draft)
         if written is None:
             raise Refused(Err.NOT_A_MEMBER, f"there is no room {room!r}")
         record, new = written
         if new:
-            frame = encode_event(message_event(record), draft.at)
+            frame = encode_event(message_event(record), draft.at, trace)
             self._engine.publish(Topic("room", tenant, room), Deliver(frame, seq=record.seq))
         return record
 

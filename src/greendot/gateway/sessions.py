@@ -74,10 +74,9 @@ class Sessions:
         connection.session = session
         if not resumed:
             session.active_at = self._timers.now()
-        # A client that comes back by itself is not a person doing something: it stays as idle as it was.
-        touched = await self._engine.touch(
-            *session.key, session.ref, session.device, None if resumed else False, grants.name
-        )
+        # A client that comes back by itself is not a person doing something: it stays as idle as it was. We say so,
+        # because the engine has forgotten it if another session of the device came back first.
+        touched = await self._engine.touch(*session.key, session.ref, session.device, session.idle, grants.name)
         if not touched.status_known:
             await self._statuses.copy(session.key)
         self._arm(connection)

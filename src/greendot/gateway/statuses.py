@@ -13,6 +13,7 @@ from greendot.gateway.timers import Timers
 from greendot.store.base import StatusStore
 
 Key = tuple[str, str]  # tenant and user
+AGAIN_S = 5.0
 
 
 class Statuses:
@@ -48,7 +49,11 @@ class Statuses:
         self._tasks.spawn(self._settle(key))
 
     async def _settle(self, key: Key) -> None:
-        await self._engine.read(key[0], [key[1]])  # every verb ends what has run out, this one does nothing else
+        # Every verb ends what has run out; this one does nothing else.
+        (snapshot,) = await self._engine.read(key[0], [key[1]])
+        if snapshot.own.until is not None and key not in self._ends:
+            # The engine's clock is not there yet: one of the two was set.
+            self._ends[key] = self._timers.set(AGAIN_S, self._over, key)
 
     async def _read(self, key: Key) -> Manual:
         future = self._asked.get(key)

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from greendot.ids import ID_PATTERN
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN, max_length=128)]
-Seq = Annotated[int, Meta(ge=0)]
+Seq = Annotated[int, Meta(ge=0, le=2**53)]  # every client can count so far, and every store keep it
 Text = Annotated[str, Meta(max_length=200)]
 Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=300)]
@@ -23,6 +23,7 @@ class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=Tru
     """The fields of every command."""
 
     id: CommandId | None = None
+    trace: Annotated[str, Meta(max_length=128)] | None = None  # passed on in the events it leads to
 
 
 class ClientInfo(Struct, frozen=True, gc=False):

@@ -29,7 +29,7 @@ _HEADERS = {
 
 class DevRoutes:
     def __init__(self, backend: Backend, dev: Dev) -> None:
-        self._ = backend
+        self._backend = backend
         self._dev = dev
 
     def routes(self) -> list[Route]:
@@ -40,7 +40,7 @@ class DevRoutes:
         user, name = request.query_params.get("user", ""), request.query_params.get("name")
         if not valid_id(user):
             raise Problem(400, f"user {user[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")
-        now = self._.clock.now_ms()
+        now = self._backend.clock.now_ms()
         token = self._dev.tokens.make(user, now, self._dev.token_ttl_s, name=(name or user)[:200])
         expires_at = now + round(self._dev.token_ttl_s * 1000)
         return json({"token": token, "user": user, "expires_at": expires_at})

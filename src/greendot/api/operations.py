@@ -15,7 +15,7 @@ from greendot.protocol.codes import Close
 
 class OperationRoutes:
     def __init__(self, backend: Backend) -> None:
-        self._ = backend
+        self._backend = backend
 
     def routes(self) -> list[Route]:
         return [
@@ -32,31 +32,31 @@ class OperationRoutes:
 
     async def ready(self, request: Request) -> Response:
         """200 while new clients are welcome; 503 with the reason otherwise."""
-        if self._.node.draining:
+        if self._backend.node.draining:
             return json({"ready": False, "reason": "draining"}, 503)
         try:
-            await self._.store.ping()
+            await self._backend.store.ping()
         except StoreUnavailable as error:
             return json({"ready": False, "reason": f"the store does not answer: {error}"}, 503)
-        return json({"ready": True, "node": self._.node.incarnation})
+        return json({"ready": True, "node": self._backend.node.incarnation})
 
     async def metrics(self, request: Request) -> Response:
         lines = []
-        for name, value in self._.node.metrics_items():
+        for name, value in self._backend.node.metrics_items():
             kind = "counter" if name.endswith("_total") else "gauge"
-            lines += [f"# TYPE {name} {kind}", f'{name}{{node="{self._.node.incarnation}"}} {value}']
+            lines += [f"# TYPE {name} {kind}", f'{name}{{node="{self._backend.node.incarnation}"}} {value}']
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     async def nodes(self, request: Request) -> Response:
-        self._.keys.tenant(request)
-        return json({"nodes": [{"node": self._.node.incarnation, "state": "live"}]})
+        self._backend.keys.tenant(request)
+        return json({"nodes": [{"node": self._backend.node.incarnation, "state": "live"}]})
 
     async def stats(self, request: Request) -> Response:
-        self._.keys.tenant(request)
-        return json(self._.node.stats())
+        self._backend.keys.tenant(request)
+        return json(self._backend.node.stats())
 
     async def disconnect(self, request: Request) -> Response:
-        tenant, session = self._.keys.tenant(request), path_id(request, "session")
-        if not self._.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
+        tenant, session = self._backend.keys.tenant(request), path_id(request, "session")
+        if not self._backend.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
             raise Problem(404, f"no session {session!r} is connected")
         return Response(status_code=204)

@@ -30,7 +30,7 @@ class SetStatus(Struct):
 
 class PresenceRoutes:
     def __init__(self, backend: Backend) -> None:
-        self._ = backend
+        self._backend = backend
 
     def routes(self) -> list[Route]:
         return [
@@ -42,29 +42,29 @@ class PresenceRoutes:
         ]
 
     async def query(self, request: Request) -> Response:
-        tenant = self._.keys.tenant(request)
+        tenant = self._backend.keys.tenant(request)
         users = (await read_body(request, Query)).users
-        snapshots = await self._.engine.read(tenant, users)
+        snapshots = await self._backend.engine.read(tenant, users)
         return json(PresenceReply([project(u, s) for u, s in zip(users, snapshots, strict=True)]))
 
     async def online(self, request: Request) -> Response:
-        tenant, limit = self._.keys.tenant(request), number(request, "limit", 100, 1_000)
-        page = await self._.engine.online(tenant, cursor(request), limit)
+        tenant, limit = self._backend.keys.tenant(request), number(request, "limit", 100, 1_000)
+        page = await self._backend.engine.online(tenant, cursor(request), limit)
         return json({"users": page.users, "next": page.next, "count": page.total})
 
     async def one(self, request: Request) -> Response:
-        tenant, user = self._.keys.tenant(request), path_id(request, "user")
-        (snapshot,) = await self._.engine.read(tenant, [user])
+        tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
+        (snapshot,) = await self._backend.engine.read(tenant, [user])
         return json(project(user, snapshot))
 
     async def sessions(self, request: Request) -> Response:
-        tenant, user = self._.keys.tenant(request), path_id(request, "user")
-        return json({"sessions": self._.node.sessions_of(tenant, user)})
+        tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
+        return json({"sessions": self._backend.node.sessions_of(tenant, user)})
 
     async def set_status(self, request: Request) -> Response:
-        tenant, user = self._.keys.tenant(request), path_id(request, "user")
+        tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
         body = await read_body(request, SetStatus)
-        if body.until is not None and body.until <= self._.clock.now_ms():
+        if body.until is not None and body.until <= self._backend.clock.now_ms():
             raise Problem(400, "`until` must be in the future", code="bad_field")
-        snapshot = await self._.statuses.set((tenant, user), Manual(body.status, body.until, body.text))
+        snapshot = await self._backend.statuses.set((tenant, user), Manual(body.status, body.until, body.text))
         return json(StatusReply(project(user, snapshot, own=True)))

@@ -43,7 +43,7 @@ class PostSignal(Struct, rename={"sender": "from"}):
 
 class RoomRoutes:
     def __init__(self, backend: Backend) -> None:
-        self._ = backend
+        self._backend = backend
 
     def routes(self) -> list[Route]:
         return [
@@ -63,14 +63,14 @@ class RoomRoutes:
     # --- rooms ---
 
     async def all(self, request: Request) -> Response:
-        tenant, limit = self._.keys.tenant(request), number(request, "limit", 100, 1_000)
-        rooms = await self._.store.rooms(tenant, cursor(request), limit)
+        tenant, limit = self._backend.keys.tenant(request), number(request, "limit", 100, 1_000)
+        rooms = await self._backend.store.rooms(tenant, cursor(request), limit)
         return json({"rooms": [_shown(room) for room in rooms]})
 
     async def put(self, request: Request) -> Response:
-        tenant, room = self._.keys.tenant(request), path_id(request, "room")
+        tenant, room = self._backend.keys.tenant(request), path_id(request, "room")
         body = await read_body(request, PutRoom)
-        return json(_shown(await self._.store.put_room(tenant, room, open=body.open)))
+        return json(_shown(await self._backend.store.put_room(tenant, room, open=body.open)))
 
     async def get(self, request: Request) -> Response:
         return json(_shown(await self._room(request)))
@@ -79,36 +79,36 @@ class RoomRoutes:
 
     async def members(self, request: Request) -> Response:
         room, limit = await self._room(request), number(request, "limit", 100, 1_000)
-        members = await self._.store.members(room.tenant, room.room, cursor(request), limit)
+        members = await self._backend.store.members(room.tenant, room.room, cursor(request), limit)
         return json({"members": members, "next": members[-1] if len(members) == limit else None})
 
     async def add_member(self, request: Request) -> Response:
         room, user = await self._room(request), path_id(request, "user")
-        await self._.store.add_member(room.tenant, room.room, user)
+        await self._backend.store.add_member(room.tenant, room.room, user)
         return json({"room": room.room, "user": user})
 
     async def remove_member(self, request: Request) -> Response:
         room, user = await self._room(request), path_id(request, "user")
-        await self._.store.remove_member(room.tenant, room.room, user)
+        await self._backend.store.remove_member(room.tenant, room.room, user)
         if not room.open:
             topic = Topic("room", room.tenant, room.room)
-            self._.engine.publish(topic, MemberRemoved(user, "removed by the app"))
+            self._backend.engine.publish(topic, MemberRemoved(user, "removed by the app"))
         return Response(status_code=204)
 
     async def present(self, request: Request) -> Response:
         room, limit = await self._room(request), number(request, "limit", 100, 1_000)
-        return json(self._.rooms.present(room.tenant, room.room, cursor(request), limit))
+        return json(self._backend.rooms.present(room.tenant, room.room, cursor(request), limit))
 
     async def typing(self, request: Request) -> Response:
         room = await self._room(request)
-        typists = await self._.engine.typers(room.tenant, room.room)
+        typists = await self._backend.engine.typers(room.tenant, room.room)
         return json({"typing": [Typer(*typist) for typist in typists]})
 
     # --- what is said ---
 
     async def messages(self, request: Request) -> Response:
         room, limit = await self._room(request), number(request, "limit", 50, 300)
-        records = await self._.store.messages(
+        records = await self._backend.store.messages(
             room.tenant, room.room, after=_seq(request, "after"), before=_seq(request, "before"), limit=limit
         )
         return json(HistoryReply([message_event(record) for record in records]))
@@ -119,13 +119,13 @@ class RoomRoutes:
         key = body.key or request.headers.get("idempotency-key") or new_message_id()
         if not valid_id(key):
             raise Problem(400, f"Idempotency-Key is not a valid id: {ID_RULE}", code="bad_field")
-        draft = Draft(body.user, body.name, bytes(body.body), key, self._.clock.now_ms())
-        self._.engine.typing_stop(room.tenant, room.room, body.user)
-        record = await self._.rooms.append(room.tenant, room.room, draft)
+        draft = Draft(body.user, body.name, bytes(body.body), key, self._backend.clock.now_ms())
+        self._backend.engine.typing_stop(room.tenant, room.room, body.user)
+        record = await self._backend.rooms.append(room.tenant, room.room, draft)
         return json(SendReply(record.id, record.seq), 201)
 
     async def signal(self, request: Request) -> Response:
-        tenant = self._.keys.tenant(request)
+        tenant = self._backend.keys.tenant(request)
         body = await read_body(request, PostSignal)
         if (body.room is None) == (body.user is None):
             raise Problem(400, "give either `room` or `user`", code="bad_field")
@@ -138,14 +138,14 @@ class RoomRoutes:
             key=body.key or UNSET,
         )
         key = body.key and (body.sender, body.kind, body.key)
-        message = Deliver(encode_event(signal, self._.clock.now_ms()), key=key)
+        message = Deliver(encode_event(signal, self._backend.clock.now_ms()), key=key)
         topic = Topic("room", tenant, body.room) if body.room else Topic("user", tenant, body.user or "")
-        self._.engine.publish(topic, message)
+        self._backend.engine.publish(topic, message)
         return Response(status_code=202)
 
     async def _room(self, request: Request) -> Room:
-        tenant, name = self._.keys.tenant(request), path_id(request, "room")
-        room = await self._.store.room(tenant, name)
+        tenant, name = self._backend.keys.tenant(request), path_id(request, "room")
+        room = await self._backend.store.room(tenant, name)
         if room is None:
             raise Problem(404, f"there is no room {name!r}; make it with PUT /v1/rooms/{name}")
         return room

@@ -65,7 +65,7 @@ class Commands:
     """Decodes, limits, carries out, answers."""
 
     def __init__(self, parts: Parts) -> None:
-        self._ = parts
+        self._parts = parts
         self._table: dict[type[wire.Command], Callable[[Session, Any], Outcome | Awaitable[Outcome]]] = {
             wire.Heartbeat: self._heartbeat,
             wire.Activity: lambda session, command: None,
@@ -87,7 +87,7 @@ class Commands:
         }
 
     def limit(self, now: float) -> CommandLimit | None:
-        return None if self._.rate is None else CommandLimit(*self._.rate, now)
+        return None if self._parts.rate is None else CommandLimit(*self._parts.rate, now)
 
     # --- the way in ---
 
@@ -101,7 +101,7 @@ class Commands:
             self._overloaded(connection)
 
     def _handle(self, connection: Connection, text: str) -> None:
-        metrics = self._.metrics
+        metrics = self._parts.metrics
         metrics.realtime_commands_total += 1
         wait_s = 0.0 if connection.limit is None else connection.limit.admit(connection.heard)
         try:
@@ -119,7 +119,7 @@ class Commands:
             self._first(connection, command)
             return
         if type(command) in wire.ACTIVITY:
-            self._.sessions.active(session, connection.heard)
+            self._parts.sessions.active(session, connection.heard)
         try:
             outcome = self._table[type(command)](session, command)
         except Refused as refused:
@@ -127,7 +127,7 @@ class Commands:
             return
         if isawaitable(outcome):
             connection.waiting = deque()
-            self._.tasks.spawn(self._finish(connection, command, outcome))
+            self._parts.tasks.spawn(self._finish(connection, command, outcome))
         elif command.id is not None:
             connection.send(encode_reply(command.id, outcome or _NOTHING))
 
@@ -155,7 +155,7 @@ class Commands:
             if self._is_waiting(connection):
                 connection.waiting = waiting
                 return
-        self._.quiet(connection)
+        self._parts.quiet(connection)
 
     @staticmethod
     def _is_waiting(connection: Connection) -> bool:
@@ -166,14 +166,14 @@ class Commands:
             connection.close(Close.PROTOCOL_ERROR, "hello was said already")
         elif isinstance(command, wire.Hello):
             connection.waiting = deque()
-            self._.tasks.spawn(self._finish(connection, command, self._.greeting.hello(connection, command)))
+            self._parts.tasks.spawn(self._finish(connection, command, self._parts.greeting.hello(connection, command)))
         else:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
 
     # --- what is not granted ---
 
     def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
-        self._.metrics.realtime_commands_refused_total += 1
+        self._parts.metrics.realtime_commands_refused_total += 1
         connection.send(encode_error(refused, command.id))
 
     def _bad(self, connection: Connection, bad: BadCommand) -> None:
@@ -197,7 +197,7 @@ class Commands:
             connection.send(encode_error(refused, command.id))
 
     def _overloaded(self, connection: Connection) -> None:
-        connection.send(encode_event(Overloaded(RETRY_MS), self._.clock.now_ms()))
+        connection.send(encode_event(Overloaded(RETRY_MS), self._parts.clock.now_ms()))
         connection.close(Close.OVERLOADED, "too many commands")
 
     def pinged(self, connection: Connection) -> bool:
@@ -213,20 +213,20 @@ class Commands:
 
     def _heartbeat(self, session: Session, command: wire.Heartbeat) -> None:
         if session.connection is not None:
-            frame = encode_event(HeartbeatAck(), self._.clock.now_ms())
+            frame = encode_event(HeartbeatAck(), self._parts.clock.now_ms())
             session.connection.send(frame, key="heartbeat", record=False)
 
     async def _status_set(self, session: Session, command: wire.StatusSet) -> Outcome:
-        if command.until is not None and command.until <= self._.clock.now_ms():
+        if command.until is not None and command.until <= self._parts.clock.now_ms():
             raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
-        snapshot = await self._.statuses.set(session.key, Manual(command.status, command.until, command.text))
+        snapshot = await self._parts.statuses.set(session.key, Manual(command.status, command.until, command.text))
         return StatusReply(project(session.user, snapshot, own=True))
 
     async def _watch(self, session: Session, command: wire.Watch) -> Outcome:
-        return PresenceReply(await self._.watching.watch(session, command.users))
+        return PresenceReply(await self._parts.watching.watch(session, command.users))
 
     async def _presence_get(self, session: Session, command: wire.PresenceGet) -> Outcome:
-        return PresenceReply(await self._.watching.read(session, command.users))
+        return PresenceReply(await self._parts.watching.read(session, command.users))
 
     def _typing_start(self, session: Session, command: wire.TypingStart) -> Outcome | Awaitable[Outcome]:
         _may_send(session)
@@ -234,10 +234,10 @@ class Commands:
 
     def _start_typing(self, session: Session, room: str) -> None:
         if session.connection is not None:
-            self._.rooms.start_typing(session.connection, session, room)
+            self._parts.rooms.start_typing(session.connection, session, room)
 
     def _typing_stop(self, session: Session, command: wire.TypingStop) -> Outcome | Awaitable[Outcome]:
-        return self._spoken(session, command.room, self._.rooms.stop_typing)
+        return self._spoken(session, command.room, self._parts.rooms.stop_typing)
 
     def _spoken(self, session: Session, room: str, say: Callable[[Session, str], None]) -> Outcome | Awaitable[Outcome]:
         """Say it at once in a room that was joined (the fast path), else after looking up the membership."""
@@ -248,21 +248,21 @@ class Commands:
         return self._spoken_later(session, room, say)
 
     async def _spoken_later(self, session: Session, room: str, say: Callable[[Session, str], None]) -> Outcome:
-        await self._.rooms.speaker(session, room)
+        await self._parts.rooms.speaker(session, room)
         say(session, room)
         return None
 
     def _room_leave(self, session: Session, command: wire.RoomLeave) -> None:
         if session.connection is not None:
-            self._.rooms.leave(session.connection, command.room)
+            self._parts.rooms.leave(session.connection, command.room)
 
     async def _room_present(self, session: Session, command: wire.RoomPresent) -> Outcome:
-        await self._.rooms.admit(session, command.room)
-        return self._.rooms.present(session.tenant, command.room, command.after, command.limit)
+        await self._parts.rooms.admit(session, command.room)
+        return self._parts.rooms.present(session.tenant, command.room, command.after, command.limit)
 
     def _room_send(self, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
         _may_send(session)
-        return self._.rooms.send(session, command)
+        return self._parts.rooms.send(session, command)
 
     def _signal_send(self, session: Session, command: wire.SignalSend) -> Outcome | Awaitable[Outcome]:
         _may_send(session)
@@ -277,7 +277,7 @@ class Commands:
                 body=command.body,
                 key=UNSET if command.key is None else command.key,
             ),
-            self._.clock.now_ms(),
+            self._parts.clock.now_ms(),
             command.trace,
         )
         # Values of different senders and kinds never replace each other.
@@ -285,21 +285,21 @@ class Commands:
         sender = session.connection.id if session.connection is not None else None
         message = Deliver(frame, key=key, without_connection=sender)
         if command.user is not None:
-            self._.bus.publish(Topic("user", session.tenant, command.user), message)
+            self._parts.bus.publish(Topic("user", session.tenant, command.user), message)
             return None
         return self._spoken(
-            session, command.room or "", lambda s, room: self._.bus.publish(Topic("room", s.tenant, room), message)
+            session, command.room or "", lambda s, room: self._parts.bus.publish(Topic("room", s.tenant, room), message)
         )
 
     def _token_refresh(self, session: Session, command: wire.TokenRefresh) -> Outcome:
         try:
-            grants = self._.tokens.read(command.token, self._.clock.now_ms())
+            grants = self._parts.tokens.read(command.token, self._parts.clock.now_ms())
         except TokenError as error:
             raise Refused(Err.BAD_FIELD, f"field `token` of token.refresh: {error}") from None
         if (grants.tenant, grants.user) != session.key:
             raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
         session.grants = grants
-        self._.sessions.rearm(session)
+        self._parts.sessions.rearm(session)
         return RefreshReply(grants.expires_at)
 
     def _bye(self, session: Session, command: wire.Bye) -> None:

@@ -1,0 +1,211 @@
+"""A real server process and a real browser, for the tests of the page."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+
+API_KEY = "a-key-for-the-tests-of-the-page"
+SETTINGS = {
+    "GREENDOT_PRESENCE_HEARTBEAT_S": "2",
+    "GREENDOT_PRESENCE_DEAD_AFTER_S": "6",
+    "GREENDOT_PRESENCE_GRACE_S": "1",
+    "GREENDOT_PRESENCE_CLEAN_GRACE_S": "0.5",
+    "GREENDOT_TYPING_TTL_S": "4",
+    "GREENDOT_TYPING_THROTTLE_S": "0.5",
+    "GREENDOT_API_KEY": API_KEY,
+}
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+# The page looks for newcomers every ten seconds; everything else is quicker.
+expect.set_options(timeout=15_000)
+
+# What browsers write themselves when a server is gone; a page cannot keep them from it.
+UNREACHABLE = re.compile(r"ERR_CONNECTION_REFUSED|WebSocket connection to .* failed")
+REPORT_VIOLATIONS = """
+addEventListener("securitypolicyviolation", (event) =>
+  console.error(`CSP: ${event.violatedDirective} blocked ${event.blockedURI}`));
+"""
+
+
+class ServerProcess:
+    """`greendot serve --dev` on a port of its own, that can be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "server.log"
+        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("GREENDOT_")}
+        self._environment |= SETTINGS | {"GREENDOT_SERVER_DATA_DIR": str(folder / "data")}
+        self._process: subprocess.Popen[str] | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        """Return once the server says that it is ready."""
+        command = [sys.executable, "-m", "greendot", "serve", "--dev", "--port", str(self.port)]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                command, env=self._environment, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        assert self._process.stdout is not None
+        said = ""
+        while "is ready" not in said:
+            line = self._process.stdout.readline()
+            assert line, f"the server ended before it was ready: {said}{self.log}"
+            said += line
+
+    def stop(self) -> None:
+        """As an operator stops it."""
+        if self._process is not None:
+            self.thaw()
+            self._process.terminate()
+            self._end()
+
+    def kill(self) -> None:
+        """As a crash stops it."""
+        if self._process is not None:
+            self._process.kill()
+            self._end()
+
+    def freeze(self) -> None:
+        """As a network without an answer: the sockets stay open, nothing comes."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _end(self) -> None:
+        assert self._process is not None
+        self._process.communicate(timeout=20)
+        self._process = None
+
+    def call(self, method: str, path: str) -> Any:
+        """Over the HTTP API, as an operator."""
+        request = Request(self.url + path, method=method, headers={"Authorization": f"Bearer {API_KEY}"})
+        with urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or b"null")
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+class Tab:
+    """One person's page, and everything that went wrong on it."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.problems: list[str] = []
+        page.add_init_script(REPORT_VIOLATIONS)
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.goto(url)
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def enter(self, name: str) -> None:
+        self.page.get_by_label("Your name").fill(name)
+        self.page.get_by_role("button", name="Come in").click()
+        self.expect_connected()
+
+    def expect_connected(self) -> None:
+        expect(self.page.locator("#connection")).to_have_text("Connected")
+
+    def person(self, user: str) -> Locator:
+        return self.page.locator(f'#people [data-user="{user}"]')
+
+    def expect_state(self, user: str, state: str) -> None:
+        """The dot and the words say the same."""
+        expect(self.person(user).locator(".dot")).to_have_attribute("data-state", state)
+        expect(self.person(user).locator(".state")).to_contain_text(state)
+
+    @property
+    def field(self) -> Locator:
+        return self.page.get_by_label("Message to the lobby")
+
+    @property
+    def typing(self) -> Locator:
+        return self.page.locator("#typing")
+
+    @property
+    def messages(self) -> Locator:
+        return self.page.locator("#messages .text:visible")
+
+    def say(self, text: str) -> None:
+        self.field.fill(text)
+        self.field.press("Enter")
+
+    @property
+    def overflows(self) -> bool:
+        return self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """Not for the whole session: while Playwright runs, no other test could start an event loop."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        sentence = "Chromium is not installed, so the page cannot be tried in a browser (apt install chromium)."
+        if os.environ.get("CI"):
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.stop()
+    assert "Traceback" not in process.log
+
+
+@pytest.fixture
+def open_tab(chromium: Browser, site: ServerProcess) -> Iterator[Callable[..., Tab]]:
+    """Opens tabs, each with a browser context of its own, and finds fault with them at the end."""
+    tabs: list[Tab] = []
+    contexts = []
+
+    def open_one(name: str | None = None, **context: Any) -> Tab:
+        contexts.append(chromium.new_context(**context))
+        tab = Tab(contexts[-1].new_page(), site.url)
+        tabs.append(tab)
+        if name is not None:
+            tab.enter(name)
+        return tab
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    problems = [problem for tab in tabs for problem in tab.problems if not UNREACHABLE.search(problem)]
+    assert problems == []

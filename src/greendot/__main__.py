@@ -1,3 +1,5 @@
+"""python -m greendot"""
+
 from greendot.cli import main
 
 main()

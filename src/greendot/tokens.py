@@ -15,20 +15,22 @@ from greendot.ids import ID_PATTERN
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
 Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@=+*-]{1,128}\Z")]
 Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=100)]
+Name = Annotated[str, Meta(max_length=200, pattern=r"^[^\ud800-\udfff]*\Z")]  # half a surrogate pair cannot be sent
+Seconds = Annotated[float, Meta(ge=0, le=1e11)]  # since 1970; JSON as Python reads it knows Infinity too
 
 
 class _Claims(Struct):
     """What we read of a token. Anything else in it is the app's own."""
 
     sub: Id
-    exp: float
+    exp: Seconds
     tenant: Id = "default"
-    name: Annotated[str, Meta(max_length=200)] | None = None
+    name: Name | None = None
     rooms: Patterns = ()
     watch: Patterns | None = None
     send: bool = True
-    iat: float | None = None
-    nbf: float | None = None
+    iat: Seconds | None = None
+    nbf: Seconds | None = None
     jti: Annotated[str, Meta(max_length=200)] | None = None
 
 
@@ -49,7 +51,7 @@ class Tokens:
             claims = msgspec.convert(payload, _Claims)
         except jwt.InvalidSignatureError:
             raise TokenError("the token's signature is not ours: it was signed with another secret") from None
-        except jwt.InvalidTokenError as error:
+        except (jwt.InvalidTokenError, UnicodeError, RecursionError) as error:
             raise TokenError(f"not a valid token: {error}") from None
         except msgspec.ValidationError as error:
             raise TokenError(f"a claim of the token is wrong: {error}".replace("`$.", "`")) from None

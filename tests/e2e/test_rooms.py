@@ -201,6 +201,25 @@ async def test_who_is_present_is_listed_and_counted_once_per_user() -> None:
         assert await last.request(type="room.present", room="lobby", after="bob") == {"users": ["carol"], "count": 3}
 
 
+async def test_an_invisible_user_is_neither_present_nor_typing_for_others() -> None:
+    async with serving() as served:
+        await lobby(served)
+        ghost, seer = await joined(served, "ghost"), await joined(served, "seer")
+        until = served.clock.now_ms() + 60_000
+        await ghost.request(type="status.set", status="invisible", until=until)
+        ghost.send(type="typing.start", room="lobby")
+        await ghost.quiet()
+        assert await seer.quiet() == []
+        assert await seer.request(type="room.present", room="lobby") == {"users": ["seer"], "count": 1}
+        assert (await seer.request(type="room.join", room="lobby"))["present"] == 1
+        assert (await ghost.request(type="room.present", room="lobby"))["count"] == 2
+        await served.advance(60, alive=[ghost, seer])
+        assert (await seer.request(type="room.present", room="lobby"))["count"] == 2
+        ghost.send(type="typing.start", room="lobby")
+        await ghost.quiet()
+        assert [frame["data"]["user"] for frame in await seer.quiet()] == ["ghost"]
+
+
 async def test_a_connection_may_be_in_only_so_many_rooms() -> None:
     async with serving(limits={"rooms": 2}) as served:
         alice = await served.client("alice", claims={"rooms": ["*"]})

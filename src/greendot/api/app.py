@@ -19,7 +19,7 @@ def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
     routes = [route for part in parts for route in part.routes()]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()
-    return Starlette(
+    app = Starlette(
         routes=routes,
         exception_handlers={
             problem.Problem: problem.on_problem,
@@ -30,3 +30,6 @@ def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
             405: problem.on_method,
         },
     )
+    # A path with a slash too many is an unknown path: a redirect would be built from whatever Host the client named.
+    app.router.redirect_slashes = False
+    return app

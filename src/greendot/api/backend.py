@@ -10,19 +10,23 @@ from msgspec import Struct
 from greendot.api.request import ApiKeys
 from greendot.clock import Clock
 from greendot.core.presence import Manual, Snapshot
-from greendot.engine.base import Engine
+from greendot.engine.base import Engine, Topic
 from greendot.protocol.replies import PresentReply, SessionInfo
 from greendot.store.base import Draft, Record, Store
 from greendot.tokens import Tokens
 
 
 class Statuses(Protocol):
+    """Manual statuses, as far as the API sets them."""
+
     async def set(self, key: tuple[str, str], manual: Manual) -> Snapshot: ...
 
 
 class Rooms(Protocol):
+    """The rooms of this node, as far as the API writes to them and reads who is there."""
+
     async def append(self, tenant: str, room: str, draft: Draft) -> Record: ...
-    def present(self, tenant: str, room: str, after: str | None = None, limit: int = 100) -> PresentReply: ...
+    def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply: ...
 
 
 class NodeView(Protocol):
@@ -38,6 +42,8 @@ class NodeView(Protocol):
 
 
 class Backend(Struct, frozen=True):
+    """All the API works with."""
+
     engine: Engine
     store: Store
     clock: Clock

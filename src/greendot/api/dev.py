@@ -28,6 +28,8 @@ _HEADERS = {
 
 
 class DevRoutes:
+    """The demo page and tokens for whoever asks: loopback and development only."""
+
     def __init__(self, backend: Backend, dev: Dev) -> None:
         self._backend = backend
         self._dev = dev

@@ -14,6 +14,8 @@ from greendot.protocol.codes import Close
 
 
 class OperationRoutes:
+    """`/livez`, `/readyz`, `/metrics`, and what operators do to nodes and sessions."""
+
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 

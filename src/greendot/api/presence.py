@@ -19,16 +19,22 @@ from greendot.protocol.replies import PresenceReply, StatusReply
 
 
 class Query(Struct):
+    """The body of POST /v1/presence/query."""
+
     users: Users
 
 
 class SetStatus(Struct):
+    """The body of PUT /v1/users/{user}/status."""
+
     status: Literal["auto", "busy", "invisible"] = "auto"
     until: Seq | None = None
     text: Text | None = None
 
 
 class PresenceRoutes:
+    """`/v1/presence` and `/v1/users`."""
+
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 

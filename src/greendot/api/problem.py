@@ -7,6 +7,7 @@ from http import HTTPStatus
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.protocol.codes import Err
@@ -69,4 +70,12 @@ async def on_not_found(request: Request, error: Exception) -> Response:
 
 
 async def on_method(request: Request, error: Exception) -> Response:
-    return response(Problem(405, f"{request.method} is not possible here"))
+    answer = response(Problem(405, f"{request.method} is not possible here"))
+    answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return answer
+
+
+def _methods(request: Request) -> set[str]:
+    """What is possible at the request's path: it may have one route per method."""
+    here = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in here for method in route.methods or ()}

@@ -7,7 +7,7 @@ import hmac
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from greendot.api.problem import Problem
@@ -51,10 +51,13 @@ def path_id(request: Request, name: str) -> str:
 async def read_body(request: Request, kind: type[T]) -> T:
     """The JSON body as `kind`. Refused before it is read whole when it is too large."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise Problem(413, f"a body may have at most {MAX_BODY} bytes")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise Problem(413, f"a body may have at most {MAX_BODY} bytes")
+    except ClientDisconnect:
+        raise Problem(400, "the body ended too early") from None
     try:
         return msgspec.json.decode(bytes(body) or b"{}", type=kind)
     except msgspec.ValidationError as error:
@@ -68,7 +71,7 @@ def number(request: Request, name: str, default: int, most: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:10]) <= most:
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or not 1 <= int(text) <= most:
         raise Problem(400, f"{name} must be a whole number from 1 to {most}", code="bad_field")
     return int(text)
 

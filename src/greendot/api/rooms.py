@@ -21,10 +21,14 @@ from greendot.store.events import message_event
 
 
 class PutRoom(Struct):
+    """The body of PUT /v1/rooms/{room}."""
+
     open: bool = False
 
 
 class PostMessage(Struct):
+    """The body of POST /v1/rooms/{room}/messages."""
+
     user: Id
     body: Raw
     name: Text | None = None
@@ -32,6 +36,8 @@ class PostMessage(Struct):
 
 
 class PostSignal(Struct, rename={"sender": "from"}):
+    """The body of POST /v1/signals."""
+
     kind: Id
     room: Id | None = None
     user: Id | None = None
@@ -42,6 +48,8 @@ class PostSignal(Struct, rename={"sender": "from"}):
 
 
 class RoomRoutes:
+    """`/v1/rooms` and `/v1/signals`."""
+
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
@@ -97,7 +105,8 @@ class RoomRoutes:
 
     async def present(self, request: Request) -> Response:
         room, limit = await self._room(request), number(request, "limit", 100, 1_000)
-        return json(self._backend.rooms.present(room.tenant, room.room, cursor(request), limit))
+        topic = Topic("room", room.tenant, room.room)
+        return json(self._backend.rooms.present(topic, None, cursor(request), limit))
 
     async def typing(self, request: Request) -> Response:
         room = await self._room(request)

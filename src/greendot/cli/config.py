@@ -52,13 +52,14 @@ def dev_file(settings: Settings, name: str) -> Path:
 def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
     """A generated value kept in the data directory, and whether it was made just now."""
     path = dev_file(settings, name)
+    if kept := _kept(path):
+        return kept, False
     try:
-        if path.exists() and (kept := path.read_text().strip()):
-            return kept, False
         path.parent.mkdir(parents=True, exist_ok=True)
         value = secrets.token_hex(32)
         # Only its owner may read it, from the first byte on.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            os.fchmod(file.fileno(), 0o600)  # an empty file may have been there before
             file.write(value + "\n")
     except OSError as error:
         raise ConfigError(f"cannot keep the generated {name} in {path}: {error.strerror}") from None
@@ -67,7 +68,18 @@ def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
 
 def with_dev_secret(settings: Settings) -> Settings:
     """The settings with the dev server's secret, if there is one and no other is set."""
-    path = dev_file(settings, "secret")
-    if settings.auth.secret or not path.exists():
+    if settings.auth.secret:
         return settings
-    return msgspec.structs.replace(settings, auth=Auth(path.read_text().strip()))
+    return msgspec.structs.replace(settings, auth=Auth(_kept(dev_file(settings, "secret"))))
+
+
+def _kept(path: Path) -> str:
+    """What the file holds, empty if there is none."""
+    try:
+        return path.read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot read {path}: {error}. Remove it, and `greendot serve --dev` makes a new one."
+        ) from None

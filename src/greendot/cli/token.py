@@ -14,14 +14,18 @@ from greendot.settings import check_id
 from greendot.tokens import Tokens
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MOST_S = 36_500 * 86_400
 
 
 def parse_ttl(text: str) -> float:
     """Seconds from `90`, `90s`, `15m`, `1h`, `30d`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
-    if found is None or float(found[1]) <= 0:
-        raise ConfigError(f"--ttl {text!r} is not a duration: give a number and s, m, h or d, such as 1h.")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
+    if not 0 < seconds <= _MOST_S:
+        raise ConfigError(
+            f"--ttl {text[:64]!r} is not a duration: give a number and s, m, h or d, such as 1h, and at most 36500d."
+        )
+    return seconds
 
 
 @click.command()

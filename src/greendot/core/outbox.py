@@ -8,6 +8,7 @@ Records go first. There is no outbox while the socket keeps up.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_SIGNAL_KEYS = 1_000
@@ -42,6 +43,10 @@ class Outbox:
             return False
         self._signals[key] = frame
         return True
+
+    def drop_signals(self, of: Callable[[object], bool]) -> None:
+        """Forget the waiting signals whose keys are `of` something."""
+        self._signals = {key: frame for key, frame in self._signals.items() if not of(key)}
 
     @property
     def pressed(self) -> bool:

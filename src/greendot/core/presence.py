@@ -112,27 +112,34 @@ class UserPresence:
     def empty(self) -> bool:
         return not self.seats
 
-    def touch(self, ref: Ref, device: str, idle: bool | None, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
+    def touch(
+        self, ref: Ref, device: str, idle: bool | None, now: int, nodes: Mapping[str, NodeLife]
+    ) -> tuple[bool, Change | None]:
         """The session lives, under this connection. `idle` None keeps what the session was (a return is not activity).
 
-        Ends the linger of this session and of every other session of the same device: it has come back.
+        Ends the linger of this session and of every other session of the same device: it has come back. Answers
+        whether the session was there before.
         """
+        self._prune(now, nodes)
         seat = self.seats.get(ref.session)
         if seat is None:
             self.seats[ref.session] = Seat(device, ref.incarnation, ref.conn, bool(idle))
         elif seat.incarnation != ref.incarnation or seat.conn <= ref.conn:
-            seat.incarnation, seat.conn, seat.deadline = ref.incarnation, ref.conn, None
+            seat.incarnation, seat.conn = ref.incarnation, ref.conn
+            # What was heard before the return says nothing about when the client will be heard last.
+            seat.deadline, seat.heard = None, 0
             if idle is not None:
                 seat.idle = idle
         for other, its in [*self.seats.items()]:
             if other != ref.session and its.device == device and its.deadline is not None:
                 del self.seats[other]
-        return self.settle(now, nodes)
+        return seat is not None, self.settle(now, nodes)
 
     def linger(
         self, ref: Ref, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[int | None, Change | None]:
         """The connection is gone; the session counts for `grace` more. Answers what remains, None if it is not ours."""
+        self._prune(now, nodes)  # a linger that is over must not be prolonged
         seat = self._seat(ref)
         if seat is None:
             return None, self.settle(now, nodes)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 
 class Typist(NamedTuple):
+    """One who is typing now."""
+
     user: str
     name: str | None
     remaining: int  # milliseconds until the user no longer counts as typing

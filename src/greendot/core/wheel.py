@@ -28,6 +28,10 @@ class Timer:
         self.call(self.argument)
 
 
+def _nothing(argument: Any) -> None:
+    pass
+
+
 class Wheel:
     """`set` and `cancel` timers; `advance` returns those that are due, earliest first."""
 
@@ -52,6 +56,7 @@ class Wheel:
         """End a timer. Harmless for one that has fired or was ended before."""
         if timer is None:
             return
+        timer.call = _nothing  # `advance` may have given it out already, to be fired after the one that ends it
         number = int(timer.due / self._width)
         slot = self._slots.get(number)
         if slot is not None:

@@ -42,6 +42,8 @@ class Touched(NamedTuple):
 
 
 class Page(NamedTuple):
+    """A part of the users online, by id."""
+
     users: list[str]
     next: str | None  # pass as `after` for the next page; None at the end
     total: int  # all users online now

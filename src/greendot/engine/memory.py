@@ -80,10 +80,9 @@ class MemoryEngine:
         if record is None:
             face, old_name = self._seen.pop(key, (NOBODY, None))
             record = self._users[key] = UserPresence(face, old_name)
-        resumed = ref.session in record.seats
         if name is not None:
             record.name = name
-        change = record.touch(ref, device, idle, self._now(), self._nodes)
+        resumed, change = record.touch(ref, device, idle, self._now(), self._nodes)
         self._settled(key, record, change)
         return Touched(record.manual is not None, resumed)
 

@@ -35,7 +35,7 @@ from greendot.protocol.events import HeartbeatAck, Overloaded, Signal
 from greendot.protocol.replies import PresenceReply, RefreshReply, Reply, StatusReply
 from greendot.tokens import Tokens
 
-MOST_WAITING = 1_000  # commands a connection may have in the queue behind one that takes its time
+MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
 BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
 RETRY_MS = 5_000
 
@@ -95,10 +95,10 @@ class Commands:
         """A text message from the client."""
         if connection.waiting is None:
             self._handle(connection, text)
-        elif len(connection.waiting) < MOST_WAITING:
-            connection.waiting.append(text)
-        else:
-            self._overloaded(connection)
+            return
+        connection.waiting.append(text)
+        if len(connection.waiting) == MOST_WAITING:
+            connection.pause_reading()  # what follows waits with the client, which is in nobody's way
 
     def _handle(self, connection: Connection, text: str) -> None:
         metrics = self._parts.metrics
@@ -110,7 +110,8 @@ class Commands:
             metrics.realtime_commands_refused_total += 1
             self._bad(connection, bad)
             return
-        if wait_s and type(command) is not wire.Heartbeat:  # a busy client must not be taken for a dead one
+        # A busy client must not be taken for a dead one: heartbeats pass, unless they are the flood.
+        if wait_s and (type(command) is not wire.Heartbeat or self._is_flooding(connection)):
             metrics.realtime_commands_refused_total += 1
             self._over_limit(connection, command, wait_s)
             return
@@ -155,6 +156,7 @@ class Commands:
             if self._is_waiting(connection):
                 connection.waiting = waiting
                 return
+        connection.resume_reading()
         self._parts.quiet(connection)
 
     @staticmethod
@@ -186,15 +188,19 @@ class Commands:
                 connection.close(Close.PROTOCOL_ERROR, "too many frames that are not commands")
         elif connection.session is None:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
-        elif connection.limit is not None and connection.limit.flooding:
+        elif self._is_flooding(connection):
             self._overloaded(connection)
 
     def _over_limit(self, connection: Connection, command: wire.Command, wait_s: float) -> None:
-        if connection.limit is not None and connection.limit.flooding:
+        if self._is_flooding(connection):
             self._overloaded(connection)
         elif not isinstance(command, _QUIET):
             refused = Refused(Err.RATE_LIMITED, "too many commands", retry_in_ms=max(1, round(wait_s * 1000)))
             connection.send(encode_error(refused, command.id))
+
+    @staticmethod
+    def _is_flooding(connection: Connection) -> bool:
+        return connection.limit is not None and connection.limit.flooding
 
     def _overloaded(self, connection: Connection) -> None:
         connection.send(encode_event(Overloaded(RETRY_MS), self._parts.clock.now_ms()))
@@ -258,7 +264,8 @@ class Commands:
 
     async def _room_present(self, session: Session, command: wire.RoomPresent) -> Outcome:
         await self._parts.rooms.admit(session, command.room)
-        return self._parts.rooms.present(session.tenant, command.room, command.after, command.limit)
+        topic = Topic("room", session.tenant, command.room)
+        return self._parts.rooms.present(topic, session.user, command.after, command.limit)
 
     def _room_send(self, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
         _may_send(session)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from picows import WSTransport
@@ -23,7 +24,7 @@ from greendot.protocol.codes import Close
 if TYPE_CHECKING:
     from greendot.gateway.session import Session
 
-CLOSE_WAIT_S = 2.0  # how long a peer may take to answer our close frame
+CLOSE_WAIT_S = 2.0  # how long a peer may take to read what is left and answer our close frame
 
 
 class Owner(Protocol):
@@ -56,6 +57,7 @@ class Connection(Framing):
         "_out",
         "_outbox",
         "_owner",
+        "_paused",
         "_write",
         "agent_hash",
         "bad_frames",
@@ -95,6 +97,7 @@ class Connection(Framing):
         self._out: list[bytes] | None = None  # collected in this tick
         self._held = False  # collecting over several ticks: what comes first is still being read
         self._outbox: Outbox | None = None  # exists while the kernel does not take everything
+        self._paused = False  # reading, while too many commands wait
         self._bye = False
         self._ended = False
         self.ended_by: tuple[Cause, int] | None = None  # kept while a command is still under way
@@ -134,6 +137,17 @@ class Connection(Framing):
         if self._out is None:
             self.direct = self.fd
 
+    def pause_reading(self) -> None:
+        self._paused = True
+        self.transport.underlying_transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on, if reading was paused; also while closing, to hear the peer's answer."""
+        if self._paused:
+            self._paused = False
+            if not self.transport.underlying_transport.is_closing():
+                self.transport.underlying_transport.resume_reading()
+
     def on_text(self, text: str) -> None:
         self._owner.received(self, text)
 
@@ -149,6 +163,7 @@ class Connection(Framing):
         self.transport.send_close(code or Close.NORMAL)  # type: ignore[arg-type]
         self.transport.disconnect()
         self._end(Cause.CLIENT_CLOSE, code)
+        self._await_end()  # a peer that does not read would keep the rest of our output, and the socket, for ever
 
     # --- output ---
 
@@ -215,6 +230,11 @@ class Connection(Framing):
         """Whether the socket does not keep up, so that frames must be offered one by one, by their kind."""
         return self._outbox is not None
 
+    def drop_signals(self, of: Callable[[object], bool]) -> None:
+        """Forget what waits with a key that is `of` something this client may not see any more."""
+        if self._outbox is not None:
+            self._outbox.drop_signals(of)
+
     def _behind(self) -> bool:
         if self.transport.underlying_transport.get_write_buffer_size() == 0:
             return False
@@ -253,6 +273,9 @@ class Connection(Framing):
         self.flush()
         self.transport.send_close(code, reason)  # type: ignore[arg-type]
         self._end(Cause.BYE if self._bye else Cause.SERVER_CLOSE, code)
+        self._await_end()
+
+    def _await_end(self) -> None:
         self._owner.cancel_timer(self.timer)
         self.timer = self._owner.set_timer(CLOSE_WAIT_S, Connection.abort, self)
 

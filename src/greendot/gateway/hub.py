@@ -18,6 +18,13 @@ from greendot.metrics import Metrics
 _write = os.write
 
 
+class RoomKey(NamedTuple):
+    """The key of a room's signal. Names its room, so that what waits can be taken back from one who is removed."""
+
+    room: str
+    what: object  # equal for signals that replace each other; never a text, so that it equals no other topic's key
+
+
 class Pending(NamedTuple):
     """A frame for a topic's listeners, waiting for the end of the tick."""
 

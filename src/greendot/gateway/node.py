@@ -88,19 +88,13 @@ class Node:
             clock,
             (limits.rooms, typing.large_room, round(typing.ttl_s * 1000)),
         )
-        for part in (self.sessions, self.watching, self.rooms):
-            part.use(self.timers, self.tasks)
-        promises = Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
+        self.sessions.use(self.timers, self.tasks)
+        self.watching.use(self.timers, self.tasks)
+        self.rooms.use(self.timers, self.tasks, self.statuses)
+        promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
         self.commands = Commands(
             Parts(
-                greeting=Greeting(
-                    self.incarnation,
-                    self.sessions,
-                    self.rooms,
-                    self.tokens,
-                    clock,
-                    (presence.heartbeat_s, promises),
-                ),
+                greeting=Greeting(self.incarnation, self.sessions, self.rooms, self.tokens, clock, promises),
                 sessions=self.sessions,
                 statuses=self.statuses,
                 watching=self.watching,

@@ -13,9 +13,10 @@ from greendot.core.wheel import Timer
 from greendot.engine.base import Deliver, Engine, MemberRemoved, Topic, Typing
 from greendot.errors import Refused
 from greendot.gateway.connection import Connection
-from greendot.gateway.hub import Channel, Hub
+from greendot.gateway.hub import Channel, Hub, RoomKey
 from greendot.gateway.registry import Registry
 from greendot.gateway.session import Session
+from greendot.gateway.statuses import Statuses
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.timers import Timers
 from greendot.gateway.typing import TypingLine
@@ -60,9 +61,10 @@ class Rooms:
         self._typing_limits = (typing[0], typing[1])
         self._local: dict[Topic, LocalRoom] = {}
 
-    def use(self, timers: Timers, tasks: Tasks) -> None:
+    def use(self, timers: Timers, tasks: Tasks, statuses: Statuses) -> None:
         self._timers = timers
         self._tasks = tasks
+        self._statuses = statuses
 
     # --- who may ---
 
@@ -112,7 +114,7 @@ class Rooms:
             truncated=truncated,
             typing=local.typing.typers(session.user),
             typing_count=local.typing.count(session.user),
-            present=len(_users(local.channel)),
+            present=len(self._seen_in(local, session.user)),
             unread=0,
         )
 
@@ -143,11 +145,16 @@ class Rooms:
                 self._silence(connection, room)
             self._detach(connection, room)
 
-    def present(self, tenant: str, room: str, after: str | None = None, limit: int = 100) -> PresentReply:
-        """Who listens on this node."""
-        local = self._local.get(Topic("room", tenant, room))
-        users = sorted(_users(local.channel)) if local else []
+    def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
+        """Who listens on this node, as far as `reader` (None: the app) may see."""
+        local = self._local.get(topic)
+        users = sorted(self._seen_in(local, reader)) if local else []
         return PresentReply([user for user in users if after is None or user > after][:limit], len(users))
+
+    def _seen_in(self, local: LocalRoom, reader: str | None) -> set[str]:
+        tenant = local.channel.topic.tenant
+        users = {connection.session.user for connection in local.channel.listeners if connection.session is not None}
+        return {user for user in users if user == reader or not self._statuses.is_invisible((tenant, user))}
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)
@@ -156,6 +163,8 @@ class Rooms:
     # --- speaking ---
 
     def start_typing(self, connection: Connection, session: Session, room: str) -> None:
+        if self._statuses.is_invisible(session.key):
+            return
         connection.typed = (connection.typed or set()) | {room}
         self._engine.typing_start(session.tenant, room, session.user, session.grants.name)
 
@@ -210,7 +219,7 @@ class Rooms:
                 self._hub.offer(local.channel, message.frame, record=True)
             case Deliver():
                 sender = self._registry.connections.get(message.without_connection or "")
-                key = message.key and (topic.name, message.key)
+                key = RoomKey(topic.name, message.key or object())  # without a key nothing is replaced
                 self._hub.offer(local.channel, message.frame, key=key, skip=(sender,) if sender else ())
 
     def _removed(self, local: LocalRoom, message: MemberRemoved) -> None:
@@ -219,6 +228,7 @@ class Rooms:
         for connection in [*self._registry.connections_of(local.channel.topic.tenant, message.user)]:
             if connection.rooms is not None and room in connection.rooms:
                 self.leave(connection, room)
+                connection.drop_signals(lambda key: isinstance(key, RoomKey) and key.room == room)
                 connection.send(frame)
 
     # --- local rooms ---
@@ -273,7 +283,3 @@ class Rooms:
             self._local.pop(local.channel.topic, None)
             self._hub.drop(local.channel)
             self._tasks.spawn(self._engine.unsubscribe([local.channel.topic]))
-
-
-def _users(channel: Channel) -> set[str]:
-    return {connection.session.user for connection in channel.listeners if connection.session is not None}

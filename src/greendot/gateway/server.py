@@ -59,6 +59,10 @@ class Door(HttpToolsProtocol):
             self._expect()
 
     def on_headers_complete(self) -> None:
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD:
+            # Counted here too: a head that comes in one piece is complete before its bytes are counted.
+            self._refuse(b"431 Request Header Fields Too Large")
+            raise ValueError("the request's head is too large")
         super().on_headers_complete()
         self._head = -(1 << 62)  # bodies are bounded by the routes that read them
 
@@ -72,12 +76,16 @@ class Door(HttpToolsProtocol):
         self.connections.discard(self)
         self._sockets.timers.cancel(self._deadline)
         # picows accepts no token beside `upgrade`; Firefox sends `keep-alive, Upgrade`, which uvicorn has checked.
-        lines = [b"GET %b HTTP/1.1" % self.url, b"connection: upgrade"]
+        lines = [b"%b %b HTTP/1.1" % (self.scope["method"].encode(), self.url), b"connection: upgrade"]
         lines += [b"%b: %b" % item for item in self.headers if item[0] in _HANDED_OVER]
         protocol = UpgradedProtocol(lambda request: self._sockets.connect(request.headers.get("user-agent")))
         protocol.connection_made(self.transport)
         protocol.data_received(b"\r\n".join([*lines, b"", b""]))
         self.transport.set_protocol(protocol)
+
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn's word for bytes it cannot parse; nothing more is said where the request was refused already."""
+        self._refuse(b"400 Bad Request")
 
     def _expect(self) -> None:
         self._deadline = self._sockets.timers.set(REQUEST_S, Door._too_slow, self)
@@ -139,6 +147,8 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, proto)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host!r}: {error.strerror}") from None
+    except UnicodeError:
+        raise ConfigError(f"cannot listen on {host!r}: it is not a host name") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)

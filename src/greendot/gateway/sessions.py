@@ -167,6 +167,8 @@ class Sessions:
             return
         if not remaining:
             self._registry.remove(session)
+            if not self._registry.sessions_of(*session.key):
+                self._statuses.forget(session.key)
         else:
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
 

@@ -27,6 +27,7 @@ class Statuses:
         self._tasks = tasks
         self._asked: dict[Key, asyncio.Future[Manual]] = {}
         self._ends: dict[Key, Timer] = {}
+        self._invisible: set[Key] = set()  # of the users with sessions here
 
     async def set(self, key: Key, manual: Manual) -> Snapshot:
         """Keep what the user set and show it."""
@@ -36,8 +37,24 @@ class Statuses:
         """Tell the engine what the store knows, so that the user can be shown."""
         await self._show(key, await self._read(key))
 
+    def is_invisible(self, key: Key) -> bool:
+        """Whether a user with sessions here must not be seen by others in any way."""
+        return key in self._invisible
+
+    def forget(self, key: Key) -> None:
+        """The user has no session here any more."""
+        self._timers.cancel(self._ends.pop(key, None))
+        self._invisible.discard(key)
+
+    def _note(self, key: Key, snapshot: Snapshot) -> None:
+        if snapshot.own.status == "invisible":
+            self._invisible.add(key)
+        else:
+            self._invisible.discard(key)
+
     async def _show(self, key: Key, manual: Manual) -> Snapshot:
         snapshot = await self._engine.set_status(*key, manual)
+        self._note(key, snapshot)
         self._timers.cancel(self._ends.pop(key, None))
         if manual.until is not None and manual.status != "auto":
             delay_s = max(0.0, (manual.until - self._clock.now_ms()) / 1000)
@@ -51,6 +68,7 @@ class Statuses:
     async def _settle(self, key: Key) -> None:
         # Every verb ends what has run out; this one does nothing else.
         (snapshot,) = await self._engine.read(key[0], [key[1]])
+        self._note(key, snapshot)
         if snapshot.own.until is not None and key not in self._ends:
             # The engine's clock is not there yet: one of the two was set.
             self._ends[key] = self._timers.set(AGAIN_S, self._over, key)

@@ -14,7 +14,7 @@ from greendot.core.typists import Typist
 from greendot.core.wheel import Timer
 from greendot.engine.base import Typing
 from greendot.gateway.connection import Connection
-from greendot.gateway.hub import Channel, Hub
+from greendot.gateway.hub import Channel, Hub, RoomKey
 from greendot.gateway.registry import Registry
 from greendot.gateway.timers import Timers
 from greendot.protocol.codec import encode_event
@@ -109,13 +109,13 @@ class TypingLine:
             self._tell(user, encode_event(TypingStopped(self._room, user), self._clock.now_ms()))
 
     def _tell(self, user: str, frame: bytes) -> None:
-        key = ("typing", self._room, user)
+        key = RoomKey(self._room, ("typing", user))
         self._hub.offer(self._channel, frame, key=key, skip=self._devices(user))
 
     def _tell_count(self) -> None:
         """To everybody how many others are typing: one less for those who type themselves."""
         self._counted_at = self._timers.now()
-        key = ("typing", self._room)
+        key = RoomKey(self._room, ("typing",))
         typing = [device for user in self._entries for device in self._devices(user)]
         self._hub.offer(self._channel, self._count_frame(len(self._entries)), key=key, skip=typing)
         if typing:

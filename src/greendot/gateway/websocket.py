@@ -21,6 +21,7 @@ PATH = b"/v1/connect"
 
 _TEXT, _CONTINUATION, _BINARY = WSMsgType.TEXT, WSMsgType.CONTINUATION, WSMsgType.BINARY
 _PING, _CLOSE = WSMsgType.PING, WSMsgType.CLOSE
+_NEVER_SENT = (0, 1006)  # close codes that picows lets pass
 
 
 class Framing(WSListener):
@@ -68,9 +69,13 @@ class Framing(WSListener):
         elif kind == _PING:
             self.on_ping(frame.get_payload_as_bytes())
         elif kind == _CLOSE:
-            self.closing = True
             payload = frame.get_payload_as_bytes()
-            self.on_client_close(int.from_bytes(payload[:2], "big"))
+            code = int.from_bytes(payload[:2], "big")
+            if payload and code in _NEVER_SENT:
+                self.close(Close.PROTOCOL_VIOLATION, "a close frame never carries this code")
+                return
+            self.closing = True
+            self.on_client_close(code)
         elif kind == _BINARY:
             self.close(Close.BINARY, "binary frames are not accepted")
 

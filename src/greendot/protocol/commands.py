@@ -27,6 +27,8 @@ class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=Tru
 
 
 class ClientInfo(Struct, frozen=True, gc=False):
+    """The program that connects, for operators to read."""
+
     name: Text = ""
     version: Text = ""
 

@@ -24,12 +24,16 @@ class StatusReply(Reply, frozen=True):
 
 
 class Typer(Struct, frozen=True, gc=False):
+    """One who is typing in the room."""
+
     user: str
     name: str | None
     expires_in_ms: int
 
 
 class JoinReply(Reply, frozen=True, gc=True):
+    """To `room.join`: where the room stands, and what was missed since `after`."""
+
     room: str
     head: int
     messages: list[RoomMessage]
@@ -42,6 +46,8 @@ class JoinReply(Reply, frozen=True, gc=True):
 
 
 class RoomEntry(Struct, frozen=True, gc=False):
+    """One room of the list."""
+
     room: str
     head: int
     unread: int
@@ -49,24 +55,34 @@ class RoomEntry(Struct, frozen=True, gc=False):
 
 
 class RoomsReply(Reply, frozen=True, gc=True):
+    """To `room.list`: the rooms the user is a member of and the open ones, by name."""
+
     rooms: list[RoomEntry]
 
 
 class PresentReply(Reply, frozen=True, gc=True):
+    """To `room.present`: a page of who is in the room now, and how many there are in all."""
+
     users: list[str]
     count: int
 
 
 class SendReply(Reply, frozen=True):
+    """To `room.send`: under which number the message was written."""
+
     id: str
     seq: int
 
 
 class HistoryReply(Reply, frozen=True, gc=True):
+    """To `room.history`: messages in ascending order."""
+
     messages: list[RoomMessage]
 
 
 class RefreshReply(Reply, frozen=True):
+    """To `token.refresh`: until when the new token holds."""
+
     expires_at: int
 
 

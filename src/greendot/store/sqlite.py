@@ -10,12 +10,13 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any, TypeVar
 
 from greendot.core.presence import Manual
-from greendot.errors import ConfigError, GreendotError, StoreUnavailable
+from greendot.errors import ConfigError, StoreUnavailable
 from greendot.ids import new_message_id
 from greendot.store.base import Draft, Record, Room, Store
 
@@ -42,14 +43,18 @@ class SqliteStore:
         opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(opened,), name="greendot-sqlite", daemon=True)
         self._thread.start()
-        await opened
+        try:
+            await opened
+        except ConfigError:
+            self._thread = None
+            raise
 
     async def close(self) -> None:
-        if self._thread is None:
-            return
-        self._jobs.put(None)
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
-        self._thread = None
+        # No call may get behind the end of the queue: nobody would answer it.
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
     async def ping(self) -> None:
         await self._do(lambda db: db.execute("SELECT 1").fetchone())
@@ -122,7 +127,9 @@ class SqliteStore:
     ) -> list[Record]:
         if after is not None:
             return await self._messages("seq > ? ORDER BY seq", tenant, room, after, limit)
-        newest = await self._messages("seq < ? ORDER BY seq DESC", tenant, room, before or 2**62, limit)
+        newest = await self._messages(
+            "seq < ? ORDER BY seq DESC", tenant, room, 2**62 if before is None else before, limit
+        )
         return newest[::-1]
 
     async def _messages(self, condition: str, *values: object) -> list[Record]:
@@ -165,7 +172,7 @@ class SqliteStore:
         assert self._loop is not None
         try:
             db = _open(self._path)
-        except (sqlite3.Error, GreendotError) as error:
+        except Exception as error:  # whatever it is, the start waits for a word
             self._loop.call_soon_threadsafe(
                 opened.set_exception, ConfigError(f"cannot use the store {self._path}: {error}")
             )
@@ -188,12 +195,29 @@ class SqliteStore:
 
 def _open(path: str) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
-    # A power cut may lose the last commits of WAL at NORMAL; a record that was acknowledged must not be lost.
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA busy_timeout = 5000")
-    _migrate(db)
+    try:
+        db.execute("PRAGMA busy_timeout = 5000")
+        _write_ahead(db)
+        # A power cut may lose the last commits of WAL at NORMAL; a record that was acknowledged must not be lost.
+        db.execute("PRAGMA synchronous = FULL")
+        _migrate(db)
+    except BaseException:
+        db.close()
+        raise
     return db
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Switch to WAL. The busy timeout does not hold for this: of processes that open a fresh file at once, some must
+    try again."""
+    for left in reversed(range(500)):
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or not left:
+                raise
+            time.sleep(0.01)
 
 
 def _migrate(db: sqlite3.Connection) -> None:
@@ -217,28 +241,33 @@ def _transact(db: sqlite3.Connection, batch: list[_Job]) -> list[tuple[asyncio.F
     """Carry out the batch in one transaction; each call's result, or the error that undid it."""
     results: list[tuple[asyncio.Future[Any], Any]] = []
     try:
-        db.execute("BEGIN")
+        # Not deferred: a call that reads before it writes would fail at once if another process wrote in between.
+        db.execute("BEGIN IMMEDIATE")
         for work, future in batch:
             db.execute("SAVEPOINT call")
             try:
                 results.append((future, work(db)))
-            except sqlite3.Error as error:
+            except Exception as error:  # also a value SQLite cannot hold: nothing may end the thread
                 db.execute("ROLLBACK TO call")
-                results.append((future, StoreUnavailable(str(error))))
+                results.append((future, _translated(error)))
             db.execute("RELEASE call")
         db.execute("COMMIT")
     except sqlite3.Error as error:
         if db.in_transaction:
             db.execute("ROLLBACK")
-        return [(future, StoreUnavailable(str(error))) for _, future in batch]
+        return [(future, _translated(error)) for _, future in batch]
     return results
+
+
+def _translated(error: Exception) -> Exception:
+    return StoreUnavailable(str(error)) if isinstance(error, sqlite3.Error) else error
 
 
 def _answer(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, result in results:
         if future.done():  # its caller was cancelled
             continue
-        if isinstance(result, StoreUnavailable):
+        if isinstance(result, Exception):
             future.set_exception(result)
         else:
             future.set_result(result)

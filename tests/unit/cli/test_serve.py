@@ -1,0 +1,41 @@
+"""What `greendot serve` refuses before it listens. How it runs is in tests/e2e/test_process.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.calls import complaint
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "127.0.0.1.example.com"])
+def test_dev_mode_is_refused_on_any_address_but_loopback(host: str) -> None:
+    assert "loopback only" in complaint("serve", "--dev", "--host", host)
+
+
+def test_several_workers_are_refused_and_what_to_do_is_said() -> None:
+    for call in (["serve", "--workers", "2"], ["serve", "--dev", "--workers", "2"]):
+        said = complaint(*call)
+        assert "2 workers cannot share the memory engine" in said
+        assert "--workers 1" in said
+
+
+def test_no_secret_is_refused_and_what_to_do_is_said() -> None:
+    said = complaint("serve", "--port", "0", secret="")
+    for word in ("auth.secret", "GREENDOT_AUTH_SECRET", "openssl rand -hex 32", "greendot serve --dev"):
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--port", "http"], "--port"),
+        (["--port", "-1"], "server.port"),
+        (["--port", "65536"], "server.port"),
+        (["--workers", "0"], "server.workers"),
+        (["--engine", "redis://localhost"], "engine.url"),
+        (["--store", "greendot.db"], "store.url"),
+        (["--config", "/nowhere/greendot.toml"], "/nowhere/greendot.toml"),
+    ],
+)
+def test_a_wrong_flag_is_named(flags: list[str], word: str) -> None:
+    assert word in complaint("serve", *flags)

@@ -1,0 +1,77 @@
+"""`greendot token`: who gets one, for how long, and with which secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jwt
+import pytest
+
+from cli.calls import SECRET, call, complaint
+from greendot.cli.token import parse_ttl
+from greendot.errors import ConfigError
+
+
+def claims(*arguments: str, **environment: str) -> dict[str, object]:
+    result = call("token", *arguments, **environment)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("\n") == 1
+    read: dict[str, object] = jwt.decode(result.output.strip(), SECRET, algorithms=["HS256"])
+    return read
+
+
+def test_a_token_says_who_for_how_long_and_nothing_that_was_not_asked_for() -> None:
+    made = claims("alice")
+    assert made.keys() == {"sub", "iat", "exp", "tenant"}
+    assert (made["sub"], made["tenant"]) == ("alice", "default")
+    assert int(str(made["exp"])) - int(str(made["iat"])) in (3600, 3601)
+
+
+def test_a_token_carries_what_was_asked_for() -> None:
+    made = claims("alice", "--tenant", "acme", "--name", "Ada é", "--room", "club", "--room", "team-*", "--ttl", "2d")
+    assert made["tenant"] == "acme"
+    assert made["name"] == "Ada é"
+    assert made["rooms"] == ["club", "team-*"]
+    assert int(str(made["exp"])) - int(str(made["iat"])) in (172_800, 172_801)
+
+
+def test_a_dev_servers_secret_is_used_where_none_is_given(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET + "\n")
+    assert claims("alice", secret="", GREENDOT_SERVER_DATA_DIR=str(tmp_path))["sub"] == "alice"
+
+
+def test_without_a_secret_it_says_what_to_do(tmp_path: Path) -> None:
+    said = complaint("token", "alice", secret="", GREENDOT_SERVER_DATA_DIR=str(tmp_path))
+    assert "GREENDOT_AUTH_SECRET" in said
+    assert "greendot serve --dev" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "USER"),
+        ([""], "user ''"),
+        (["a b"], "user 'a b'"),
+        (["alice", "--tenant", "a/b"], "tenant 'a/b'"),
+        (["alice", "--room", "a b"], "rooms"),
+        (["alice", "--name", "x" * 201], "name"),
+        (["alice", "--ttl", "soon"], "--ttl 'soon'"),
+        (["alice", "--ttl", "-1h"], "--ttl '-1h'"),
+    ],
+)
+def test_what_no_server_would_take_is_refused(arguments: list[str], word: str) -> None:
+    assert word in complaint("token", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("15m", 900), ("1h", 3600), ("30d", 2_592_000), ("0.5h", 1800), (" 1h ", 3600)],
+)
+def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
+    assert parse_ttl(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "1w", "1 h", "1e9", "h", "-1s", "9" * 400, "36501d"])
+def test_anything_else_is_no_duration(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--ttl .* is not a duration"):
+        parse_ttl(text)

@@ -1,0 +1,187 @@
+"""Settings: where they come from, which one wins, and what is said when one is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from greendot.errors import ConfigError
+from greendot.settings import Settings, check_id, load
+
+SECRET = "a secret of at least thirty-two characters"
+
+
+def complaint(file: Path | None = None, environment: dict[str, str] | None = None, **flags: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(file, environment or {}, flags)
+    return str(caught.value)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "greendot.toml"
+
+
+def test_without_any_source_the_defaults_hold() -> None:
+    assert load(None, {}, {}) == Settings()
+
+
+def test_an_empty_file_changes_nothing(file: Path) -> None:
+    file.write_text("")
+    assert load(file, {}, {}) == Settings()
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(file: Path) -> None:
+    file.write_text("[limits]\nwatches = 2\nrooms = 2\ncommands_burst = 2000\n")
+    environment = {"GREENDOT_LIMITS_WATCHES": "3", "GREENDOT_LIMITS_ROOMS": "3"}
+    limits = load(file, environment, {"limits": {"watches": 4}}).limits
+    assert (limits.watches, limits.rooms, limits.commands_burst, limits.commands_per_s) == (4, 3, 2000, 50)
+
+
+@pytest.mark.parametrize("section", [field.name for field in msgspec.structs.fields(Settings)])
+def test_every_setting_has_a_name_in_the_environment_and_in_the_file(section: str, file: Path) -> None:
+    values = msgspec.to_builtins(getattr(Settings(), section))
+    environment = {f"GREENDOT_{section}_{key}".upper(): str(value) for key, value in values.items()}
+    assert load(None, environment, {}) == Settings()
+    lines = [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in values.items()]
+    file.write_text("\n".join([f"[{section}]", *lines]))
+    assert load(file, {}, {}) == Settings()
+
+
+STABLE = {
+    "GREENDOT_AUTH_SECRET": ("auth", "secret", SECRET),
+    "GREENDOT_API_KEY": ("api", "key", "123"),
+    "GREENDOT_PRESENCE_HEARTBEAT_S": ("presence", "heartbeat_s", 31.0),
+    "GREENDOT_PRESENCE_DEAD_AFTER_S": ("presence", "dead_after_s", 76.0),
+    "GREENDOT_PRESENCE_GRACE_S": ("presence", "grace_s", 31.0),
+    "GREENDOT_PRESENCE_CLEAN_GRACE_S": ("presence", "clean_grace_s", 0.0),
+    "GREENDOT_PRESENCE_IDLE_S": ("presence", "idle_s", 0.5),
+    "GREENDOT_TYPING_TTL_S": ("typing", "ttl_s", 6.0),
+    "GREENDOT_TYPING_THROTTLE_S": ("typing", "throttle_s", 0.0),
+    "GREENDOT_NODE_LEASE_S": ("node", "lease_s", 16.0),
+    "GREENDOT_NODE_RENEW_S": ("node", "renew_s", 1.0),
+    "GREENDOT_LIMITS_ENABLED": ("limits", "enabled", False),
+}
+
+
+@pytest.mark.parametrize("name", STABLE)
+def test_the_names_that_are_promised_work(name: str) -> None:
+    section, key, value = STABLE[name]
+    assert getattr(getattr(load(None, {name: str(value)}, {}), section), key) == value
+
+
+@pytest.mark.parametrize("text", ["false", "False", "FALSE", "0"])
+def test_switches_are_read_in_the_usual_spellings(text: str) -> None:
+    assert load(None, {"GREENDOT_LIMITS_ENABLED": text}, {}).limits.enabled is False
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[presence\ngrace_s = 5", ["is not valid TOML", "line 1"]),
+        ("[presence]\ngrace_s = 5\ngrace_s = 6", ["is not valid TOML"]),
+        ("\udcff", ["is not valid TOML"]),
+        ("[presence]\nheartbeats_s = 5", ["[presence]", "'heartbeats_s'", "Did you mean 'heartbeat_s'?"]),
+        ("[presence]\nzzz = 5", ["[presence]", "'zzz'", "There are: heartbeat_s, dead_after_s"]),
+        ("[presense]\ngrace_s = 5", ["[presense]", "Did you mean 'presence'?"]),
+        ("[zzz]", ["[zzz]", "There are: server, auth"]),
+        ("grace_s = 5", ["grace_s"]),
+        ("presence = 5", ["[presence]", "section of keys"]),
+        ("presence = ['grace_s']", ["[presence]", "section of keys"]),
+        ("[presence]\ngrace_s = 'long'", ["presence.grace_s", "float"]),
+        ("[presence]\ngrace_s = nan", ["presence.grace_s"]),
+        ("[presence]\nidle_s = inf", ["presence.idle_s"]),
+        ("[presence]\nidle_s = 0", ["presence.idle_s"]),
+        ("[presence]\ngrace_s = -1", ["presence.grace_s"]),
+        ("[server]\nport = 70000", ["server.port", "65535"]),
+        ("[server]\nport = 8000.5", ["server.port"]),
+        ("[server]\nhost = 5", ["server.host"]),
+        ("[limits]\nrooms = 0", ["limits.rooms"]),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_and_explained(file: Path, text: str, words: list[str]) -> None:
+    file.write_text(text, errors="surrogateescape")
+    said = complaint(file)
+    assert str(file) in said
+    for word in words:
+        assert word in said
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert "No such file" in complaint(tmp_path / "missing.toml")
+    assert str(tmp_path) in complaint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GREENDOT_PRESENCE_GRACE_S", "soon"),
+        ("GREENDOT_PRESENCE_GRACE_S", ""),
+        ("GREENDOT_PRESENCE_GRACE_S", "nan"),
+        ("GREENDOT_PRESENCE_GRACE_S", "-1"),
+        ("GREENDOT_SERVER_PORT", "http"),
+        ("GREENDOT_LIMITS_ENABLED", "perhaps"),
+    ],
+)
+def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> None:
+    said = complaint(environment={name: value})
+    assert "the environment" in said
+    assert name.removeprefix("GREENDOT_").replace("_", ".", 1).lower() in said
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        (
+            {"presence": {"heartbeat_s": 30, "dead_after_s": 59.9}},
+            ["presence.dead_after_s (59.9)", "presence.heartbeat_s (30)", "Raise dead_after_s or lower heartbeat_s"],
+        ),
+        ({"presence": {"clean_grace_s": 31}}, ["presence.clean_grace_s (31)", "presence.grace_s (30)"]),
+        ({"typing": {"throttle_s": 5}}, ["typing.throttle_s (5)", "typing.ttl_s (5)"]),
+        ({"node": {"renew_s": 8}}, ["node.lease_s (15)", "node.renew_s (8)"]),
+        ({"limits": {"commands_burst": 49}}, ["limits.commands_burst", "limits.commands_per_s"]),
+        ({"auth": {"secret": "x" * 31}}, ["auth.secret", "32", "openssl rand -hex 32"]),
+        ({"server": {"log": "loud"}}, ["server.log", "'loud'", "debug, info, warning, error"]),
+        ({"server": {"workers": 2}}, ["2 workers", "memory", "--workers 1"]),
+        ({"engine": {"url": "redis://localhost"}}, ["engine.url", "'redis://localhost'", "memory"]),
+        ({"store": {"url": "postgres://localhost"}}, ["store.url", "'postgres://localhost'", "sqlite:///"]),
+    ],
+)
+def test_a_relation_that_does_not_hold_says_what_to_change(
+    sections: dict[str, dict[str, Any]], words: list[str]
+) -> None:
+    said = complaint(**sections)
+    for word in words:
+        assert word in said
+
+
+def test_relations_are_checked_over_all_sources_together(file: Path) -> None:
+    file.write_text("[presence]\ndead_after_s = 20")
+    assert "dead_after_s" in complaint(file)
+    assert load(file, {"GREENDOT_PRESENCE_HEARTBEAT_S": "10"}, {}).presence.dead_after_s == 20
+
+
+def test_a_secret_is_never_repeated() -> None:
+    assert "hush" not in complaint(auth={"secret": "hush"})
+
+
+@pytest.mark.parametrize(
+    ("url", "data_dir", "path"),
+    [
+        ("", "data", "data/greendot.db"),
+        ("sqlite:///here.db", "data", "here.db"),
+        ("sqlite:////var/lib/g.db", "data", "/var/lib/g.db"),
+        ("sqlite:///:memory:", "data", ":memory:"),
+    ],
+)
+def test_the_store_is_where_its_url_says_else_in_the_data_directory(url: str, data_dir: str, path: str) -> None:
+    assert load(None, {}, {"store": {"url": url}, "server": {"data_dir": data_dir}}).store_path == path
+
+
+def test_an_id_is_checked_with_the_rule_in_words() -> None:
+    assert check_id("user", "ada") == "ada"
+    with pytest.raises(ConfigError, match=r"user 'a b' is not a valid id: 1 to 128"):
+        check_id("user", "a b")

@@ -198,10 +198,10 @@ def _read_file(path: Path) -> Sources:
 def _read_environment(environment: Mapping[str, str]) -> Sources:
     values: dict[str, dict[str, Any]] = {}
     for section in fields(Settings):
-        for field in fields(section.type):
-            name = f"GREENDOT_{section.name}_{field.name}".upper()
-            if name in environment:
-                values.setdefault(section.name, {})[field.name] = environment[name]
+        prefix = f"GREENDOT_{section.name}_".upper()
+        for name, value in environment.items():
+            if name.startswith(prefix):  # a misspelt one is found later, like one in the file
+                values.setdefault(section.name, {})[name.removeprefix(prefix).lower()] = value
     return values
 
 

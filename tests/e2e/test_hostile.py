@@ -624,6 +624,7 @@ async def test_a_slow_reader_removed_from_a_room_hears_nothing_of_it_afterwards(
         slow.stop_reading()
         await flood_until_behind(served, speaker, "alice")
         await speaker.request(type="signal.send", room="lobby", kind="secret", key="s", body="a secret")
+        await speaker.request(type="room.send", room="lobby", body="a secret")
         path = "/v1/rooms/lobby/members/alice"
         assert (await ask(served.port, "DELETE", path, Authorization=f"Bearer {API_KEY}")).status == 204
         await speaker.request(type="room.send", room="lobby", body="a secret")
@@ -633,3 +634,27 @@ async def test_a_slow_reader_removed_from_a_room_hears_nothing_of_it_afterwards(
         assert len(removed) == 1
         assert frames[removed[0]]["data"]["removed"] is True
         assert frames[removed[0] + 1 :] == []
+        assert "a secret" not in [frame["data"].get("body") for frame in frames]
+
+
+async def test_a_slow_reader_is_told_why_it_is_closed_too() -> None:
+    async with serving(limits={"enabled": False}, server={"drain_s": 5.0}) as served:
+        await served.node.store.put_room("default", "lobby", open=True)
+        speaker, slow = await joined(served, "speaker"), await peer(served, "alice", "lobby")
+        slow.stop_reading()
+        await flood_until_behind(served, speaker, "alice")
+        draining = asyncio.ensure_future(served.node.drain(5.0))
+        await until(lambda: connection_of_all_closing(served))
+        slow.go_on_reading()
+        last: list[str] = []
+        try:
+            while True:
+                last.append((await slow.receive())["type"])
+        except Closed as closed:
+            assert (closed.code, last[-1]) == (4000, "drain")  # noqa: PT017
+        await speaker.closed()
+        await draining
+
+
+def connection_of_all_closing(served: Served) -> bool:
+    return all(connection.closing for connection in served.node.registry.connections.values())

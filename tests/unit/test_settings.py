@@ -185,3 +185,9 @@ def test_an_id_is_checked_with_the_rule_in_words() -> None:
     assert check_id("user", "ada") == "ada"
     with pytest.raises(ConfigError, match=r"user 'a b' is not a valid id: 1 to 128"):
         check_id("user", "a b")
+
+
+def test_a_misspelt_variable_of_a_known_section_is_found_and_others_are_left_alone() -> None:
+    with pytest.raises(ConfigError, match="grace_s"):
+        load(None, {"GREENDOT_PRESENCE_GRACES": "5"}, {})
+    assert load(None, {"GREENDOT_SERVICE_HOST": "10.0.0.1", "GREENDOT_HOME": "/x"}, {}) == Settings()

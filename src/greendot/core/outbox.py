@@ -20,16 +20,16 @@ class Outbox:
     __slots__ = ("_records", "_signals", "record_bytes", "warned")
 
     def __init__(self) -> None:
-        self._records: deque[bytes] = deque()
+        self._records: deque[tuple[bytes, object]] = deque()  # with their keys
         self._signals: dict[object, bytes] = {}
         self.record_bytes = 0
         self.warned = False  # that it is half full; once is enough
 
-    def offer_record(self, frame: bytes) -> bool:
+    def offer_record(self, frame: bytes, key: object = None) -> bool:
         """Queue a frame that must arrive, in order. False: the client is too slow, close it."""
         if self.record_bytes + len(frame) > MAX_RECORD_BYTES:
             return False
-        self._records.append(frame)
+        self._records.append((frame, key))
         self.record_bytes += len(frame)
         return True
 
@@ -44,9 +44,11 @@ class Outbox:
         self._signals[key] = frame
         return True
 
-    def drop_signals(self, of: Callable[[object], bool]) -> None:
-        """Forget the waiting signals whose keys are `of` something."""
+    def drop(self, of: Callable[[object], bool]) -> None:
+        """Forget what waits with a key that is `of` something the client may not see any more."""
         self._signals = {key: frame for key, frame in self._signals.items() if not of(key)}
+        self._records = deque(item for item in self._records if not of(item[1]))
+        self.record_bytes = sum(len(frame) for frame, _ in self._records)
 
     @property
     def pressed(self) -> bool:
@@ -58,7 +60,7 @@ class Outbox:
         taken: list[bytes] = []
         size = 0
         while self._records and size < most:
-            frame = self._records.popleft()
+            frame, _ = self._records.popleft()
             self.record_bytes -= len(frame)
             taken.append(frame)
             size += len(frame)

@@ -203,8 +203,8 @@ class Commands:
         return connection.limit is not None and connection.limit.flooding
 
     def _overloaded(self, connection: Connection) -> None:
-        connection.send(encode_event(Overloaded(RETRY_MS), self._parts.clock.now_ms()))
-        connection.close(Close.OVERLOADED, "too many commands")
+        last = encode_event(Overloaded(RETRY_MS), self._parts.clock.now_ms())
+        connection.close(Close.OVERLOADED, "too many commands", last)
 
     def pinged(self, connection: Connection) -> bool:
         """Whether a ping is to be answered; pings count like commands."""

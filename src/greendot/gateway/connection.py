@@ -230,10 +230,10 @@ class Connection(Framing):
         """Whether the socket does not keep up, so that frames must be offered one by one, by their kind."""
         return self._outbox is not None
 
-    def drop_signals(self, of: Callable[[object], bool]) -> None:
+    def drop(self, of: Callable[[object], bool]) -> None:
         """Forget what waits with a key that is `of` something this client may not see any more."""
         if self._outbox is not None:
-            self._outbox.drop_signals(of)
+            self._outbox.drop(of)
 
     def _behind(self) -> bool:
         if self.transport.underlying_transport.get_write_buffer_size() == 0:
@@ -247,7 +247,7 @@ class Connection(Framing):
         if not record:
             if not outbox.offer_signal(frame, key):
                 self._owner.count_dropped()
-        elif not outbox.offer_record(frame):
+        elif not outbox.offer_record(frame, key):
             self.close(Close.TOO_SLOW, "too slow: reconnect and recover")
         if outbox.pressed and not outbox.warned:
             outbox.warned = True
@@ -265,12 +265,17 @@ class Connection(Framing):
         self._bye = True
         self.close(Close.NORMAL, "bye")
 
-    def close(self, code: int, reason: str = "") -> None:
-        """Send what was collected and a close frame, then end: with the peer's answer, or without it after a while."""
+    def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
+        """Send what was collected and a close frame, then end: with the peer's answer, or without it after a while.
+
+        `last` is an event that explains the close. A slow client gets it too, though what waits for it is dropped.
+        """
         if self.closing:
             return
         self._held = False
         self.flush()
+        if last is not None:
+            self._write(last)
         self.transport.send_close(code, reason)  # type: ignore[arg-type]
         self._end(Cause.BYE if self._bye else Cause.SERVER_CLOSE, code)
         self._await_end()

@@ -44,8 +44,8 @@ class Greeting:
             session, resumed = await self._sessions.open(connection, grants, hello)
             joined = await self._rejoin(session, hello)
         except (EngineUnavailable, StoreUnavailable):
-            connection.send(encode_event(Overloaded(RETRY_MS), self._clock.now_ms()))
-            connection.close(Close.OVERLOADED, "try again in a moment")
+            last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
+            connection.close(Close.OVERLOADED, "try again in a moment", last)
             return
         connection.release(self._welcome(session, resumed, joined))
 

@@ -19,7 +19,7 @@ _write = os.write
 
 
 class RoomKey(NamedTuple):
-    """The key of a room's signal. Names its room, so that what waits can be taken back from one who is removed."""
+    """The key of a room's signal or record. It names the room, so that what waits can be taken back from a member."""
 
     room: str
     what: object  # equal for signals that replace each other; never a text, so that it equals no other topic's key

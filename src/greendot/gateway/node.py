@@ -120,8 +120,7 @@ class Node:
         self.draining = True
         frame = encode_event(Drain(DRAIN_RETRY_MS), self.clock.now_ms())
         for connection in [*self.registry.connections.values()]:
-            connection.send(frame)
-            connection.close(Close.DRAINING, "the server is stopping: reconnect")
+            connection.close(Close.DRAINING, "the server is stopping: reconnect", frame)
         try:
             async with asyncio.timeout(within_s):
                 while self.registry.connections:
@@ -165,7 +164,8 @@ class Node:
         connection.limit = self.commands.limit(connection.opened_at)
         self.sessions.expect_hello(connection)
         if self.draining:
-            connection.close(Close.DRAINING, "the server is stopping: reconnect")
+            last = encode_event(Drain(DRAIN_RETRY_MS), self.clock.now_ms())
+            connection.close(Close.DRAINING, "the server is stopping: reconnect", last)
 
     def received(self, connection: Connection, text: str) -> None:
         self.commands.received(connection, text)

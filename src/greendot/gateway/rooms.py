@@ -216,7 +216,7 @@ class Rooms:
                 self._removed(local, message)
             case Deliver(seq=int(seq)):
                 local.cursor = max(local.cursor, seq)
-                self._hub.offer(local.channel, message.frame, record=True)
+                self._hub.offer(local.channel, message.frame, record=True, key=RoomKey(topic.name, seq))
             case Deliver():
                 sender = self._registry.connections.get(message.without_connection or "")
                 key = RoomKey(topic.name, message.key or object())  # without a key nothing is replaced
@@ -228,7 +228,7 @@ class Rooms:
         for connection in [*self._registry.connections_of(local.channel.topic.tenant, message.user)]:
             if connection.rooms is not None and room in connection.rooms:
                 self.leave(connection, room)
-                connection.drop_signals(lambda key: isinstance(key, RoomKey) and key.room == room)
+                connection.drop(lambda key: isinstance(key, RoomKey) and key.room == room)
                 connection.send(frame)
 
     # --- local rooms ---

@@ -45,8 +45,8 @@ class Framing(WSListener):
     def on_client_close(self, code: int) -> None:
         """The peer sent a close frame; `code` is 0 where it named none."""
 
-    def close(self, code: int, reason: str = "") -> None:
-        """Send a close frame and end the connection."""
+    def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
+        """Send `last` and a close frame, and end the connection."""
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind = frame.msg_type

@@ -8,6 +8,13 @@ from typing import Any
 
 import pytest
 import uvloop
+from hypothesis import settings
+
+LIMIT_S = 50.0
+
+# These machines are busy at times: how long one example takes proves nothing.
+settings.register_profile("greendot", deadline=None)
+settings.load_profile("greendot")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -16,6 +23,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in wanted if name in pyfuncitem.funcargs}
+
+    async def bounded() -> None:
+        # pytest-timeout's signal does not get through to a loop that waits for ever.
+        async with asyncio.timeout(LIMIT_S):
+            await pyfuncitem.obj(**arguments)
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(pyfuncitem.obj(**arguments))
+        runner.run(bounded())
     return True

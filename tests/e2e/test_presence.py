@@ -393,3 +393,33 @@ async def test_a_connection_that_ends_during_hello_leaves_no_session_behind() ->
         (frames,) = await served.advance(60, alive=[bob])
         assert states(frames) in ([], ["online", "offline"])
         assert served.node.registry.sessions_of("default", "alice") == []
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+async def test_setting_the_wall_clock_neither_ends_nor_prolongs_anything(jump_s: int) -> None:
+    async with serving() as served:
+        await served.node.store.put_room("default", "lobby", open=True)
+        bob = await watcher(served, "alice", "carol")
+        alice, carol = await served.client("alice"), await served.client("carol")
+        for client in (bob, carol):
+            await client.request(type="room.join", room="lobby")
+        await alice.reset()
+        await served.until_gone(2)
+        await served.advance(10, alive=[bob, carol])
+        carol.send(type="typing.start", room="lobby")
+        await carol.quiet()
+        await bob.quiet()
+        served.clock.jump_wall(jump_s)
+        (frames, _) = await served.advance(4.999, alive=[bob, carol])
+        assert frames == []
+        (frames, _) = await served.advance(0.001, alive=[bob, carol])
+        assert [frame["type"] for frame in frames] == ["typing.stopped"]
+        (frames, _) = await served.advance(14.999, alive=[bob, carol])
+        assert frames == []
+        (frames, _) = await served.advance(0.001, alive=[bob, carol])
+        assert states(frames) == ["offline"]
+        assert frames[0]["data"]["since"] == served.clock.now_ms()
+        until = served.clock.now_ms() + 60_000
+        await carol.request(type="status.set", status="busy", until=until)
+        (frames, _) = await served.advance(60, alive=[bob, carol])
+        assert states(frames) == ["busy", "online"]

@@ -160,6 +160,12 @@ class UserPresence:
             self.manual = manual
         return self.settle(now, nodes)
 
+    def shift(self, jump: int) -> None:
+        """The clock was set forward by `jump`: lingers last as long as before."""
+        for seat in self.seats.values():
+            if seat.deadline is not None:
+                seat.deadline += jump
+
     def settle(self, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
         """Bring the record up to `now`; the change to tell, if anything visible came of it."""
         self._prune(now, nodes)

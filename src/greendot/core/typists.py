@@ -52,12 +52,16 @@ class Typists:
         return True
 
     def active(self, now: int) -> list[Typist]:
-        """The typers, longest typing first."""
+        """The typers, by when they last said so."""
         return [
             Typist(user, entry.name, entry.started + self._ttl - now)
             for user, entry in sorted(self._entries.items(), key=lambda item: item[1].started)
             if entry.typing and entry.started + self._ttl > now
         ]
+
+    def shift(self, jump: int) -> None:
+        """The clock was set forward by `jump`: everything lasts as long as before."""
+        self._entries = {user: e._replace(started=e.started + jump) for user, e in self._entries.items()}
 
     def prune(self, now: int) -> bool:
         """Forget what no longer matters; whether anything is left."""

@@ -134,7 +134,7 @@ class TypingEngine(Protocol):
         ...
 
     async def typers(self, tenant: Tenant, room: str) -> list[Typist]:
-        """The room's typers now, longest typing first, in one command."""
+        """The room's typers now, by when they last said so, in one command."""
         ...
 
 

@@ -23,6 +23,7 @@ from greendot.engine.base import (
 )
 
 Key = tuple[str, str]  # tenant and user, or tenant and room
+_JUMP_MS = 1_000  # the wall clock is slewed all the time; from here on it was set
 
 
 class MemoryEngine:
@@ -38,7 +39,7 @@ class MemoryEngine:
         seen_retention_ms: int = 30 * 86_400_000,
     ) -> None:
         self._clock = clock
-        # The engine's time advances with the monotonic clock: a wall clock that jumps must not end a linger.
+        # The engine's time advances with the monotonic clock and is set anew when the wall clock is: see `_rebase`.
         self._epoch_ms = clock.now_ms() - clock.monotonic() * 1000
         self._grace_ms = grace_ms
         self._typing_ttl_ms = typing_ttl_ms
@@ -193,7 +194,24 @@ class MemoryEngine:
         self._topics.difference_update(topics)
 
     def _now(self) -> int:
-        return round(self._epoch_ms + self._clock.monotonic() * 1000)
+        now = round(self._epoch_ms + self._clock.monotonic() * 1000)
+        jump = self._clock.now_ms() - now
+        if abs(jump) > _JUMP_MS:
+            self._rebase(jump)
+            now += jump
+        return now
+
+    def _rebase(self, jump: int) -> None:
+        """The wall clock was set. Stamps follow it; what is under way ends neither earlier nor later for it."""
+        self._epoch_ms += jump
+        for node, life in self._nodes.items():
+            if life.ends is not None:
+                self._nodes[node] = life._replace(ends=life.ends + jump)
+        for record in self._users.values():
+            record.shift(jump)
+        for typists in self._typing.values():
+            typists.shift(jump)
+        self._typing_pruned += jump
 
 
 _: type[Engine] = MemoryEngine

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
+from math import ceil
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -195,7 +196,7 @@ class Commands:
         if self._is_flooding(connection):
             self._overloaded(connection)
         elif not isinstance(command, _QUIET):
-            refused = Refused(Err.RATE_LIMITED, "too many commands", retry_in_ms=max(1, round(wait_s * 1000)))
+            refused = Refused(Err.RATE_LIMITED, "too many commands", retry_in_ms=ceil(wait_s * 1000))
             connection.send(encode_error(refused, command.id))
 
     @staticmethod

@@ -1,0 +1,113 @@
+"""Imports go one way, and each driver is known in one place."""
+
+from __future__ import annotations
+
+import pytest
+
+from .sources import Module, modules
+
+FLOOR = {"errors", "ids", "clock"}
+CORE = {"core", "protocol"} | FLOOR
+PORTS = {"engine", "store"}
+SHELL = {"tokens", "metrics"} | PORTS | CORE
+TOP = {"assembly", "gateway", "api", "settings"} | SHELL
+
+# What each part may import besides itself. A new part takes its place here.
+MAY_IMPORT: dict[str, set[str]] = {
+    "": set(),
+    "errors": set(),
+    "ids": set(),
+    "clock": set(),
+    "metrics": set(),
+    "protocol": FLOOR,
+    "core": {"protocol"} | FLOOR,
+    "tokens": {"core", "errors", "ids"},
+    "settings": {"errors", "ids"},
+    "engine": CORE,
+    "store": CORE,
+    "gateway": SHELL | {"settings"},
+    "api": SHELL,
+    "assembly": TOP - {"assembly"},
+    "testing": TOP,
+    "cli": TOP,
+    "client": {"protocol"} | FLOOR,
+    "web": set(),
+    "__main__": {"cli"},
+}
+
+# Modules only these may import: (module, parts and modules that may).
+RESERVED = [
+    ("settings", {"cli", "gateway.node", "assembly", "testing"}),
+    ("metrics", {"gateway", "api"}),
+    ("gateway.node", {"assembly", "testing"}),
+    ("engine.memory", {"assembly", "testing"}),
+    ("store.sqlite", {"assembly", "testing"}),
+]
+
+# Everybody else's packages, and the one place each is known in.
+DRIVERS = [
+    ("picows", {"gateway.websocket", "gateway.connection", "client"}),
+    ("uvicorn", {"gateway.server"}),
+    ("starlette", {"api"}),
+    ("sqlite3", {"store.sqlite"}),
+    ("jwt", {"tokens"}),
+    ("click", {"cli"}),
+    ("structlog", {"cli"}),
+    ("uvloop", {"cli"}),
+]
+
+# What would make a decision depend on something other than its arguments.
+IMPURE = {"asyncio", "datetime", "os", "random", "secrets", "socket", "threading", "time"}
+
+every_module = pytest.mark.parametrize("module", modules(), ids=lambda module: module.name or "greendot")
+
+
+def within(name: str, places: set[str]) -> bool:
+    """Whether a module is one of `places` or in one of them."""
+    return any(name == place or name.startswith(f"{place}.") for place in places)
+
+
+@every_module
+def test_a_part_imports_only_what_is_below_it(module: Module) -> None:
+    allowed = MAY_IMPORT[module.part] | {module.part}
+    assert {name for name in module.own_imports() if name.partition(".")[0] not in allowed} == set()
+
+
+@pytest.mark.parametrize(("reserved", "places"), RESERVED, ids=[name for name, _ in RESERVED])
+def test_what_is_reserved_is_imported_where_it_belongs(reserved: str, places: set[str]) -> None:
+    users = {module.name for module in modules() if any(within(name, {reserved}) for name in module.own_imports())}
+    assert users, f"nobody imports {reserved}: is it still called so?"
+    assert {user for user in users if not within(user, places | {reserved})} == set()
+
+
+@pytest.mark.parametrize(("driver", "places"), DRIVERS, ids=[name for name, _ in DRIVERS])
+def test_a_driver_is_known_in_one_place(driver: str, places: set[str]) -> None:
+    users = {module.name for module in modules() if driver in module.foreign_imports()}
+    assert users, f"nobody imports {driver}: is it still needed?"
+    assert {user for user in users if not within(user, places)} == set()
+
+
+@pytest.mark.parametrize("port", sorted(PORTS))
+def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
+    for module in modules():
+        if module.part == port and module.name != port:
+            own = {name for name in module.own_imports() if within(name, {port})}
+            # An adapter that is a package (engine.redis) may import its own modules.
+            adapter = ".".join(module.name.split(".")[:2])
+            assert {name for name in own if not within(name, {f"{port}.base", adapter})} <= {port}, module.name
+
+
+@pytest.mark.parametrize("part", ["core", "protocol"])
+def test_decisions_depend_on_nothing_but_their_arguments(part: str) -> None:
+    for module in modules():
+        if module.part == part:
+            assert module.foreign_imports() & IMPURE == set(), module.name
+
+
+def test_the_walk_sees_the_imports_there_are() -> None:
+    """A checker that sees nothing finds nothing."""
+    found = {module.name: module for module in modules()}
+    assert {"engine.base", "core.presence", "clock"} <= found["engine.memory"].own_imports()
+    assert "protocol.commands" in found["gateway.commands"].own_imports()  # from greendot.protocol import commands
+    assert {"sqlite3", "threading"} <= found["store.sqlite"].foreign_imports()
+    assert len(found) > 50

@@ -1,0 +1,24 @@
+"""tests/unit mirrors the source: the test of a module is where one looks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .sources import ROOT, modules
+
+UNIT = ROOT / "tests" / "unit"
+FILES = sorted(UNIT.rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(UNIT)))
+def test_a_unit_test_names_a_module_that_exists(path: Path) -> None:
+    parts = [*path.relative_to(UNIT).parent.parts, path.stem.removeprefix("test_")]
+    if len(parts) > 1 and parts[-1] == parts[-2]:
+        parts.pop()  # tests/unit/cli/test_cli.py is about the package itself
+    assert ".".join(parts) in {module.name for module in modules()}
+
+
+def test_there_are_unit_tests() -> None:
+    assert len(FILES) > 20

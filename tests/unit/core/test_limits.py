@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from greendot.core.limits import CommandLimit
+
+RATE, BURST = 4, 8  # powers of two, as are the times below: floats hold them exactly
+FLOOD = 10 * RATE  # frames a second that make a flood
+FLOOD_SECONDS = 10  # if they come in each of so many on end
+
+
+def limit(now: float = 0.0) -> CommandLimit:
+    return CommandLimit(RATE, BURST, now)
+
+
+def send(to: CommandLimit, second: int, frames: int) -> None:
+    """So many frames, evenly over one second."""
+    for number in range(frames):
+        to.admit(second + number / frames)
+
+
+def test_a_burst_is_let_through_and_not_one_frame_more() -> None:
+    bucket = limit()
+    assert [bucket.admit(0.0) for _ in range(BURST)] == [0.0] * BURST
+    assert bucket.admit(0.0) > 0.0
+
+
+def test_a_client_that_keeps_to_the_rate_never_waits() -> None:
+    bucket = limit()
+    for _ in range(BURST):
+        bucket.admit(0.0)
+    assert [bucket.admit(number / RATE) for number in range(1, 1_000)] == [0.0] * 999
+
+
+def test_the_wait_is_exactly_what_is_missing() -> None:
+    bucket = limit()
+    for _ in range(BURST):
+        bucket.admit(0.0)
+    assert bucket.admit(0.0) == 0.25
+    assert bucket.admit(0.125) == 0.125
+    assert bucket.admit(0.25) == 0.0
+    assert bucket.admit(0.25) == 0.25
+
+
+def test_a_refused_frame_costs_nothing() -> None:
+    bucket = limit()
+    for _ in range(BURST + 1_000):
+        bucket.admit(0.0)
+    assert bucket.admit(0.25) == 0.0
+
+
+def test_a_long_silence_earns_one_burst_and_no_more() -> None:
+    bucket = limit()
+    assert [bucket.admit(86_400.0) for _ in range(BURST)] == [0.0] * BURST
+    assert bucket.admit(86_400.0) == 0.25
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 2_048), max_size=100))
+def test_the_bucket_agrees_with_exact_arithmetic(steps: list[int]) -> None:
+    bucket, now, level = limit(), Fraction(0), Fraction(BURST)
+    for step in steps:
+        passed = Fraction(step, 1_024)
+        now, level = now + passed, min(Fraction(BURST), level + passed * RATE)
+        expected = Fraction(0) if level >= 1 else (1 - level) / RATE
+        assert bucket.admit(float(now)) == expected
+        level -= expected == 0
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 1_000),
+    st.integers(0, 1_000),
+    st.lists(st.floats(0, 0.5, allow_nan=False), min_size=1, max_size=100),
+)
+def test_no_stretch_of_time_lets_through_more_than_a_burst_and_its_rate(
+    rate: int, more: int, steps: list[float]
+) -> None:
+    bucket, now, admitted = CommandLimit(rate, rate + more, 0.0), 0.0, 0
+    for step in steps:
+        now += step
+        for _ in range(rate // 4 + 1):
+            admitted += bucket.admit(now) == 0.0
+        assert admitted <= rate + more + now * rate + 1e-6
+
+
+def test_ten_times_the_rate_for_ten_seconds_on_end_is_a_flood() -> None:
+    bucket = limit()
+    for second in range(FLOOD_SECONDS):
+        send(bucket, second, FLOOD)
+        assert not bucket.flooding
+    bucket.admit(float(FLOOD_SECONDS))
+    assert bucket.flooding
+
+
+def test_one_frame_less_in_one_of_the_ten_seconds_is_not_a_flood() -> None:
+    for slow in range(FLOOD_SECONDS):
+        bucket = limit()
+        for second in range(FLOOD_SECONDS):
+            send(bucket, second, FLOOD - (second == slow))
+        bucket.admit(float(FLOOD_SECONDS))
+        assert not bucket.flooding
+
+
+def test_a_flood_that_begins_within_a_second_needs_ten_whole_ones_after_it() -> None:
+    bucket = limit(0.75)
+    for number in range(FLOOD * FLOOD_SECONDS + FLOOD // 4 + 1):
+        assert not bucket.flooding
+        bucket.admit(0.75 + number / FLOOD)
+    assert bucket.flooding
+
+
+def test_a_pause_begins_the_count_anew() -> None:
+    bucket = limit()
+    for second in range(FLOOD_SECONDS - 1):
+        send(bucket, second, FLOOD)
+    resumed = FLOOD_SECONDS  # a whole second without a frame
+    for second in range(resumed, resumed + FLOOD_SECONDS):
+        send(bucket, second, FLOOD)
+        assert not bucket.flooding
+    bucket.admit(float(resumed + FLOOD_SECONDS))
+    assert bucket.flooding
+
+
+def test_who_stops_flooding_is_forgiven() -> None:
+    bucket = limit()
+    for second in range(FLOOD_SECONDS + 1):
+        send(bucket, second, FLOOD)
+    assert bucket.flooding
+    bucket.admit(FLOOD_SECONDS + 60.0)
+    assert not bucket.flooding
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([0, 1, FLOOD - 1, FLOOD, FLOOD, FLOOD, FLOOD, FLOOD + 1]), min_size=11, max_size=40))
+def test_a_flood_is_ten_full_seconds_in_a_row_before_this_one(seconds: list[int]) -> None:
+    bucket, sent = limit(), Counter[int]()
+    for second, frames in enumerate(seconds):
+        send(bucket, second, frames)
+        sent[second] = frames
+        if frames:
+            before = range(second - FLOOD_SECONDS, second)
+            assert bucket.flooding == all(sent[each] >= FLOOD for each in before)

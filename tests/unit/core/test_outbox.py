@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from greendot.core.outbox import MAX_RECORD_BYTES, MAX_SIGNAL_KEYS, Outbox
+
+frames = st.binary(min_size=1, max_size=20)
+
+
+def everything(outbox: Outbox) -> bytes:
+    return outbox.drain(10 * MAX_RECORD_BYTES)
+
+
+def test_a_new_outbox_has_nothing_to_send() -> None:
+    outbox = Outbox()
+    assert len(outbox) == 0
+    assert outbox.drain() == b""
+    assert not outbox.pressed
+
+
+def test_records_go_out_in_the_order_they_came() -> None:
+    outbox = Outbox()
+    for number in range(10):
+        assert outbox.offer_record(b"%d" % number)
+    assert everything(outbox) == b"0123456789"
+    assert len(outbox) == 0
+
+
+def test_records_go_out_before_signals_that_came_earlier() -> None:
+    outbox = Outbox()
+    outbox.offer_signal(b"s", "key")
+    outbox.offer_record(b"r")
+    assert everything(outbox) == b"rs"
+
+
+def test_only_the_latest_signal_of_a_key_is_kept() -> None:
+    outbox = Outbox()
+    for frame in (b"a", b"b", b"c"):
+        assert outbox.offer_signal(frame, "ann")
+    assert len(outbox) == 1
+    assert everything(outbox) == b"c"
+
+
+def test_the_latest_signal_takes_the_last_place() -> None:
+    outbox = Outbox()
+    outbox.offer_signal(b"a1", "ann")
+    outbox.offer_signal(b"b1", "bob")
+    outbox.offer_signal(b"a2", "ann")
+    assert everything(outbox) == b"b1a2"
+
+
+def test_signals_without_a_key_are_never_merged() -> None:
+    outbox = Outbox()
+    for _ in range(3):
+        outbox.offer_signal(b"x")
+    assert everything(outbox) == b"xxx"
+
+
+def test_records_are_taken_up_to_the_last_byte_of_the_limit() -> None:
+    outbox = Outbox()
+    assert outbox.offer_record(b"x" * (MAX_RECORD_BYTES - 1))
+    assert outbox.offer_record(b"y")
+    assert not outbox.offer_record(b"z")
+    assert outbox.record_bytes == MAX_RECORD_BYTES
+    assert everything(outbox).endswith(b"xy")
+
+
+def test_draining_makes_room_for_records_again() -> None:
+    outbox = Outbox()
+    outbox.offer_record(b"x" * MAX_RECORD_BYTES)
+    assert not outbox.offer_record(b"y")
+    everything(outbox)
+    assert outbox.record_bytes == 0
+    assert outbox.offer_record(b"y")
+
+
+def test_signals_do_not_count_towards_the_limit_of_records() -> None:
+    outbox = Outbox()
+    outbox.offer_signal(b"s" * MAX_RECORD_BYTES, "big")
+    assert outbox.offer_record(b"x" * MAX_RECORD_BYTES)
+
+
+def test_a_signal_of_a_new_key_is_dropped_when_all_keys_are_taken() -> None:
+    outbox = Outbox()
+    for key in range(MAX_SIGNAL_KEYS):
+        assert outbox.offer_signal(b"o", key)
+    assert not outbox.offer_signal(b"n", "new")
+    assert not outbox.offer_signal(b"n")
+    assert everything(outbox) == b"o" * MAX_SIGNAL_KEYS
+
+
+def test_a_signal_of_a_known_key_is_kept_even_when_all_keys_are_taken() -> None:
+    outbox = Outbox()
+    for key in range(MAX_SIGNAL_KEYS):
+        outbox.offer_signal(b"o", key)
+    assert outbox.offer_signal(b"n", 0)
+    assert everything(outbox) == b"o" * (MAX_SIGNAL_KEYS - 1) + b"n"
+
+
+def test_it_is_pressed_from_half_of_either_lane_on() -> None:
+    outbox = Outbox()
+    outbox.offer_record(b"x" * (MAX_RECORD_BYTES // 2 - 1))
+    assert not outbox.pressed
+    outbox.offer_record(b"y")
+    assert outbox.pressed
+
+    outbox = Outbox()
+    for key in range(MAX_SIGNAL_KEYS // 2 - 1):
+        outbox.offer_signal(b"s", key)
+    assert not outbox.pressed
+    outbox.offer_signal(b"s", "half")
+    assert outbox.pressed
+
+
+def test_a_partial_drain_ends_with_a_whole_frame_and_the_rest_follows() -> None:
+    outbox = Outbox()
+    for frame in (b"aaa", b"bbb", b"ccc"):
+        outbox.offer_record(frame)
+    outbox.offer_signal(b"ddd", "key")
+    assert outbox.drain(4) == b"aaabbb"
+    assert outbox.record_bytes == 3
+    assert outbox.drain(4) == b"cccddd"
+    assert outbox.drain(4) == b""
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(frames, st.one_of(st.none(), st.just("record"), st.integers(0, 3)))), st.integers(1, 50))
+def test_however_it_is_drained_every_record_and_each_latest_signal_goes_out(
+    offers: list[tuple[bytes, object]], most: int
+) -> None:
+    outbox = Outbox()
+    records: list[bytes] = []
+    signals: list[tuple[object, bytes]] = []
+    for frame, key in offers:
+        if key == "record":
+            assert outbox.offer_record(frame)
+            records.append(frame)
+        else:
+            assert outbox.offer_signal(frame, key)
+            signals = [(k, f) for k, f in signals if k is None or k != key] + [(key, frame)]
+    pieces = [*iter(lambda: outbox.drain(most), b"")]
+    assert b"".join(pieces) == b"".join(records) + b"".join(frame for _, frame in signals)
+    assert all(len(piece) < most + 20 for piece in pieces)
+    assert len(outbox) == 0

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import msgspec
+
+from greendot.core.presence import NOBODY, Face, Snapshot
+from greendot.core.projection import entry, project
+
+BUSY = Face("busy", since=5, version=7, text="in a meeting", status="busy", until=99)
+HIDDEN = Face("offline", since=3, last_seen=2, version=6)
+INVISIBLE = Face("online", since=4, version=8, status="invisible", until=50)
+
+
+def wire(event: object) -> dict[str, object]:
+    """What stands in the frame: fields that are unset do not."""
+    return msgspec.json.decode(msgspec.json.encode(event))
+
+
+def test_others_read_the_state_and_nothing_the_user_set_by_hand_but_the_text() -> None:
+    assert wire(entry("ann", BUSY, "Ann")) == {
+        "user": "ann",
+        "name": "Ann",
+        "state": "busy",
+        "since": 5,
+        "last_seen": None,
+        "version": 7,
+        "status_text": "in a meeting",
+        "mode": "live",
+    }
+
+
+def test_own_devices_read_the_manual_status_and_its_end_as_well() -> None:
+    shown = wire(entry("ann", BUSY, "Ann", own=True))
+    assert (shown["status"], shown["until"]) == ("busy", 99)
+
+
+def test_an_end_that_was_not_set_is_null_to_own_devices() -> None:
+    assert wire(entry("ann", Face("online"), None, own=True))["until"] is None
+
+
+def test_devices_are_listed_in_snapshots_only() -> None:
+    assert "devices" not in wire(entry("ann", BUSY, None))
+    assert wire(entry("ann", BUSY, None, ["phone"]))["devices"] == ["phone"]
+
+
+def test_the_devices_of_one_who_is_shown_offline_are_hidden() -> None:
+    snapshot = Snapshot(HIDDEN, INVISIBLE, "Ann", ["phone"])
+    assert wire(project("ann", snapshot))["devices"] == []
+
+
+def test_own_devices_are_listed_to_themselves_even_before_anybody_is_shown() -> None:
+    snapshot = Snapshot(NOBODY, NOBODY, "Ann", ["phone"])
+    assert wire(project("ann", snapshot, own=True))["devices"] == ["phone"]
+    assert wire(project("ann", snapshot))["devices"] == []
+
+
+def test_an_invisible_user_is_offline_to_others_and_online_to_their_own_devices() -> None:
+    snapshot = Snapshot(HIDDEN, INVISIBLE, "Ann", ["phone"])
+    others, own = wire(project("ann", snapshot)), wire(project("ann", snapshot, own=True))
+    assert (others["state"], others["last_seen"], others["version"]) == ("offline", 2, 6)
+    assert "status" not in others
+    assert "until" not in others
+    assert (own["state"], own["status"], own["devices"]) == ("online", "invisible", ["phone"])
+
+
+def test_a_user_nobody_knows_reads_as_offline() -> None:
+    shown = wire(entry("nobody", NOBODY, None, []))
+    assert (shown["state"], shown["since"], shown["last_seen"], shown["version"]) == ("offline", None, None, 0)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greendot.ids import incarnation_of, new_incarnation, new_message_id, new_session_id, valid_id
+
+FIRST = string.ascii_letters + string.digits + "_"
+LATER = FIRST + ".@=+-"
+ids = st.builds(str.__add__, st.sampled_from(FIRST), st.text(LATER, max_size=127))
+
+
+@given(ids)
+def test_letters_digits_and_a_few_signs_make_an_id(text: str) -> None:
+    assert valid_id(text)
+
+
+@given(ids, st.characters().filter(lambda c: c not in LATER), st.integers(0, 127))
+def test_any_other_character_anywhere_spoils_it(text: str, intruder: str, at: int) -> None:
+    assert not valid_id((text[:at] + intruder + text[at:])[:128])
+
+
+@pytest.mark.parametrize("first", ".@=+-")
+def test_an_id_does_not_begin_with_a_sign(first: str) -> None:
+    assert not valid_id(first + "ann")
+    assert valid_id("ann" + first)
+
+
+def test_an_id_has_one_to_128_characters() -> None:
+    assert not valid_id("")
+    assert valid_id("a")
+    assert valid_id("a" * 128)
+    assert not valid_id("a" * 129)
+
+
+@pytest.mark.parametrize(
+    "text", ["ann\n", "\nann", "ann\r\n", "ann\0", "a b", "a/b", "a:b", "a{b}", "a*", "é", "١", "ａ"]
+)
+def test_what_could_break_a_key_a_channel_or_a_log_line_is_no_id(text: str) -> None:
+    assert not valid_id(text)
+
+
+def test_an_incarnation_is_short() -> None:
+    assert all(re.fullmatch(r"[0-9A-Za-z]{1,4}", new_incarnation()) for _ in range(200))
+
+
+def test_a_session_id_names_its_nodes_incarnation() -> None:
+    for _ in range(200):
+        incarnation = new_incarnation()
+        session = new_session_id(incarnation)
+        assert valid_id(session)
+        assert incarnation_of(session) == incarnation
+
+
+def test_made_ids_are_new_and_valid() -> None:
+    sessions = {new_session_id("n1") for _ in range(2_000)}
+    messages = {new_message_id() for _ in range(2_000)}
+    assert (len(sessions), len(messages)) == (2_000, 2_000)
+    assert all(map(valid_id, sessions | messages))

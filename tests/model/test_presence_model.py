@@ -79,7 +79,11 @@ class Person:
                 continue
             if session is None:
                 found[said.ref.session] = Session(said.ref, said.device, bool(said.idle), None)
-            elif session.ref.incarnation != said.ref.incarnation or session.ref.conn <= said.ref.conn:
+            elif session.ref.incarnation == said.ref.incarnation and (
+                said.ref.conn < session.ref.conn or (said.ref.conn == session.ref.conn and session.deadline is not None)
+            ):
+                continue  # an older connection, or one that is gone: nothing it says late counts
+            else:
                 idle = session.idle if said.idle is None else said.idle
                 found[said.ref.session] = Session(said.ref, session.device, idle, None)
             for other, its in [*found.items()]:

@@ -124,7 +124,9 @@ class UserPresence:
         seat = self.seats.get(ref.session)
         if seat is None:
             self.seats[ref.session] = Seat(device, ref.incarnation, ref.conn, bool(idle))
-        elif seat.incarnation != ref.incarnation or seat.conn <= ref.conn:
+        elif not self._current(seat, ref):
+            return True, self.settle(now, nodes)
+        else:
             seat.incarnation, seat.conn = ref.incarnation, ref.conn
             # What was heard before the return says nothing about when the client will be heard last.
             seat.deadline, seat.heard = None, 0
@@ -173,6 +175,13 @@ class UserPresence:
         if manual is not None and manual.until is not None and manual.until <= now:
             manual = self.manual = Manual(rev=manual.rev)
         return self._compare(manual or Manual(), now)
+
+    @staticmethod
+    def _current(seat: Seat, ref: Ref) -> bool:
+        """Whether `ref` is the seat's connection or a later one. One that lingers is gone: its late touch is void."""
+        if seat.incarnation != ref.incarnation:
+            return True
+        return ref.conn > seat.conn or (ref.conn == seat.conn and seat.deadline is None)
 
     def _seat(self, ref: Ref) -> Seat | None:
         seat = self.seats.get(ref.session)

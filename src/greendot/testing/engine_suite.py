@@ -177,6 +177,14 @@ class EngineSuite:
             assert await h.engine.leave(T, "ann", old) is None
             assert (await self.see(h, "ann")).face.state == "online"
 
+    async def test_a_late_touch_of_a_connection_that_is_gone_does_not_bring_it_back(self) -> None:
+        async with self.harness() as h:
+            ref = await self.come(h, "ann")
+            await h.engine.linger(T, "ann", ref, 1_000, 0)
+            await h.engine.touch(T, "ann", ref, "d1", True, None)
+            await h.advance(1.1)
+            assert (await self.see(h, "ann")).face.state == "offline"
+
     async def test_a_return_does_not_make_an_idle_session_active(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")

@@ -18,8 +18,8 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-serve: $(READY)  ## Start a development server on http://127.0.0.1:8000
-	@exec $(BIN)/greendot serve --dev
+serve: $(READY)  ## Start a development server on http://127.0.0.1:8000 (make serve ARGS="--port 8010")
+	@exec $(BIN)/greendot serve --dev $(ARGS)
 
 test: $(READY) debs  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python -m pytest $(ARGS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 from greendot.api.app import make_app
@@ -43,9 +45,11 @@ class Greendot:
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None
         self.server = Server(self.node, make_app(backend, dev))
+        self._lock: int | None = None
 
     async def start(self) -> None:
         """Returns when clients may come. ConfigError says what stands in the way."""
+        self._lock = lock_store(self.settings)
         await self.node.start()
         try:
             await self.server.start(self.settings.server.host, self.settings.server.port)
@@ -61,6 +65,9 @@ class Greendot:
         await self.node.drain(self.settings.server.drain_s)
         await self.server.close()
         await self.node.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def make_engine(settings: Settings, clock: Clock) -> Engine:
@@ -72,6 +79,28 @@ def make_engine(settings: Settings, clock: Clock) -> Engine:
         typing_throttle_ms=round(typing.throttle_s * 1000),
         seen_retention_ms=round(presence.last_seen_days * 86_400_000),
     )
+
+
+def lock_store(settings: Settings) -> int | None:
+    """Keep a second server from the same file: with an engine of its own its clients would miss half of what is said.
+
+    The lock is the kernel's and ends with the process, however that ends.
+    """
+    if settings.store_path == ":memory:":
+        return None
+    path = settings.store_path + ".lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ConfigError(
+            f"another Greendot is running on {settings.store_path}; with the memory engine they would not hear each "
+            "other. Stop it, or give this one a store of its own with --store sqlite:///FILE"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"cannot use the store {settings.store_path}: {error.strerror}") from None
+    return lock
 
 
 def make_store(settings: Settings) -> Store:

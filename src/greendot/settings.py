@@ -205,6 +205,14 @@ def _read_environment(environment: Mapping[str, str]) -> Sources:
     return values
 
 
+def strange_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings of ours and are none, each with what may be meant."""
+    known = [f"GREENDOT_{s.name}_{field.name}".upper() for s in fields(Settings) for field in fields(s.type)]
+    sections = tuple(f"GREENDOT_{section.name}_".upper() for section in fields(Settings))
+    strange = [name for name in environment if name.startswith("GREENDOT_") and not name.startswith(sections)]
+    return [f"{name} is not a setting.{_nearest(name, known)}" for name in strange if get_close_matches(name, known, 1)]
+
+
 def _convert(source: str, values: Sources) -> Settings:
     for section, keys in values.items():
         _known(source, section, keys)

@@ -198,7 +198,8 @@ async def test_it_says_which_version_it_is_and_what_it_can_do(tmp_path: Path) ->
 
 
 async def test_a_token_is_signed_with_the_secret_of_the_environment_or_of_the_dev_server(tmp_path: Path) -> None:
-    async with running(tmp_path, "--dev", **DEV) as dev, running(tmp_path, "--host", "127.0.0.1") as server:
+    own = ("--host", "127.0.0.1", "--store", "sqlite:///:memory:")
+    async with running(tmp_path, "--dev", **DEV) as dev, running(tmp_path, *own) as server:
         for running_server, secret in ((dev, ""), (server, SECRET)):
             made = await greendot(
                 tmp_path, "token", "alice", "--name", "Ada", "--room", "c*", GREENDOT_AUTH_SECRET=secret
@@ -377,3 +378,13 @@ async def test_it_answers_http_while_clients_are_connected(tmp_path: Path) -> No
         assert page["count"] == 50
         for client in clients:
             await client.end()
+
+
+async def test_a_second_server_on_the_same_store_is_refused_and_a_killed_one_is_not_in_the_way(tmp_path: Path) -> None:
+    async with running(tmp_path, "--dev") as first:
+        ended = await greendot(tmp_path, "serve", "--dev", "--port", "0")
+        complains(ended, "another Greendot is running", "--store")
+        first.signal(signal.SIGKILL)
+        await first.ended()
+    async with running(tmp_path, "--dev") as second:
+        assert (await second.ask("GET", "/readyz")).status == 200

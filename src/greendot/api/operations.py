@@ -24,6 +24,7 @@ class OperationRoutes:
             Route("/livez", self.live),
             Route("/readyz", self.ready),
             Route("/metrics", self.metrics),
+            Route("/v1/connect", self.connect),
             Route("/v1/nodes", self.nodes),
             Route("/v1/stats", self.stats),
             Route("/v1/sessions/{session}", self.disconnect, methods=["DELETE"]),
@@ -48,6 +49,10 @@ class OperationRoutes:
             kind = "counter" if name.endswith("_total") else "gauge"
             lines += [f"# TYPE {name} {kind}", f'{name}{{node="{self._backend.node.incarnation}"}} {value}']
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    async def connect(self, request: Request) -> Response:
+        """Reached only without an upgrade: those never come here."""
+        raise Problem(426, "this address speaks WebSocket: connect with ws:// or wss://")
 
     async def nodes(self, request: Request) -> Response:
         self._backend.keys.tenant(request)

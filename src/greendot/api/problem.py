@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 
 import msgspec
@@ -12,6 +13,7 @@ from starlette.routing import Match
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.protocol.codes import Err
 
+_log = logging.getLogger("greendot.api")
 _STATUS = {
     Err.BAD_FIELD: 400,
     Err.BAD_FRAME: 400,
@@ -52,6 +54,7 @@ def response(problem: Problem) -> Response:
 
 async def on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
+    _log.debug("%s %s: %s %s", request.method, request.url.path, error.status, error.detail)
     return response(error)
 
 

@@ -23,7 +23,7 @@ from greendot.store.events import message_event
 class PutRoom(Struct):
     """The body of PUT /v1/rooms/{room}."""
 
-    open: bool = False
+    open: bool | None = None  # None keeps what it is; a new room is closed
 
 
 class PostMessage(Struct):

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from greendot.errors import ConfigError
-from greendot.settings import Auth, Settings, load
+from greendot.settings import Auth, Settings, load, strange_variables
 
 config_option = click.option(
     "--config",
@@ -42,6 +42,8 @@ def check_config(config: Path | None) -> None:
                 value = "(set)" if value else "(not set)"
             click.echo(f"{key} = {msgspec.json.encode(value).decode()}")
         click.echo()
+    for note in strange_variables(os.environ):
+        click.echo(f"Note: {note}")
     click.echo("The settings are good.")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
@@ -18,7 +19,7 @@ import uvloop
 from greendot import __version__
 from greendot.assembly import Greendot
 from greendot.cli.config import config_option, dev_file, dev_value, settings_from
-from greendot.settings import Api, Auth, Settings
+from greendot.settings import Api, Auth, Settings, strange_variables
 
 
 @click.command()
@@ -49,7 +50,7 @@ def serve(
             "store": {"url": store},
         },
     )
-    notes: list[str] = []
+    notes = strange_variables(os.environ)
     if settings.server.dev:
         settings = _for_dev(settings, host, notes)
     elif not settings.api.key:
@@ -90,7 +91,7 @@ async def _run(settings: Settings, notes: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # a second Ctrl-C ends it at once
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
-    click.echo("Stopping: asking clients to reconnect elsewhere …", err=True)
+    click.echo("Stopping: asking clients to return later …", err=True)
     await greendot.stop()
     click.echo("Stopped.", err=True)
 

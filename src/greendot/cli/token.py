@@ -40,8 +40,8 @@ def token(user: str, tenant: str, rooms: tuple[str, ...], name: str | None, ttl:
     settings = with_dev_secret(settings_from(config, {}))
     if not settings.auth.secret:
         raise ConfigError(
-            "there is no secret to sign with. Set GREENDOT_AUTH_SECRET to the server's secret, "
-            "or start a dev server first: greendot serve --dev"
+            "there is no secret to sign with. Set GREENDOT_AUTH_SECRET to the server's secret, or start a dev server "
+            f"(greendot serve --dev) and call this in its folder: {settings.server.data_dir}/ here has none."
         )
     now = SystemClock().now_ms()
     made = Tokens(settings.auth.secret).make(

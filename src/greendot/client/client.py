@@ -222,14 +222,14 @@ class Client:
         `key` names the message: sending again with the same key, even from another process, is the same message.
         So after CommandRefused with `retry` (a rate limit, a store that is away), send again with the same key.
         """
-        self._throttle.stop(room)  # a message ends the typing, so the next keystroke is news again
+        self._throttle.stop(room)  # a message ends the typing
         command = commands.RoomSend(room=room, body=raw(body), key=key or secrets.token_hex(12))
         return await self._session.send(command)
 
     async def typing(self, room: str) -> None:
         """The person is typing in `room`. Call it at every keystroke: one frame per 3 s is sent."""
         if self._throttle.start(room, time.monotonic()) and not self._session.tell(commands.TypingStart(room=room)):
-            self._throttle.stop(room)
+            self._throttle.forget(room)
 
     async def stop_typing(self, room: str) -> None:
         if self._throttle.stop(room):

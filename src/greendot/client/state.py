@@ -17,6 +17,7 @@ from greendot.protocol.replies import JoinReply
 
 TYPING_SLACK_S = 1.0  # a repeated start may be late by so much before the typer seems to stop
 TYPING_REPEAT_S = 3.0  # a typing person is announced again at most so often
+TYPING_AGAIN_S = 2.1  # the same after a stop or a message: earlier the server would drop it, and 3 s would be lost
 
 
 class People:
@@ -115,21 +116,29 @@ class Typists:
 
 
 class Throttle:
-    """Lets one announcement of typing through per room and TYPING_REPEAT_S."""
+    """Lets one announcement of typing through per room and TYPING_REPEAT_S (after a stop, TYPING_AGAIN_S)."""
 
     def __init__(self) -> None:
-        self._announced: dict[str, float] = {}
+        self._announced: dict[str, tuple[float, bool]] = {}  # when, and whether it still holds
 
     def start(self, room: str, now: float) -> bool:
         """Whether to announce now that the person is typing."""
-        if now - self._announced.get(room, float("-inf")) < TYPING_REPEAT_S:
+        at, holds = self._announced.get(room, (float("-inf"), False))
+        if now - at < (TYPING_REPEAT_S if holds else TYPING_AGAIN_S):
             return False
-        self._announced[room] = now
+        self._announced[room] = (now, True)
         return True
 
     def stop(self, room: str) -> bool:
         """Whether there is an announcement to take back."""
-        return self._announced.pop(room, None) is not None
+        at, holds = self._announced.get(room, (0.0, False))
+        if holds:
+            self._announced[room] = (at, False)
+        return holds
+
+    def forget(self, room: str) -> None:
+        """The announcement was not sent after all."""
+        self._announced.pop(room, None)
 
     def clear(self) -> None:
         self._announced.clear()

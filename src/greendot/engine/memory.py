@@ -194,7 +194,7 @@ class MemoryEngine:
         self._topics.difference_update(topics)
 
     def _now(self) -> int:
-        now = round(self._epoch_ms + self._clock.monotonic() * 1000)
+        now = int(self._epoch_ms + self._clock.monotonic() * 1000 + 1e-3)  # never ahead of the wall clock
         jump = self._clock.now_ms() - now
         if abs(jump) > _JUMP_MS:
             self._rebase(jump)

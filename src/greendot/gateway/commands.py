@@ -188,7 +188,7 @@ class Commands:
             if len(connection.bad_frames) >= BAD_FRAMES:
                 connection.close(Close.PROTOCOL_ERROR, "too many frames that are not commands")
         elif connection.session is None:
-            connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
+            connection.close(Close.PROTOCOL_ERROR, "the first frame must be a hello without errors")
         elif self._is_flooding(connection):
             self._overloaded(connection)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from greendot.clock import Clock
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
 from greendot.gateway.connection import Connection
@@ -16,6 +18,7 @@ from greendot.protocol.replies import JoinReply
 from greendot.tokens import Tokens
 
 RETRY_MS = 5_000
+_log = logging.getLogger("greendot.gateway")
 
 
 class Greeting:
@@ -37,6 +40,7 @@ class Greeting:
         except TokenError as error:
             # A reason is at most 123 bytes (RFC 6455 5.5).
             code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
+            _log.debug("hello refused: %s", error)
             connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
             return
         connection.hold()

@@ -185,6 +185,8 @@ class Node:
         if connection.ended_by is not None:
             cause, code = connection.ended_by
             connection.ended_by = None
+            session = connection.session
+            _log.debug("connection ended: %s %s, session %s", cause.name, code or "", session and session.id)
             self.watching.forget(connection)
             self.rooms.forget(connection, said_bye=cause is Cause.BYE)
             self.sessions.lost(connection, cause, code)

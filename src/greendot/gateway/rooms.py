@@ -197,6 +197,8 @@ class Rooms:
         return record
 
     async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
+        if command.before is not None and command.after is not None:
+            raise Refused(Err.BAD_FIELD, "field `before` of room.history: give either before or after")
         await self.admit(session, command.room)
         records = await self._store.messages(
             session.tenant, command.room, after=command.after, before=command.before, limit=command.limit

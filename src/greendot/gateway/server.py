@@ -156,7 +156,8 @@ def bind(host: str, port: int) -> socket.socket:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
-                f"port {port} is in use by another program. Stop it, or choose another with --port."
+                f"port {port} is in use by another program, perhaps another Greendot. Stop it, or choose another port: "
+                f"--port {port + 10 if port < 65_000 else port - 10}"
             ) from None
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
     listener.setblocking(False)

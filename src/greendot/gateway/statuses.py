@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import structs
+
 from greendot.clock import Clock
 from greendot.core.presence import Manual, Snapshot
 from greendot.core.wheel import Timer
@@ -31,7 +33,10 @@ class Statuses:
 
     async def set(self, key: Key, manual: Manual) -> Snapshot:
         """Keep what the user set and show it."""
-        return await self._show(key, await self._store.put_status(*key, manual))
+        kept = await self._store.put_status(*key, manual)
+        snapshot = await self._show(key, kept)
+        # The engine knows the status only of users with sessions; who set it for somebody else is told all the same.
+        return snapshot._replace(own=structs.replace(snapshot.own, status=kept.status, until=kept.until))
 
     async def copy(self, key: Key) -> None:
         """Tell the engine what the store knows, so that the user can be shown."""

@@ -52,8 +52,8 @@ class Draft(Struct, frozen=True, gc=False):
 class RoomStore(Protocol):
     """Rooms and who belongs to them."""
 
-    async def put_room(self, tenant: str, room: str, *, open: bool) -> Room:
-        """Create the room or change it; its messages and members stay."""
+    async def put_room(self, tenant: str, room: str, *, open: bool | None) -> Room:
+        """Create the room or change it; its messages and members stay. `open` None keeps it (a new one is closed)."""
         ...
 
     async def room(self, tenant: str, room: str) -> Room | None: ...

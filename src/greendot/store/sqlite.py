@@ -61,11 +61,11 @@ class SqliteStore:
 
     # --- rooms ---
 
-    async def put_room(self, tenant: str, room: str, *, open: bool) -> Room:
+    async def put_room(self, tenant: str, room: str, *, open: bool | None) -> Room:
         def work(db: sqlite3.Connection) -> Room:
             db.execute(
-                "INSERT INTO rooms (tenant, room, open) VALUES (?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET open = excluded.open, members_rev = members_rev + 1",
+                "INSERT INTO rooms (tenant, room, open) VALUES (?1, ?2, ifnull(?3, 0))"
+                " ON CONFLICT DO UPDATE SET open = ?3, members_rev = members_rev + 1 WHERE open != ?3",
                 (tenant, room, open),
             )
             return _room(db, tenant, room)  # type: ignore[return-value]

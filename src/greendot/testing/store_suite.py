@@ -33,6 +33,8 @@ class StoreSuite:
             changed = await store.put_room(T, "r1", open=False)
             assert (changed.open, changed.head) == (False, 1)
             assert changed.members_rev > room.members_rev
+            assert await store.put_room(T, "r1", open=None) == changed
+            assert not (await store.put_room(T, "r2", open=None)).open
             assert await store.room("t2", "r1") is None
 
     async def test_rooms_are_paged_by_name(self) -> None:

@@ -11,7 +11,7 @@ import { Stopped, Wire } from "./wire.js";
 const ROOM = "lobby";
 const HISTORY = 50;
 const PRESENT = 300; // the most the server tells at once
-const REFRESH_MS = 10_000; // how often the room is looked through for newcomers
+const REFRESH_MS = 2_000; // how often the room is looked through for newcomers
 const ACTIVITY_MS = 30_000;
 const TOKEN_MS = 10_000;
 const SECOND_MS = 1_000;

@@ -157,7 +157,16 @@ def test_only_what_was_announced_is_taken_back() -> None:
     throttle.start("lobby", 0)
     assert throttle.stop("lobby")
     assert not throttle.stop("lobby")
-    assert throttle.start("lobby", 0.1)
+
+
+def test_after_a_stop_the_next_announcement_waits_only_until_the_server_takes_it() -> None:
+    throttle = Throttle()
+    throttle.start("lobby", 0)
+    throttle.stop("lobby")
+    assert not throttle.start("lobby", 1.9)
+    assert throttle.start("lobby", 2.1)
+    throttle.forget("lobby")
+    assert throttle.start("lobby", 2.2)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.processes import Answer, ask
+from e2e.processes import Answer, ask, exchange
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 
@@ -553,3 +553,20 @@ async def test_operators_see_the_node_and_its_counts() -> None:
         assert await api.get("/v1/nodes") == {"nodes": [{"node": served.node.incarnation, "state": "live"}]}
         stats = await api.get("/v1/stats")
         assert (stats["connections"], stats["sessions"], stats["users"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("path", ["/v1/rooms/lobby/messages", "/v1/signals"])
+async def test_what_is_not_utf8_or_larger_than_a_frame_reaches_nobody(path: str) -> None:
+    async with serving() as served:
+        await served.node.store.put_room("default", "lobby", open=True)
+        bob = await served.client("bob")
+        await bob.request(type="room.join", room="lobby")
+        head = b'{"user":"x","body":' if "messages" in path else b'{"room":"lobby","kind":"k","body":'
+        for body, status in ((b'"\xff\xfe"}', 400), (b'"' + b"x" * 70_000 + b'"}', 413)):
+            data = head + body
+            request = (
+                f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\nConnection: close\r\n"
+                f"Content-Length: {len(data)}\r\n\r\n"
+            ).encode() + data
+            assert (await exchange(served.port, request)).status == status
+        assert await bob.quiet() == []

@@ -312,13 +312,6 @@ async def test_after_kill_9_rooms_and_messages_are_still_there_and_everyone_is_o
         await back.end()
 
 
-async def test_two_servers_at_the_same_files_do_not_harm_each_other(tmp_path: Path) -> None:
-    async with running(tmp_path, "--dev") as one, running(tmp_path, "--dev") as other:
-        for number, server in enumerate((one, other, one), start=1):
-            answer = await server.ask("POST", "/v1/rooms/lobby/messages", {"user": "bot", "body": number})
-            assert answer.json()["seq"] == number
-
-
 # --- real time ---
 
 

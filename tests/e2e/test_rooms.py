@@ -136,9 +136,9 @@ async def test_a_returning_client_gets_exactly_the_gap_before_anything_live() ->
         assert [frame["data"]["seq"] for frame in frames] == [*range(4, 41)]
 
 
-def _message(served: Served, number: int) -> tuple[Any, Any]:
+def _message(served: Served, number: int) -> tuple[Any, Any, Any]:
     (session,) = served.node.registry.sessions_of("default", "alice")
-    return session, RoomSend(room="lobby", body=Raw(b"%d" % number))
+    return session.connection, session, RoomSend(room="lobby", body=Raw(b"%d" % number))
 
 
 async def test_joining_with_a_number_gives_the_gap_and_too_far_behind_is_said() -> None:
@@ -213,6 +213,10 @@ async def test_an_invisible_user_is_neither_present_nor_typing_for_others() -> N
         assert await seer.request(type="room.present", room="lobby") == {"users": ["seer"], "count": 1}
         assert (await seer.request(type="room.join", room="lobby"))["present"] == 1
         assert (await ghost.request(type="room.present", room="lobby"))["count"] == 2
+        await ghost.request(type="status.set", status="auto")
+        ghost.send(type="typing.start", room="lobby")
+        await ghost.request(type="status.set", status="invisible", until=until)
+        assert [frame["type"] for frame in await seer.quiet()] == ["typing.started", "typing.stopped"]
         await served.advance(60, alive=[ghost, seer])
         assert (await seer.request(type="room.present", room="lobby"))["count"] == 2
         ghost.send(type="typing.start", room="lobby")

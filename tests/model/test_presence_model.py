@@ -86,8 +86,9 @@ class Person:
             else:
                 idle = session.idle if said.idle is None else said.idle
                 found[said.ref.session] = Session(said.ref, session.device, idle, None)
+            came = session is None or session.ref != said.ref
             for other, its in [*found.items()]:
-                if other != said.ref.session and its.device == said.device and its.deadline is not None:
+                if came and other != said.ref.session and its.device == said.device and its.deadline is not None:
                     del found[other]
         return _counting(found, now, ends)
 

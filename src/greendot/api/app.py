@@ -27,6 +27,7 @@ def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
             EngineUnavailable: problem.on_unavailable,
             StoreUnavailable: problem.on_unavailable,
             404: problem.on_not_found,
+            500: problem.on_failure,
             405: problem.on_method,
         },
     )

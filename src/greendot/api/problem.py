@@ -82,3 +82,7 @@ def _methods(request: Request) -> set[str]:
     """What is possible at the request's path: it may have one route per method."""
     here = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     return {method for route in here for method in route.methods or ()}
+
+
+async def on_failure(request: Request, error: Exception) -> Response:
+    return response(Problem(500, "this failed on the server; it was logged", code=Err.INTERNAL))

@@ -12,7 +12,7 @@ from greendot.api.problem import Problem
 from greendot.api.request import cursor, json, number, path_id, read_body
 from greendot.engine.base import Deliver, MemberRemoved, Topic
 from greendot.ids import ID_RULE, new_message_id, valid_id
-from greendot.protocol.codec import encode_event
+from greendot.protocol.codec import MAX_FRAME, encode_event
 from greendot.protocol.commands import Id, Text
 from greendot.protocol.events import Signal
 from greendot.protocol.replies import HistoryReply, SendReply, Typer
@@ -128,6 +128,7 @@ class RoomRoutes:
         key = body.key or request.headers.get("idempotency-key") or new_message_id()
         if not valid_id(key):
             raise Problem(400, f"Idempotency-Key is not a valid id: {ID_RULE}", code="bad_field")
+        _bounded(body.body)
         draft = Draft(body.user, body.name, bytes(body.body), key, self._backend.clock.now_ms())
         self._backend.engine.typing_stop(room.tenant, room.room, body.user)
         record = await self._backend.rooms.append(room.tenant, room.room, draft)
@@ -138,6 +139,7 @@ class RoomRoutes:
         body = await read_body(request, PostSignal)
         if (body.room is None) == (body.user is None):
             raise Problem(400, "give either `room` or `user`", code="bad_field")
+        _bounded(body.body)
         signal = Signal(
             sender=body.sender,
             name=body.name,
@@ -158,6 +160,11 @@ class RoomRoutes:
         if room is None:
             raise Problem(404, f"there is no room {name!r}; make it with PUT /v1/rooms/{name}")
         return room
+
+
+def _bounded(body: Raw | UnsetType) -> None:
+    if isinstance(body, Raw) and len(bytes(body)) > MAX_FRAME:
+        raise Problem(413, f"a `body` may have at most {MAX_FRAME} bytes, as on the wire", code="bad_field")
 
 
 def _shown(room: Room) -> dict[str, object]:

@@ -27,7 +27,8 @@ class Outbox:
 
     def offer_record(self, frame: bytes, key: object = None) -> bool:
         """Queue a frame that must arrive, in order. False: the client is too slow, close it."""
-        if self.record_bytes + len(frame) > MAX_RECORD_BYTES:
+        # One frame may be larger than all that may wait: the answer to a large question.
+        if self._records and self.record_bytes + len(frame) > MAX_RECORD_BYTES:
             return False
         self._records.append((frame, key))
         self.record_bytes += len(frame)

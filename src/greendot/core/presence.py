@@ -117,11 +117,12 @@ class UserPresence:
     ) -> tuple[bool, Change | None]:
         """The session lives, under this connection. `idle` None keeps what the session was (a return is not activity).
 
-        Ends the linger of this session and of every other session of the same device: it has come back. Answers
+        A connection that is new ends the linger of every other session of the same device: it has come back. Answers
         whether the session was there before.
         """
         self._prune(now, nodes)
         seat = self.seats.get(ref.session)
+        came = seat is None or (seat.incarnation, seat.conn) != (ref.incarnation, ref.conn)
         if seat is None:
             self.seats[ref.session] = Seat(device, ref.incarnation, ref.conn, bool(idle))
         elif not self._current(seat, ref):
@@ -132,7 +133,7 @@ class UserPresence:
             seat.deadline, seat.heard = None, 0
             if idle is not None:
                 seat.idle = idle
-        for other, its in [*self.seats.items()]:
+        for other, its in [*self.seats.items()] if came else ():
             if other != ref.session and its.device == device and its.deadline is not None:
                 del self.seats[other]
         return seat is not None, self.settle(now, nodes)

@@ -59,16 +59,19 @@ class Wheel:
         timer.call = _nothing  # `advance` may have given it out already, to be fired after the one that ends it
         number = int(timer.due / self._width)
         slot = self._slots.get(number)
-        if slot is not None:
-            slot.pop(timer, None)
+        if slot is not None and slot.pop(timer, timer) is None and not slot:
+            del self._slots[number]
+            if len(self._numbers) > 2 * len(self._slots) + 64:  # mostly slots that were emptied: forget those
+                self._numbers = [*self._slots]
+                heapq.heapify(self._numbers)
 
     def next_due(self) -> float | None:
         """When the earliest timer is due, None if there is none."""
         while self._numbers:
-            slot = self._slots[self._numbers[0]]
+            slot = self._slots.get(self._numbers[0])
             if slot:
                 return min(timer.due for timer in slot)
-            del self._slots[heapq.heappop(self._numbers)]
+            heapq.heappop(self._numbers)
         return None
 
     def advance(self, now: float) -> list[Timer]:
@@ -78,7 +81,10 @@ class Wheel:
         last = int(now / self._width)
         while self._numbers and self._numbers[0] <= last:
             number = self._numbers[0]
-            slot = self._slots[number]
+            slot = self._slots.get(number)
+            if slot is None:
+                heapq.heappop(self._numbers)
+                continue
             ripe = [*slot] if number < last else [timer for timer in slot if timer.due <= now]
             if len(ripe) == len(slot):
                 del self._slots[heapq.heappop(self._numbers)]

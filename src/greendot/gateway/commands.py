@@ -41,6 +41,8 @@ BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connectio
 RETRY_MS = 5_000
 
 Outcome = Reply | None
+Result = Outcome | Awaitable[Outcome]
+Handler = Callable[[Connection, Session, Any], Result]
 _NOTHING = Reply()
 _QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped without a word
 
@@ -67,24 +69,28 @@ class Commands:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._table: dict[type[wire.Command], Callable[[Session, Any], Outcome | Awaitable[Outcome]]] = {
+        self._table: dict[type[wire.Command], Handler] = {
             wire.Heartbeat: self._heartbeat,
-            wire.Activity: lambda session, command: None,
+            wire.Activity: lambda connection, session, command: None,
             wire.StatusSet: self._status_set,
             wire.Watch: self._watch,
-            wire.Unwatch: lambda session, command: parts.watching.unwatch(session, command.users),
+            wire.Unwatch: lambda connection, session, command: parts.watching.unwatch(
+                connection, session, command.users
+            ),
             wire.PresenceGet: self._presence_get,
             wire.TypingStart: self._typing_start,
             wire.TypingStop: self._typing_stop,
-            wire.RoomList: lambda session, command: parts.rooms.list_for(session),
-            wire.RoomJoin: lambda session, command: parts.rooms.join(session, command.room, command.after),
-            wire.RoomLeave: self._room_leave,
+            wire.RoomList: lambda connection, session, command: parts.rooms.list_for(session),
+            wire.RoomJoin: lambda connection, session, command: parts.rooms.join(
+                connection, session, command.room, command.after
+            ),
+            wire.RoomLeave: lambda connection, session, command: parts.rooms.leave(connection, command.room),
             wire.RoomPresent: self._room_present,
             wire.RoomSend: self._room_send,
-            wire.RoomHistory: parts.rooms.history,
+            wire.RoomHistory: lambda connection, session, command: parts.rooms.history(session, command),
             wire.SignalSend: self._signal_send,
             wire.TokenRefresh: self._token_refresh,
-            wire.Bye: self._bye,
+            wire.Bye: lambda connection, session, command: connection.said_bye(),
         }
 
     def limit(self, now: float) -> CommandLimit | None:
@@ -123,7 +129,7 @@ class Commands:
         if type(command) in wire.ACTIVITY:
             self._parts.sessions.active(session, connection.heard)
         try:
-            outcome = self._table[type(command)](session, command)
+            outcome = self._table[type(command)](connection, session, command)
         except Refused as refused:
             self._refuse(connection, command, refused)
             return
@@ -216,63 +222,58 @@ class Commands:
             self._overloaded(connection)
         return False
 
-    # --- the commands ---
+    # --- the commands: each gets the connection it came on, which need not be its session's any more ---
 
-    def _heartbeat(self, session: Session, command: wire.Heartbeat) -> None:
-        if session.connection is not None:
-            frame = encode_event(HeartbeatAck(), self._parts.clock.now_ms())
-            session.connection.send(frame, key="heartbeat", record=False)
+    def _heartbeat(self, connection: Connection, session: Session, command: wire.Heartbeat) -> None:
+        frame = encode_event(HeartbeatAck(), self._parts.clock.now_ms())
+        connection.send(frame, key="heartbeat", record=False)
 
-    async def _status_set(self, session: Session, command: wire.StatusSet) -> Outcome:
+    async def _status_set(self, connection: Connection, session: Session, command: wire.StatusSet) -> Outcome:
         if command.until is not None and command.until <= self._parts.clock.now_ms():
             raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         snapshot = await self._parts.statuses.set(session.key, Manual(command.status, command.until, command.text))
+        if command.status == "invisible":
+            self._parts.rooms.hush(connection)
         return StatusReply(project(session.user, snapshot, own=True))
 
-    async def _watch(self, session: Session, command: wire.Watch) -> Outcome:
-        return PresenceReply(await self._parts.watching.watch(session, command.users))
+    async def _watch(self, connection: Connection, session: Session, command: wire.Watch) -> Outcome:
+        return PresenceReply(await self._parts.watching.watch(connection, session, command.users))
 
-    async def _presence_get(self, session: Session, command: wire.PresenceGet) -> Outcome:
+    async def _presence_get(self, connection: Connection, session: Session, command: wire.PresenceGet) -> Outcome:
         return PresenceReply(await self._parts.watching.read(session, command.users))
 
-    def _typing_start(self, session: Session, command: wire.TypingStart) -> Outcome | Awaitable[Outcome]:
+    def _typing_start(self, connection: Connection, session: Session, command: wire.TypingStart) -> Result:
         _may_send(session)
-        return self._spoken(session, command.room, self._start_typing)
+        room = command.room
+        return self._spoken(connection, room, lambda: self._parts.rooms.start_typing(connection, session, room))
 
-    def _start_typing(self, session: Session, room: str) -> None:
-        if session.connection is not None:
-            self._parts.rooms.start_typing(session.connection, session, room)
+    def _typing_stop(self, connection: Connection, session: Session, command: wire.TypingStop) -> Result:
+        room = command.room
+        return self._spoken(connection, room, lambda: self._parts.rooms.stop_typing(session, room))
 
-    def _typing_stop(self, session: Session, command: wire.TypingStop) -> Outcome | Awaitable[Outcome]:
-        return self._spoken(session, command.room, self._parts.rooms.stop_typing)
-
-    def _spoken(self, session: Session, room: str, say: Callable[[Session, str], None]) -> Outcome | Awaitable[Outcome]:
+    def _spoken(self, connection: Connection, room: str, say: Callable[[], None]) -> Result:
         """Say it at once in a room that was joined (the fast path), else after looking up the membership."""
-        connection = session.connection
-        if connection is not None and connection.rooms is not None and room in connection.rooms:
-            say(session, room)
+        if connection.rooms is not None and room in connection.rooms:
+            say()
             return None
-        return self._spoken_later(session, room, say)
+        return self._spoken_later(connection, room, say)
 
-    async def _spoken_later(self, session: Session, room: str, say: Callable[[Session, str], None]) -> Outcome:
-        await self._parts.rooms.speaker(session, room)
-        say(session, room)
+    async def _spoken_later(self, connection: Connection, room: str, say: Callable[[], None]) -> Outcome:
+        assert connection.session is not None
+        await self._parts.rooms.speaker(connection, connection.session, room)
+        say()
         return None
 
-    def _room_leave(self, session: Session, command: wire.RoomLeave) -> None:
-        if session.connection is not None:
-            self._parts.rooms.leave(session.connection, command.room)
-
-    async def _room_present(self, session: Session, command: wire.RoomPresent) -> Outcome:
+    async def _room_present(self, connection: Connection, session: Session, command: wire.RoomPresent) -> Outcome:
         await self._parts.rooms.admit(session, command.room)
         topic = Topic("room", session.tenant, command.room)
         return self._parts.rooms.present(topic, session.user, command.after, command.limit)
 
-    def _room_send(self, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
+    def _room_send(self, connection: Connection, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
         _may_send(session)
-        return self._parts.rooms.send(session, command)
+        return self._parts.rooms.send(connection, session, command)
 
-    def _signal_send(self, session: Session, command: wire.SignalSend) -> Outcome | Awaitable[Outcome]:
+    def _signal_send(self, connection: Connection, session: Session, command: wire.SignalSend) -> Result:
         _may_send(session)
         if (command.room is None) == (command.user is None):
             raise Refused(Err.BAD_FIELD, "field `room` of signal.send: give either room or user")
@@ -290,16 +291,16 @@ class Commands:
         )
         # Values of different senders and kinds never replace each other.
         key = command.key and (session.user, command.kind, command.key)
-        sender = session.connection.id if session.connection is not None else None
-        message = Deliver(frame, key=key, without_connection=sender)
-        if command.user is not None:
-            self._parts.bus.publish(Topic("user", session.tenant, command.user), message)
-            return None
-        return self._spoken(
-            session, command.room or "", lambda s, room: self._parts.bus.publish(Topic("room", s.tenant, room), message)
-        )
+        message = Deliver(frame, key=key, without_connection=connection.id)
+        if command.user is None:
+            topic = Topic("room", session.tenant, command.room or "")
+            return self._spoken(connection, topic.name, lambda: self._parts.bus.publish(topic, message))
+        if not session.grants.may_watch(command.user):
+            raise Refused(Err.FORBIDDEN, "this token does not reach that user")
+        self._parts.bus.publish(Topic("user", session.tenant, command.user), message)
+        return None
 
-    def _token_refresh(self, session: Session, command: wire.TokenRefresh) -> Outcome:
+    def _token_refresh(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
         try:
             grants = self._parts.tokens.read(command.token, self._parts.clock.now_ms())
         except TokenError as error:
@@ -309,10 +310,6 @@ class Commands:
         session.grants = grants
         self._parts.sessions.rearm(session)
         return RefreshReply(grants.expires_at)
-
-    def _bye(self, session: Session, command: wire.Bye) -> None:
-        if session.connection is not None:
-            session.connection.said_bye()
 
 
 def _may_send(session: Session) -> None:

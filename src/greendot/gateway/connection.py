@@ -53,7 +53,7 @@ class Connection(Framing):
     __slots__ = (
         "_bye",
         "_ended",
-        "_held",
+        "_hold",
         "_out",
         "_outbox",
         "_owner",
@@ -95,7 +95,7 @@ class Connection(Framing):
         self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
         self.direct = -1  # the fd while bytes may go straight to it: nothing waits and nothing was collected
         self._out: list[bytes] | None = None  # collected in this tick
-        self._held = False  # collecting over several ticks: what comes first is still being read
+        self._hold: Outbox | None = None  # exists during hello: what the client missed comes before what is live
         self._outbox: Outbox | None = None  # exists while the kernel does not take everything
         self._paused = False  # reading, while too many commands wait
         self._bye = False
@@ -134,7 +134,7 @@ class Connection(Framing):
             if not self.push(data):
                 return
         self._outbox = None
-        if self._out is None:
+        if self._out is None and self._hold is None:
             self.direct = self.fd
 
     def pause_reading(self) -> None:
@@ -171,7 +171,9 @@ class Connection(Framing):
         """Collect a frame for this tick's write; while the socket is behind, queue it by its kind."""
         if self.closing:
             return
-        if self._outbox is not None:
+        if self._hold is not None:
+            self._queue(self._hold, frame, record, key)
+        elif self._outbox is not None:
             self._queue(self._outbox, frame, record, key)
         elif self._out is None:
             self._out = [frame]
@@ -182,22 +184,24 @@ class Connection(Framing):
 
     def flush(self) -> None:
         """Write what was collected."""
-        if self._out is None or self._held or self.closing:
+        if self._out is None or self.closing:
             return
         collected, self._out = self._out, None
-        if self.push(collected[0] if len(collected) == 1 else b"".join(collected)):
+        if self.push(collected[0] if len(collected) == 1 else b"".join(collected)) and self._hold is None:
             self.direct = self.fd
 
     def hold(self) -> None:
         """Keep back everything until `release`: what the client missed must come before what is live."""
         self.flush()
-        self._held, self._out, self.direct = True, [], -1
+        self._hold, self.direct = Outbox(), -1
 
     def release(self, first: list[bytes]) -> None:
         """Send `first`, then what was held."""
-        held, self._out, self._held = self._out or [], None, False
-        for frame in first + held:
+        hold, self._hold = self._hold, None
+        for frame in first:
             self.send(frame)
+        while hold is not None and (held := hold.drain()):
+            self.send(held)
 
     def push(self, data: bytes) -> bool:
         """Hand bytes to the socket at once; False if some wait now (or it is gone)."""
@@ -232,8 +236,9 @@ class Connection(Framing):
 
     def drop(self, of: Callable[[object], bool]) -> None:
         """Forget what waits with a key that is `of` something this client may not see any more."""
-        if self._outbox is not None:
-            self._outbox.drop(of)
+        for waiting in (self._hold, self._outbox):
+            if waiting is not None:
+                waiting.drop(of)
 
     def _behind(self) -> bool:
         if self.transport.underlying_transport.get_write_buffer_size() == 0:
@@ -272,7 +277,6 @@ class Connection(Framing):
         """
         if self.closing:
             return
-        self._held = False
         self.flush()
         if last is not None:
             self._write(last)
@@ -292,7 +296,7 @@ class Connection(Framing):
     def _end(self, cause: Cause, code: int) -> None:
         self.closing = True
         self.fd = self.direct = -1
-        self._outbox = self._out = None
+        self._outbox = self._hold = self._out = None
         if not self._ended:
             self._ended = True
             self._owner.ended(self, cause, code)

@@ -7,7 +7,7 @@ import logging
 from greendot.clock import Clock
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
 from greendot.gateway.connection import Connection
-from greendot.gateway.rooms import Rooms
+from greendot.gateway.rooms import RECOVER_BYTES, Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.protocol.codec import encode_event
@@ -46,22 +46,33 @@ class Greeting:
         connection.hold()
         try:
             session, resumed = await self._sessions.open(connection, grants, hello)
-            joined = await self._rejoin(session, hello)
+            joined = await self._rejoin(connection, session, hello)
         except (EngineUnavailable, StoreUnavailable):
             last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
             connection.close(Close.OVERLOADED, "try again in a moment", last)
             return
+        except Exception:
+            connection.close(Close.INTERNAL, "this failed on the server; it was logged")
+            raise
+        # A room may be lost again by now.
+        joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
         connection.release(self._welcome(session, resumed, joined))
 
-    async def _rejoin(self, session: Session, hello: Hello) -> list[JoinReply]:
+    async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:
         """Back into the rooms the client was in, each authorised again; one it lost is left out."""
-        joined = []
+        joined: list[JoinReply] = []
+        most = RECOVER_BYTES  # for all rooms together
         for room, seq in (hello.resume.rooms if hello.resume else {}).items():
+            if connection.closing:
+                break
             try:
-                joined.append(await self._rooms.join(session, room, seq))
+                reply = await self._rooms.join(connection, session, room, seq, most)
             except Refused as refused:
-                if refused.code == Err.UNAVAILABLE:
+                if refused.code == Err.TOO_MANY:
                     break
+                continue
+            most -= sum(len(bytes(message.body)) for message in reply.messages)
+            joined.append(reply)
         return joined
 
     def _welcome(self, session: Session, resumed: bool, joined: list[JoinReply]) -> list[bytes]:
@@ -84,5 +95,5 @@ class Greeting:
             events += reply.messages
             events += [TypingStarted(reply.room, t.user, t.name, t.expires_in_ms) for t in reply.typing]
             if reply.typing_count > len(reply.typing):
-                events.append(TypingCount(reply.room, reply.typing_count, RETRY_MS))
+                events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing_ttl_ms))
         return [encode_event(event, now) for event in events]

@@ -134,6 +134,8 @@ class Hub:
 
     def _broadcast(self, channel: Channel) -> None:
         pending, channel.pending = channel.pending, []
+        if not pending:  # a newcomer had it written already
+            return
         data = pending[0].frame if len(pending) == 1 else b"".join([item.frame for item in pending])
         size = len(data)
         special = {connection for item in pending for connection in item.skip}

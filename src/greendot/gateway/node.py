@@ -21,9 +21,10 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
 from greendot.gateway.registry import Registry
-from greendot.gateway.rooms import Rooms
+from greendot.gateway.rooms import RoomLimits, Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Periods, Sessions
+from greendot.gateway.shared import Shared
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.timers import Timers
@@ -39,6 +40,7 @@ from greendot.store.base import Store
 from greendot.tokens import Tokens
 
 DRAIN_RETRY_MS = 1_000
+CLOSE_S = 0.5  # what is still under way when everybody is gone may take so long
 _log = logging.getLogger("greendot.gateway")
 
 
@@ -66,31 +68,14 @@ class Node:
     def _build(self) -> None:
         settings, engine, store, clock = self.settings, self.engine, self.store, self.clock
         limits, typing, presence = settings.limits, settings.typing, settings.presence
-        self.statuses = Statuses(engine, store, clock, self.timers, self.tasks)
-        self.sessions = Sessions(
-            self.incarnation,
-            engine,
-            self.statuses,
-            self.registry,
-            clock,
-            Periods(
-                presence.dead_after_s,
-                presence.idle_s,
-                Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s),
-            ),
-        )
-        self.watching = Watching(engine, self.hub, self.registry, clock, limits.watches)
-        self.rooms = Rooms(
-            engine,
-            store,
-            self.hub,
-            self.registry,
-            clock,
-            (limits.rooms, typing.large_room, round(typing.ttl_s * 1000)),
-        )
-        self.sessions.use(self.timers, self.tasks)
-        self.watching.use(self.timers, self.tasks)
-        self.rooms.use(self.timers, self.tasks, self.statuses)
+        shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry)
+        self.statuses = Statuses(engine, store, shared)
+        graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
+        periods = Periods(presence.dead_after_s, presence.idle_s, graces)
+        self.sessions = Sessions(self.incarnation, engine, self.statuses, shared, periods)
+        self.watching = Watching(engine, shared, limits.watches)
+        room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000))
+        self.rooms = Rooms(engine, store, self.statuses, shared, room_limits)
         promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
         self.commands = Commands(
             Parts(
@@ -134,7 +119,11 @@ class Node:
 
     async def close(self) -> None:
         self.timers.close()
-        await self.tasks.finish()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.tasks.finish()
+        except TimeoutError:
+            await self.tasks.cancel()
         await self.engine.close()
         await self.store.close()
 
@@ -155,7 +144,7 @@ class Node:
     def connect(self, agent: str | None) -> Connection:
         """A connection for a socket that is being upgraded."""
         self._numbers += 1
-        agent_hash = blake2b(agent.encode(), digest_size=8).hexdigest() if agent else None
+        agent_hash = blake2b(agent.encode(errors="surrogateescape"), digest_size=8).hexdigest() if agent else None
         return Connection(self, f"{self.incarnation}/{self._numbers}", agent_hash)
 
     def opened(self, connection: Connection) -> None:

@@ -1,24 +1,23 @@
 """Rooms on this node: who may enter, who listens, what is said.
 
-A room is local while it has listeners here (and a little longer). The first listener subscribes, and only once that
-is confirmed reads where the room stands. A joiner reads up to the cursor and attaches in the same turn of the loop.
+A room is local while it has listeners here (and a little longer). A joiner reads up to the cursor and attaches in the
+same turn of the loop.
 """
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
 
-from greendot.clock import Clock
-from greendot.core.wheel import Timer
+from msgspec import Struct
+
 from greendot.engine.base import Deliver, Engine, MemberRemoved, Topic, Typing
 from greendot.errors import Refused
 from greendot.gateway.connection import Connection
-from greendot.gateway.hub import Channel, Hub, RoomKey
-from greendot.gateway.registry import Registry
+from greendot.gateway.following import Followed, Following
+from greendot.gateway.hub import Channel, RoomKey
 from greendot.gateway.session import Session
+from greendot.gateway.shared import Shared
 from greendot.gateway.statuses import Statuses
-from greendot.gateway.tasks import Tasks
-from greendot.gateway.timers import Timers
 from greendot.gateway.typing import TypingLine
 from greendot.ids import new_message_id
 from greendot.protocol.codec import encode_event
@@ -29,82 +28,88 @@ from greendot.protocol.replies import HistoryReply, JoinReply, PresentReply, Roo
 from greendot.store.base import Draft, Record, Room, Store
 from greendot.store.events import message_event
 
-EMPTY_S = 5.0  # how long a room without listeners stays subscribed
 RECOVER = 300  # a client further behind than this is told to fetch again
+RECOVER_BYTES = 4 * 1024 * 1024  # the same; all of it waits for a client that returns and does not read
+PAGE_BYTES = 1024 * 1024  # of messages in one page of history
 
 
-class LocalRoom:
+class LocalRoom(Followed):
     """A room with listeners on this node."""
 
-    __slots__ = ("channel", "cursor", "opening", "timer", "typing")
+    __slots__ = ("cursor", "removals", "typing")
 
     def __init__(self, channel: Channel, typing: TypingLine) -> None:
-        self.channel = channel
+        super().__init__(channel)
         self.typing = typing
         self.cursor = 0  # number of the newest message offered to the listeners
-        self.opening: asyncio.Future[None] | None = None
-        self.timer: Timer | None = None  # set while nobody listens
+        self.removals = 0  # how often somebody was removed while it was local
+
+
+class RoomLimits(Struct, frozen=True):
+    """From the settings."""
+
+    rooms: int  # per connection
+    large: int  # above so many listeners only the number of typers is told
+    typing_ttl_ms: int
 
 
 class Rooms:
     """All rooms of this node."""
 
-    def __init__(
-        self, engine: Engine, store: Store, hub: Hub, registry: Registry, clock: Clock, limits: tuple[int, int, int]
-    ) -> None:
+    def __init__(self, engine: Engine, store: Store, statuses: Statuses, shared: Shared, limits: RoomLimits) -> None:
         self._engine = engine
         self._store = store
-        self._hub = hub
-        self._registry = registry
-        self._clock = clock
-        self._most, *typing = limits
-        self._typing_limits = (typing[0], typing[1])
-        self._local: dict[Topic, LocalRoom] = {}
-
-    def use(self, timers: Timers, tasks: Tasks, statuses: Statuses) -> None:
-        self._timers = timers
-        self._tasks = tasks
         self._statuses = statuses
+        self._shared = shared
+        self._limits = limits
+        self._local = Following(engine, shared, self._make, self._read, lambda local: local.typing.close())
+
+    @property
+    def typing_ttl_ms(self) -> int:
+        return self._limits.typing_ttl_ms
 
     # --- who may ---
 
-    async def admit(self, session: Session, room: str) -> Room:
-        """The room, if the session may be in it. A room its token opens is made when it does not exist."""
+    async def admit(self, session: Session, room: str, *, make: bool = False) -> Room:
+        """The room, if the session may be in it. With `make`, one its token opens is made if it does not exist."""
         found = await self._store.room(session.tenant, room)
-        if session.grants.may_join(room):
-            return found or await self._store.put_room(session.tenant, room, open=False)
+        if session.grants.may_join(room) and (found is not None or make):
+            return found or await self._store.put_room(session.tenant, room, open=None)
         if found is not None and (found.open or await self._store.is_member(session.tenant, room, session.user)):
             return found
         raise Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")
 
-    async def speaker(self, session: Session, room: str) -> None:
+    async def speaker(self, connection: Connection, session: Session, room: str) -> None:
         """Pass if the session may speak in the room: it has joined, or its user is a member."""
-        connection = session.connection
-        if connection is not None and connection.rooms is not None and room in connection.rooms:
+        if connection.rooms is not None and room in connection.rooms:
             return
-        if (await self.admit(session, room)).open and not session.grants.may_join(room):
+        if (await self.admit(session, room, make=True)).open and not session.grants.may_join(room):
             raise Refused(Err.NOT_A_MEMBER, f"join {room!r} first")
 
     # --- listening ---
 
-    async def join(self, session: Session, room: str, after: int | None) -> JoinReply:
-        connection = session.connection
-        if connection is None:
-            raise Refused(Err.UNAVAILABLE, "the connection is gone")
+    async def join(
+        self, connection: Connection, session: Session, room: str, after: int | None, most: int = RECOVER_BYTES
+    ) -> JoinReply:
+        """Listen from now on. With `after`, also what was missed, up to `most` bytes of it."""
         joined = connection.rooms or set()
-        if room not in joined and len(joined) >= self._most:
-            raise Refused(Err.TOO_MANY, f"a connection may be in at most {self._most} rooms")
-        await self.admit(session, room)
+        if room not in joined and len(joined) >= self._limits.rooms:
+            raise Refused(Err.TOO_MANY, f"a connection may be in at most {self._limits.rooms} rooms")
+        await self.admit(session, room, make=True)
         topic = Topic("room", session.tenant, room)
-        local = await self._open(topic)
-        missed, truncated = await self._missed(local, after)
-        if self._local.get(topic) is not local:  # given up while the store was slow: nobody would hear there
-            return await self.join(session, room, after)
+        await self._local.open([topic])
+        local = self._local.get(topic)
+        if local is None:
+            return await self.join(connection, session, room, after, most)
+        removals = local.removals
+        # Again, now that removals are heard: who was removed in between must not slip in.
+        await self.admit(session, room)
+        missed, truncated = await self._missed(local, after, most)
+        if self._local.get(topic) is not local or local.removals != removals:
+            return await self.join(connection, session, room, after, most)
         # No await below: what was read and what the listener will hear must meet without a gap.
         if not connection.closing:
-            self._timers.cancel(local.timer)
-            local.timer = None
-            self._hub.attach(local.channel, connection)
+            self._local.attach(local, connection)
             connection.rooms = (connection.rooms or set()) | {room}
         return JoinReply(
             room=room,
@@ -118,32 +123,45 @@ class Rooms:
             unread=0,
         )
 
-    async def _missed(self, local: LocalRoom, after: int | None) -> tuple[list[RoomMessage], bool]:
-        """The messages after `after` up to the cursor; empty and True if there are too many, or it lies beyond."""
+    async def _missed(self, local: LocalRoom, after: int | None, most: int) -> tuple[list[RoomMessage], bool]:
+        """The messages after `after` up to the cursor; empty and True if they are too many, or it lies beyond."""
         if after is None:
             return [], False
         missed: list[Record] = []
         while (missed[-1].seq if missed else after) < local.cursor:
+            topic, last = local.channel.topic, missed[-1].seq if missed else after
             if local.cursor - after > RECOVER:
                 return [], True
-            topic, last = local.channel.topic, missed[-1].seq if missed else after
             missed += await self._store.messages(topic.tenant, topic.name, after=last, limit=RECOVER)
+        if sum(len(record.body) for record in missed) > most:
+            return [], True
         return [message_event(record) for record in missed], after > local.cursor
 
     def leave(self, connection: Connection, room: str) -> None:
-        if connection.rooms is None or room not in connection.rooms:
+        session = connection.session
+        if session is None or connection.rooms is None or room not in connection.rooms:
             return
         connection.rooms.discard(room)
-        self._silence(connection, room)
-        self._detach(connection, room)
+        self._silence(connection, session, room)
+        self._local.detach(Topic("room", session.tenant, room), connection)
 
     def forget(self, connection: Connection, *, said_bye: bool) -> None:
         """The connection is gone. A farewell ends its typing now, a lost socket's ends by itself."""
+        session = connection.session
+        if session is None:
+            return
+        if said_bye:
+            self.hush(connection)
         rooms, connection.rooms = connection.rooms, None
         for room in rooms or ():
-            if said_bye:
-                self._silence(connection, room)
-            self._detach(connection, room)
+            self._local.detach(Topic("room", session.tenant, room), connection)
+
+    def hush(self, connection: Connection) -> None:
+        """End the typing this connection started, in every room."""
+        session = connection.session
+        if session is not None:
+            for room in [*(connection.typed or ())]:
+                self._silence(connection, session, room)
 
     def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
         """Who listens on this node, as far as `reader` (None: the app) may see."""
@@ -165,14 +183,16 @@ class Rooms:
     def start_typing(self, connection: Connection, session: Session, room: str) -> None:
         if self._statuses.is_invisible(session.key):
             return
-        connection.typed = (connection.typed or set()) | {room}
+        if connection.typed is None:
+            connection.typed = set()
+        connection.typed.add(room)
         self._engine.typing_start(session.tenant, room, session.user, session.grants.name)
 
     def stop_typing(self, session: Session, room: str) -> None:
         self._engine.typing_stop(session.tenant, room, session.user)
 
-    async def send(self, session: Session, command: RoomSend) -> SendReply:
-        await self.speaker(session, command.room)
+    async def send(self, connection: Connection, session: Session, command: RoomSend) -> SendReply:
+        await self.speaker(connection, session, command.room)
         # The message shows that the typing is over: nobody waits for a stop that may never come.
         self.stop_typing(session, command.room)
         draft = Draft(
@@ -180,7 +200,7 @@ class Rooms:
             name=session.grants.name,
             body=bytes(command.body),
             key=command.key or new_message_id(),
-            at=self._clock.now_ms(),
+            at=self._shared.clock.now_ms(),
         )
         record = await self.append(session.tenant, command.room, draft, command.trace)
         return SendReply(record.id, record.seq)
@@ -203,7 +223,7 @@ class Rooms:
         records = await self._store.messages(
             session.tenant, command.room, after=command.after, before=command.before, limit=command.limit
         )
-        return HistoryReply([message_event(record) for record in records])
+        return HistoryReply([message_event(record) for record in fit(records, newest=command.after is None)])
 
     # --- from the bus ---
 
@@ -218,16 +238,17 @@ class Rooms:
                 self._removed(local, message)
             case Deliver(seq=int(seq)):
                 local.cursor = max(local.cursor, seq)
-                self._hub.offer(local.channel, message.frame, record=True, key=RoomKey(topic.name, seq))
+                self._shared.hub.offer(local.channel, message.frame, record=True, key=RoomKey(topic.name, seq))
             case Deliver():
-                sender = self._registry.connections.get(message.without_connection or "")
+                sender = self._shared.registry.connections.get(message.without_connection or "")
                 key = RoomKey(topic.name, message.key or object())  # without a key nothing is replaced
-                self._hub.offer(local.channel, message.frame, key=key, skip=(sender,) if sender else ())
+                self._shared.hub.offer(local.channel, message.frame, key=key, skip=(sender,) if sender else ())
 
     def _removed(self, local: LocalRoom, message: MemberRemoved) -> None:
         room = local.channel.topic.name
-        frame = encode_event(RoomChanged(room, removed=True, reason=message.reason), self._clock.now_ms())
-        for connection in [*self._registry.connections_of(local.channel.topic.tenant, message.user)]:
+        local.removals += 1
+        frame = encode_event(RoomChanged(room, removed=True, reason=message.reason), self._shared.clock.now_ms())
+        for connection in [*self._shared.registry.connections_of(local.channel.topic.tenant, message.user)]:
             if connection.rooms is not None and room in connection.rooms:
                 self.leave(connection, room)
                 connection.drop(lambda key: isinstance(key, RoomKey) and key.room == room)
@@ -235,53 +256,29 @@ class Rooms:
 
     # --- local rooms ---
 
-    async def _open(self, topic: Topic) -> LocalRoom:
-        local = self._local.get(topic)
-        if local is not None:
-            if local.opening is not None:
-                await asyncio.shield(local.opening)
-            return local
-        channel = self._hub.channel(topic)
-        typing = TypingLine(channel, self._hub, self._registry, self._clock, self._timers, self._typing_limits)
-        local = self._local[topic] = LocalRoom(channel, typing)
-        local.opening = asyncio.get_running_loop().create_future()
-        try:
-            await self._engine.subscribe([topic])
-            typing.seed(await self._engine.typers(topic.tenant, topic.name))
-            room = await self._store.room(topic.tenant, topic.name)
-        except BaseException as error:
-            del self._local[topic]
-            self._hub.drop(channel)
-            local.opening.set_exception(error)
-            local.opening.exception()  # whoever waits raises it; perhaps nobody does
-            raise
-        local.cursor = max(local.cursor, room.head if room else 0)
-        opening, local.opening = local.opening, None
-        opening.set_result(None)
-        self._expire(local)
-        return local
+    def _make(self, channel: Channel) -> LocalRoom:
+        typing = TypingLine(channel, self._shared, self._limits.large, self._limits.typing_ttl_ms)
+        return LocalRoom(channel, typing)
 
-    def _silence(self, connection: Connection, room: str) -> None:
-        session = connection.session
-        if connection.typed is not None and room in connection.typed and session is not None:
+    async def _read(self, fresh: Sequence[LocalRoom]) -> None:
+        for local in fresh:
+            topic = local.channel.topic
+            local.typing.seed(await self._engine.typers(topic.tenant, topic.name))
+            room = await self._store.room(topic.tenant, topic.name)
+            local.cursor = max(local.cursor, room.head if room else 0)
+
+    def _silence(self, connection: Connection, session: Session, room: str) -> None:
+        if connection.typed is not None and room in connection.typed:
             connection.typed.discard(room)
             self.stop_typing(session, room)
 
-    def _detach(self, connection: Connection, room: str) -> None:
-        session = connection.session
-        local = self._local.get(Topic("room", session.tenant, room)) if session is not None else None
-        if local is not None:
-            self._hub.detach(local.channel, connection)
-            self._expire(local)
 
-    def _expire(self, local: LocalRoom) -> None:
-        if not local.channel.listeners and local.timer is None:
-            local.timer = self._timers.set(EMPTY_S, self._abandoned, local)
-
-    def _abandoned(self, local: LocalRoom) -> None:
-        local.timer = None
-        if not local.channel.listeners:
-            local.typing.close()
-            self._local.pop(local.channel.topic, None)
-            self._hub.drop(local.channel)
-            self._tasks.spawn(self._engine.unsubscribe([local.channel.topic]))
+def fit(records: list[Record], *, newest: bool) -> list[Record]:
+    """As many of the records as one answer may hold, from the end they are wanted from; at least one."""
+    size, kept = 0, 0
+    for record in reversed(records) if newest else records:
+        size += len(record.body)
+        if kept and size > PAGE_BYTES:
+            break
+        kept += 1
+    return records[len(records) - kept :] if newest else records[:kept]

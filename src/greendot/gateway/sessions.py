@@ -6,17 +6,14 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from greendot.clock import Clock
 from greendot.core.grants import Grants
 from greendot.core.leaving import Cause, Graces, grace_s
 from greendot.core.presence import Ref
 from greendot.engine.base import PresenceEngine
 from greendot.gateway.connection import Connection
-from greendot.gateway.registry import Registry
 from greendot.gateway.session import Session
+from greendot.gateway.shared import Shared
 from greendot.gateway.statuses import Statuses
-from greendot.gateway.tasks import Tasks
-from greendot.gateway.timers import Timers
 from greendot.ids import new_session_id
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
@@ -40,21 +37,18 @@ class Sessions:
         incarnation: str,
         engine: PresenceEngine,
         statuses: Statuses,
-        registry: Registry,
-        clock: Clock,
+        shared: Shared,
         periods: Periods,
     ) -> None:
         self._incarnation = incarnation
         self._engine = engine
         self._statuses = statuses
-        self._registry = registry
-        self._clock = clock
+        self._registry = shared.registry
+        self._clock = shared.clock
+        self._timers = shared.timers
+        self._tasks = shared.tasks
         self._periods = periods
         self._numbers = 0
-
-    def use(self, timers: Timers, tasks: Tasks) -> None:
-        self._timers = timers
-        self._tasks = tasks
 
     # --- coming ---
 

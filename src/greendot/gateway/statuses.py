@@ -6,30 +6,26 @@ import asyncio
 
 from msgspec import structs
 
-from greendot.clock import Clock
 from greendot.core.presence import Manual, Snapshot
 from greendot.core.wheel import Timer
 from greendot.engine.base import PresenceEngine
-from greendot.gateway.tasks import Tasks
-from greendot.gateway.timers import Timers
+from greendot.gateway.shared import Shared
 from greendot.store.base import StatusStore
 
 Key = tuple[str, str]  # tenant and user
-AGAIN_S = 5.0
+SHORTEST_S, LONGEST_S = 0.001, 60.0  # between two looks at whether a status is over
 
 
 class Statuses:
     """Reads that arrive in the same tick share one query: a thousand returning users are one read."""
 
-    def __init__(self, engine: PresenceEngine, store: StatusStore, clock: Clock, timers: Timers, tasks: Tasks) -> None:
+    def __init__(self, engine: PresenceEngine, store: StatusStore, shared: Shared) -> None:
         self._engine = engine
         self._store = store
-        self._clock = clock
-        self._timers = timers
-        self._tasks = tasks
+        self._shared = shared
         self._asked: dict[Key, asyncio.Future[Manual]] = {}
-        self._ends: dict[Key, Timer] = {}
-        self._invisible: set[Key] = set()  # of the users with sessions here
+        self._ends: dict[Key, Timer] = {}  # of the users with sessions here
+        self._invisible: set[Key] = set()  # of the same
 
     async def set(self, key: Key, manual: Manual) -> Snapshot:
         """Keep what the user set and show it."""
@@ -48,35 +44,35 @@ class Statuses:
 
     def forget(self, key: Key) -> None:
         """The user has no session here any more."""
-        self._timers.cancel(self._ends.pop(key, None))
+        self._shared.timers.cancel(self._ends.pop(key, None))
         self._invisible.discard(key)
-
-    def _note(self, key: Key, snapshot: Snapshot) -> None:
-        if snapshot.own.status == "invisible":
-            self._invisible.add(key)
-        else:
-            self._invisible.discard(key)
 
     async def _show(self, key: Key, manual: Manual) -> Snapshot:
         snapshot = await self._engine.set_status(*key, manual)
         self._note(key, snapshot)
-        self._timers.cancel(self._ends.pop(key, None))
-        if manual.until is not None and manual.status != "auto":
-            delay_s = max(0.0, (manual.until - self._clock.now_ms()) / 1000)
-            self._ends[key] = self._timers.set(delay_s, self._over, key)
         return snapshot
+
+    def _note(self, key: Key, snapshot: Snapshot) -> None:
+        """Remember what this node must know of a user with sessions here."""
+        self.forget(key)
+        if not self._shared.registry.sessions_of(*key):
+            return
+        if snapshot.own.status == "invisible":
+            self._invisible.add(key)
+        if snapshot.own.until is not None:
+            remaining_s = (snapshot.own.until - self._shared.clock.now_ms()) / 1000
+            # Not longer at a time: the clock may be set meanwhile, and a date far ahead may be changed many times.
+            delay_s = min(max(remaining_s, SHORTEST_S), LONGEST_S)
+            self._ends[key] = self._shared.timers.set(delay_s, self._over, key)
 
     def _over(self, key: Key) -> None:
         del self._ends[key]
-        self._tasks.spawn(self._settle(key))
+        self._shared.tasks.spawn(self._settle(key))
 
     async def _settle(self, key: Key) -> None:
         # Every verb ends what has run out; this one does nothing else.
         (snapshot,) = await self._engine.read(key[0], [key[1]])
         self._note(key, snapshot)
-        if snapshot.own.until is not None and key not in self._ends:
-            # The engine's clock is not there yet: one of the two was set.
-            self._ends[key] = self._timers.set(AGAIN_S, self._over, key)
 
     async def _read(self, key: Key) -> Manual:
         future = self._asked.get(key)
@@ -88,7 +84,7 @@ class Statuses:
 
     def _query(self) -> None:
         asked, self._asked = self._asked, {}
-        self._tasks.spawn(self._answer(asked))
+        self._shared.tasks.spawn(self._answer(asked))
 
     async def _answer(self, asked: dict[Key, asyncio.Future[Manual]]) -> None:
         try:

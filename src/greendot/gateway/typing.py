@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from greendot.clock import Clock
 from greendot.core.typists import Typist
 from greendot.core.wheel import Timer
 from greendot.engine.base import Typing
 from greendot.gateway.connection import Connection
-from greendot.gateway.hub import Channel, Hub, RoomKey
-from greendot.gateway.registry import Registry
-from greendot.gateway.timers import Timers
+from greendot.gateway.hub import Channel, RoomKey
+from greendot.gateway.shared import Shared
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
 
-REPEAT_COUNT_S = 3.0  # a large room's count is repeated while people go on typing, so that clients may let it expire
+COUNT_EVERY_S = 1.0  # a large room is told its count at most so often
+REPEAT_COUNT_S = 2.0  # a large room's count is repeated while people go on typing, so that clients may let it expire
 
 
 class _Entry(NamedTuple):
@@ -32,19 +31,16 @@ class _Entry(NamedTuple):
 class TypingLine:
     """Who is typing in one room with local listeners."""
 
-    __slots__ = ("_channel", "_clock", "_counted_at", "_entries", "_hub", "_large", "_registry", "_timers", "_ttl_ms")
+    __slots__ = ("_channel", "_count_timer", "_counted_at", "_entries", "_large", "_shared", "_ttl_ms")
 
-    def __init__(
-        self, channel: Channel, hub: Hub, registry: Registry, clock: Clock, timers: Timers, limits: tuple[int, int]
-    ) -> None:
+    def __init__(self, channel: Channel, shared: Shared, large: int, ttl_ms: int) -> None:
         self._channel = channel
-        self._hub = hub
-        self._registry = registry
-        self._clock = clock
-        self._timers = timers
-        self._large, self._ttl_ms = limits
+        self._shared = shared
+        self._large = large
+        self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
-        self._counted_at = 0.0
+        self._counted_at = float("-inf")
+        self._count_timer: Timer | None = None  # set while a count waits for its turn
 
     def seed(self, typists: Iterable[Typist]) -> None:
         """Take over what the engine knew when the first listener came; what was heard since is newer."""
@@ -61,15 +57,15 @@ class TypingLine:
         self._hold(typing.user, typing.name, typing.expires_in_ms)
         if not self._is_large:
             frame = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
-            self._tell(typing.user, encode_event(frame, self._clock.now_ms()))
-        elif not known or self._timers.now() - self._counted_at >= REPEAT_COUNT_S:
-            self._tell_count()
+            self._tell(typing.user, encode_event(frame, self._shared.clock.now_ms()))
+        elif not known or self._shared.timers.now() - self._counted_at >= REPEAT_COUNT_S:
+            self._tell_count_soon()
 
     def typers(self, reader: str) -> list[Typer]:
         """The typers for a listener that joins, the listener left out; empty in a large room."""
         if self._is_large:
             return []
-        now = self._timers.now()
+        now = self._shared.timers.now()
         return [
             Typer(user, entry.name, max(1, round((entry.timer.due - now) * 1000)))
             for user, entry in self._entries.items()
@@ -81,8 +77,9 @@ class TypingLine:
 
     def close(self) -> None:
         for entry in self._entries.values():
-            self._timers.cancel(entry.timer)
+            self._shared.timers.cancel(entry.timer)
         self._entries.clear()
+        self._shared.timers.cancel(self._count_timer)
 
     @property
     def _room(self) -> str:
@@ -95,35 +92,45 @@ class TypingLine:
     def _hold(self, user: str, name: str | None, ms: int) -> None:
         entry = self._entries.pop(user, None)
         if entry is not None:
-            self._timers.cancel(entry.timer)
-        self._entries[user] = _Entry(name, self._timers.set(ms / 1000, self._stop, user))
+            self._shared.timers.cancel(entry.timer)
+        self._entries[user] = _Entry(name, self._shared.timers.set(ms / 1000, self._stop, user))
 
     def _stop(self, user: str) -> None:
         entry = self._entries.pop(user, None)
         if entry is None:
             return
-        self._timers.cancel(entry.timer)
+        self._shared.timers.cancel(entry.timer)
         if self._is_large:
-            self._tell_count()
+            self._tell_count_soon()
         else:
-            self._tell(user, encode_event(TypingStopped(self._room, user), self._clock.now_ms()))
+            self._tell(user, encode_event(TypingStopped(self._room, user), self._shared.clock.now_ms()))
 
     def _tell(self, user: str, frame: bytes) -> None:
         key = RoomKey(self._room, ("typing", user))
-        self._hub.offer(self._channel, frame, key=key, skip=self._devices(user))
+        self._shared.hub.offer(self._channel, frame, key=key, skip=self._devices(user))
 
-    def _tell_count(self) -> None:
+    def _tell_count_soon(self) -> None:
+        """Now, if the last count is old enough; otherwise once, when it is: a large room is not told every change."""
+        wait_s = self._counted_at + COUNT_EVERY_S - self._shared.timers.now()
+        if wait_s <= 0:
+            self._tell_count()
+        elif self._count_timer is None:
+            self._count_timer = self._shared.timers.set(wait_s, self._tell_count)
+
+    def _tell_count(self, _: None = None) -> None:
         """To everybody how many others are typing: one less for those who type themselves."""
-        self._counted_at = self._timers.now()
+        self._shared.timers.cancel(self._count_timer)
+        self._count_timer = None
+        self._counted_at = self._shared.timers.now()
         key = RoomKey(self._room, ("typing",))
         typing = [device for user in self._entries for device in self._devices(user)]
-        self._hub.offer(self._channel, self._count_frame(len(self._entries)), key=key, skip=typing)
+        self._shared.hub.offer(self._channel, self._count_frame(len(self._entries)), key=key, skip=typing)
         if typing:
-            self._hub.send_each(typing, self._count_frame(len(self._entries) - 1), key=key)
+            self._shared.hub.send_each(typing, self._count_frame(len(self._entries) - 1), key=key)
 
     def _count_frame(self, count: int) -> bytes:
-        return encode_event(TypingCount(self._room, count, self._ttl_ms), self._clock.now_ms())
+        return encode_event(TypingCount(self._room, count, self._ttl_ms), self._shared.clock.now_ms())
 
     def _devices(self, user: str) -> list[Connection]:
         listeners = self._channel.listeners
-        return [c for c in self._registry.connections_of(self._channel.topic.tenant, user) if c in listeners]
+        return [c for c in self._shared.registry.connections_of(self._channel.topic.tenant, user) if c in listeners]

@@ -54,7 +54,8 @@ class SqliteStore:
         thread, self._thread = self._thread, None
         if thread is not None:
             self._jobs.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+            # Not for ever: another process may hold the file, and what was acknowledged is safe already.
+            await asyncio.get_running_loop().run_in_executor(None, thread.join, 1.0)
 
     async def ping(self) -> None:
         await self._do(lambda db: db.execute("SELECT 1").fetchone())

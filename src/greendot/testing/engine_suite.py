@@ -162,6 +162,18 @@ class EngineSuite:
             await h.engine.linger(T, "ann", new, 0, 0)
             assert await self.changes(h, "ann") == ["offline"]
 
+    async def test_activity_of_one_session_does_not_end_the_linger_of_another(self) -> None:
+        async with self.harness() as h:
+            lost = await self.come(h, "ann", "lost")
+            active = await self.come(h, "ann", "active", conn=2)
+            await h.engine.linger(T, "ann", lost, 2_000, 0)
+            await h.engine.touch(T, "ann", active, "d1", True, None)
+            await h.engine.touch(T, "ann", active, "d1", False, None)
+            await h.engine.subscribe([Topic("watch", T, "ann")])
+            await h.engine.linger(T, "ann", active, 0, 0)
+            assert (await self.see(h, "ann")).face.state == "online"
+            assert await self.changes(h, "ann") == []
+
     async def test_the_same_device_twice_is_two_sessions(self) -> None:
         async with self.harness() as h:
             first = await self.come(h, "ann", "one")

@@ -170,3 +170,14 @@ class WheelMachine(RuleBasedStateMachine):
 
 TestAgainstAList = WheelMachine.TestCase
 TestAgainstAList.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+
+
+def test_dates_set_and_cancelled_for_ever_cost_nothing() -> None:
+    wheel = Wheel()
+    kept = wheel.set(5.0, lambda argument: None)
+    for number in range(10_000):
+        wheel.cancel(wheel.set(1_000.0 + number, lambda argument: None))
+    assert len(wheel) == 1
+    assert len(wheel._numbers) < 200
+    assert wheel.next_due() == 5.0
+    assert wheel.advance(20_000.0) == [kept]

@@ -1,0 +1,134 @@
+"""The topics a node hears, each from its first local listener until a while after its last.
+
+The first listener subscribes, and only once that is confirmed is the topic's state read. A topic that is given up stays
+known as such until it is unsubscribed: who wants it meanwhile waits, so that an unsubscription under way can never
+silence a newer subscription.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from greendot.core.wheel import Timer
+from greendot.engine.base import Bus, Topic
+from greendot.gateway.connection import Connection
+from greendot.gateway.hub import Channel
+from greendot.gateway.shared import Shared
+
+UNHEARD_S = 5.0  # how long a topic without listeners stays subscribed
+
+
+class Followed:
+    """A topic with local listeners. Subclasses keep its state."""
+
+    __slots__ = ("channel", "opening", "timer")
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.opening: asyncio.Future[None] | None = None  # done once it is subscribed and read
+        self.timer: Timer | None = None  # set while nobody listens
+
+
+F = TypeVar("F", bound=Followed)
+
+
+class Following(Generic[F]):
+    """All followed topics of one kind. `read` fills the state of new ones, `dropped` is told of those given up."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        shared: Shared,
+        make: Callable[[Channel], F],
+        read: Callable[[Sequence[F]], Awaitable[None]],
+        dropped: Callable[[F], None],
+    ) -> None:
+        self._bus = bus
+        self._shared = shared
+        self._make = make
+        self._read = read
+        self._dropped = dropped
+        self._all: dict[Topic, F] = {}
+        self._leaving: dict[Topic, asyncio.Future[None]] = {}  # given up, not yet unsubscribed
+
+    def get(self, topic: Topic) -> F | None:
+        return self._all.get(topic)
+
+    async def open(self, topics: Sequence[Topic]) -> None:
+        """Make sure the topics are followed and their state is known. Attach in the same turn of the loop."""
+        while leaving := [self._leaving[topic] for topic in topics if topic in self._leaving]:
+            await asyncio.wait(leaving)
+        known = [followed for topic in topics if (followed := self._all.get(topic)) is not None]
+        waiting = [followed.opening for followed in known if followed.opening is not None]
+        fresh = [self._begin(topic) for topic in topics if topic not in self._all]
+        if fresh:
+            await self._load(fresh)
+        for opening in waiting:
+            await asyncio.shield(opening)
+        if not all(topic in self._all for topic in topics):  # some were given up while others were read
+            await self.open(topics)
+
+    def attach(self, followed: F, connection: Connection) -> None:
+        self._shared.timers.cancel(followed.timer)
+        followed.timer = None
+        self._shared.hub.attach(followed.channel, connection)
+
+    def detach(self, topic: Topic, connection: Connection) -> None:
+        followed = self._all.get(topic)
+        if followed is not None:
+            self._shared.hub.detach(followed.channel, connection)
+            self._expire(followed)
+
+    def _begin(self, topic: Topic) -> F:
+        followed = self._all[topic] = self._make(self._shared.hub.channel(topic))
+        followed.opening = asyncio.get_running_loop().create_future()
+        return followed
+
+    async def _load(self, fresh: Sequence[F]) -> None:
+        try:
+            await self._bus.subscribe([followed.channel.topic for followed in fresh])
+            await self._read(fresh)
+        except BaseException as error:
+            for followed in fresh:
+                self._drop(followed)
+                if followed.opening is not None:
+                    followed.opening.set_exception(error)
+                    followed.opening.exception()  # whoever waits raises it; perhaps nobody does
+            raise
+        for followed in fresh:
+            opening, followed.opening = followed.opening, None
+            if opening is not None:
+                opening.set_result(None)
+            self._expire(followed)
+
+    def _expire(self, followed: F) -> None:
+        if not followed.channel.listeners and followed.timer is None:
+            followed.timer = self._shared.timers.set(UNHEARD_S, self._unheard, followed)
+
+    def _unheard(self, followed: F) -> None:
+        followed.timer = None
+        if not followed.channel.listeners and followed.opening is None:
+            self._drop(followed)
+
+    def _drop(self, followed: F) -> None:
+        topic = followed.channel.topic
+        del self._all[topic]
+        self._shared.hub.drop(followed.channel)
+        self._dropped(followed)
+        if not self._leaving:
+            self._shared.tasks.spawn(self._unsubscribe())
+        self._leaving[topic] = asyncio.get_running_loop().create_future()
+
+    async def _unsubscribe(self) -> None:
+        """Everything given up in this tick, in one go."""
+        leaving = dict(self._leaving)
+        try:
+            await self._bus.unsubscribe(leaving)
+        finally:
+            for topic, future in leaving.items():
+                del self._leaving[topic]
+                future.set_result(None)
+            if self._leaving:
+                self._shared.tasks.spawn(self._unsubscribe())

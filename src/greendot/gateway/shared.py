@@ -1,0 +1,21 @@
+"""What the parts of a node have in common."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.gateway.hub import Hub
+from greendot.gateway.registry import Registry
+from greendot.gateway.tasks import Tasks
+from greendot.gateway.timers import Timers
+
+
+class Shared(Struct, frozen=True):
+    """One of each per node."""
+
+    clock: Clock
+    timers: Timers
+    tasks: Tasks
+    hub: Hub
+    registry: Registry

@@ -175,3 +175,13 @@ async def _topics_left(served: Served, client: WireClient) -> int:
     await served.until_gone(1)
     await served.advance(5)
     return served.node.hub.topics
+
+
+async def test_a_later_watcher_sees_the_newest_name() -> None:
+    async with serving() as served:
+        await served.client("alice", claims={"name": "Al"})
+        bob = await served.client("bob")
+        assert (await entries(bob, "alice"))[0]["name"] == "Al"
+        await served.client("alice", device="phone", claims={"name": "Alice Miller"})
+        assert (await entries(await served.client("carol"), "alice"))[0]["name"] == "Alice Miller"
+        assert await bob.quiet() == []

@@ -79,7 +79,7 @@ class Snapshot(NamedTuple):
 class Change(Struct, frozen=True):
     """What is new: others are told if `public`, the user's own devices if `private`.
 
-    When only the devices are new nobody is told; who keeps a copy for later readers brings it up to date.
+    When only the devices or the name are new nobody is told; who keeps a copy for later readers brings it up to date.
     """
 
     face: Face
@@ -97,12 +97,13 @@ _GONE = NodeLife(None, 0)
 class UserPresence:
     """The record of one user with sessions. Dropped when `empty`; `face` is what remains as last-seen."""
 
-    __slots__ = ("devices", "face", "last_heard", "manual", "name", "own", "seats")
+    __slots__ = ("devices", "face", "last_heard", "manual", "name", "own", "seats", "told_name")
 
     def __init__(self, face: Face = NOBODY, name: str | None = None) -> None:
         self.face = face
         self.own = face
         self.name = name
+        self.told_name = name
         self.seats: dict[str, Seat] = {}
         self.manual: Manual | None = None  # None: not known yet, so the user is shown to nobody
         self.last_heard: int | None = None  # of the sessions that have left
@@ -219,8 +220,9 @@ class UserPresence:
         public = (face.state, face.text) != (self.face.state, self.face.text)
         private = own is not self.own
         devices = sorted({seat.device for seat in self.seats.values()})
-        if not public and not private and devices == self.devices:
+        if not public and not private and (devices, self.name) == (self.devices, self.told_name):
             return None
+        self.told_name = self.name
         if public:
             self.face = face
         # One object serves both faces while they agree: most users are never invisible.

@@ -47,6 +47,7 @@ RESERVED = [
 # Everybody else's packages, and the one place each is known in.
 DRIVERS = [
     ("picows", {"gateway.websocket", "gateway.connection", "client"}),
+    ("hiredis", {"engine.redis"}),
     ("uvicorn", {"gateway.server"}),
     ("starlette", {"api"}),
     ("sqlite3", {"store.sqlite"}),

@@ -1,0 +1,11 @@
+-- Who is typing, longest first. Answers member, milliseconds that remain, member, …
+-- KEYS: typing set
+-- ARGV: shift, held
+local now, held = clock(ARGV[1]), tonumber(ARGV[2])
+local answers = {}
+local found = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now - held), '+inf', 'WITHSCORES')
+for index = 1, #found, 2 do
+  answers[index] = found[index]
+  answers[index + 1] = tonumber(found[index + 1]) + held - now
+end
+return answers

@@ -1,0 +1,18 @@
+-- Start (or go on) typing: prune, throttle, keep, tell. Answers 1 if it was let through.
+-- KEYS: typing set
+-- ARGV: shift, channel, publish command, bus key, user, name, held, throttle
+-- Members are user|name; the score is when the start came, negated once stopped, so that start, stop, start cannot
+-- bypass the throttle.
+local now = clock(ARGV[1])
+local user, name, held, throttle = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local member = user .. '|' .. name
+local keep = math.max(held, throttle)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now - keep)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], -(now - keep), -1)
+local last = redis.call('ZSCORE', KEYS[1], member)
+if last and now - math.abs(tonumber(last)) < throttle then return 0 end
+redis.call('ZADD', KEYS[1], string.format('%.0f', now), member)
+redis.call('PEXPIRE', KEYS[1], keep + 1000)
+local body = table.concat({ user, name, held }, '|')
+redis.call(ARGV[3], ARGV[2], 't' .. redis.sha1hex(ARGV[4] .. ARGV[2] .. body) .. body)
+return 1

@@ -1,0 +1,15 @@
+-- Stop typing, whichever device started. Answers 1 if the user was typing.
+-- KEYS: typing set
+-- ARGV: shift, channel, publish command, bus key, user, held
+local now = clock(ARGV[1])
+local user, held = ARGV[5], tonumber(ARGV[6])
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now - held), '+inf')) do
+  if string.match(member, '^[^|]*') == user then
+    local score = tonumber(redis.call('ZSCORE', KEYS[1], member))
+    redis.call('ZADD', KEYS[1], string.format('%.0f', -score), member)
+    local body = user .. '||0'
+    redis.call(ARGV[3], ARGV[2], 't' .. redis.sha1hex(ARGV[4] .. ARGV[2] .. body) .. body)
+    return 1
+  end
+end
+return 0

@@ -47,7 +47,7 @@ class MemoryEngine:
         self._seen_retention_ms = seen_retention_ms
         self._nodes: dict[str, NodeLife] = {}
         self._users: dict[Key, UserPresence] = {}  # users with sessions
-        self._seen: dict[Key, tuple[Face, str | None]] = {}  # users without; oldest departure first
+        self._seen: dict[Key, tuple[Face, str | None, int]] = {}  # users without; oldest departure first
         self._typing: dict[Key, Typists] = {}
         self._typing_pruned = 0
         self._incarnation = ""
@@ -79,7 +79,7 @@ class MemoryEngine:
         key = (tenant, user)
         record = self._users.get(key)
         if record is None:
-            face, old_name = self._seen.pop(key, (NOBODY, None))
+            face, old_name, _ = self._seen.pop(key, (NOBODY, None, 0))
             record = self._users[key] = UserPresence(face, old_name)
         if name is not None:
             record.name = name
@@ -132,7 +132,7 @@ class MemoryEngine:
     def _settled(self, key: Key, record: UserPresence, change: Change | None) -> None:
         if record.empty:
             del self._users[key]
-            self._seen[key] = (record.face, record.name)
+            self._seen[key] = (record.face, record.name, self._now())
             self._forget_seen()
         if change is not None:
             self.publish(Topic("watch", *key), change)
@@ -141,7 +141,7 @@ class MemoryEngine:
         record = self._users.get(key)
         if record is not None:
             return Snapshot(record.face, record.own, record.name, record.devices)
-        face, name = self._seen.get(key, (NOBODY, None))
+        face, name, _ = self._seen.get(key, (NOBODY, None, 0))
         return Snapshot(face, face, name, [])
 
     def _forget_seen(self) -> None:
@@ -149,7 +149,7 @@ class MemoryEngine:
         horizon = self._now() - self._seen_retention_ms
         for _ in range(2):
             oldest = next(iter(self._seen), None)
-            if oldest is None or (self._seen[oldest][0].since or 0) > horizon:
+            if oldest is None or self._seen[oldest][2] > horizon:
                 return
             del self._seen[oldest]
 

@@ -27,7 +27,7 @@ def _token(length: int) -> str:
 def new_incarnation() -> str:
     """A name for one life of a node. Short, because the engine stores it with every session.
 
-    The engine refuses an incarnation it has known before, so a clash costs one more try, never a mix-up.
+    The engine refuses an incarnation it has known before, so a clash is a failed start, never a mix-up.
     """
     return _token(4)
 

@@ -193,7 +193,7 @@ def test_the_table_of_wrong_fields_leaves_no_command_out() -> None:
 @pytest.mark.parametrize(("name", "fields", "wrong"), [row for row in WRONG_FIELDS if row[0] != "hello"])
 async def test_a_missing_or_wrong_field_is_named(name: str, fields: dict[str, Any], wrong: str) -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         client = await served.client("alice")
         await client.request(type="room.join", room="lobby")
         error = await refusal(client, msgspec.json.encode({"id": "seven"} | fields | {"type": name}))
@@ -263,7 +263,7 @@ PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
 async def test_an_invalid_id_anywhere_refuses_the_whole_command(place: Callable[[str], dict[str, Any]]) -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         bob, alice = await served.client("bob"), await served.client("alice")
         for bad in INVALID_IDS:
             error = await refusal(alice, msgspec.json.encode(place(bad) | {"id": 1}))
@@ -453,7 +453,7 @@ async def test_a_close_reason_that_is_not_utf8_closes_1007() -> None:
 
 async def test_characters_cut_between_fragments_arrive_whole() -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         client = await served.client("alice")
         await client.request(type="room.join", room="lobby")
         sent = {"type": "room.send", "room": "lobby", "body": "é€🙂\u0000"}
@@ -622,7 +622,7 @@ async def test_commands_over_the_limit_are_refused_and_say_when_to_come_back() -
 
 async def test_typing_over_the_limit_is_dropped_without_a_word() -> None:
     async with serving(limits={"commands_per_s": 10, "commands_burst": 20}) as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         client = await served.client("alice")
         await client.request(type="room.join", room="lobby")
         await flood(served, client, b'{"type":"typing.start","room":"lobby"}', 99)

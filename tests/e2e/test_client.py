@@ -35,7 +35,7 @@ async def next_of(events: Any, kind: type) -> Any:
 
 async def test_two_people_see_each_other_type_and_talk() -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         async with client(served, "alice", device="laptop") as alice, client(served, "bob") as bob:
             (seen,) = await bob.watch("alice")
             assert (seen.state, seen.devices) == ("online", ["laptop"])
@@ -57,7 +57,7 @@ async def test_two_people_see_each_other_type_and_talk() -> None:
 
 async def test_a_lost_socket_is_found_again_with_its_watches_and_rooms_and_what_was_missed() -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         async with client(served, "alice") as alice, client(served, "bob") as bob, client(served, "carol") as carol:
             await bob.watch("carol")
             await asyncio.gather(alice.join("lobby"), bob.join("lobby"))

@@ -116,12 +116,6 @@ async def peer(served: Served, user: str, room: str | None = None) -> Peer:
     return client
 
 
-async def joined(served: Served, user: str, room: str = "lobby") -> WireClient:
-    client = await served.client(user)
-    await client.request(type="room.join", room=room)
-    return client
-
-
 def connection_of(served: Served, user: str) -> Connection:
     (connection,) = served.node.registry.connections_of("default", user)
     return connection
@@ -342,7 +336,7 @@ BOMBS = {
 @pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
 async def test_json_meant_to_hurt_is_refused_and_hurts_nobody(text: str) -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         client = await served.client("alice")
         client.send_frame(TEXT, text.encode())
         assert (await client.receive("error"))["code"] in ("bad_frame", "bad_field")
@@ -353,8 +347,8 @@ async def test_json_meant_to_hurt_is_refused_and_hurts_nobody(text: str) -> None
 
 async def test_numbers_a_body_may_hold_are_passed_on_as_they_were_written() -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
-        alice, bob = await joined(served, "alice"), await peer(served, "bob", "lobby")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await peer(served, "bob", "lobby")
         body = b'[1e999, -0, 1.00, 123456789012345678901234567890, {"a": 1, "a": 2}]'
         alice.send_frame(TEXT, b'{"type":"room.send","room":"lobby","body":' + body + b"}")
         assert body in (await bob.frame())[1]
@@ -440,7 +434,7 @@ async def after_a_watch_of_5_000_users(served: Served) -> None:
 
 
 async def behind_in_a_flooded_room(served: Served) -> None:
-    speaker, slow = await joined(served, "speaker"), await peer(served, "alice", "lobby")
+    speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
     slow.stop_reading()
     await flood_until_behind(served, speaker, "alice")
     for number in range(10):
@@ -497,8 +491,8 @@ async def test_a_socket_lost_while_something_is_sent_counts_for_the_grace_and_is
 
 async def test_a_client_that_says_goodbye_and_never_reads_is_gone_after_two_seconds() -> None:
     async with serving(limits={"enabled": False}) as served:
-        await served.node.store.put_room("default", "lobby", open=True)
-        speaker, slow = await joined(served, "speaker"), await peer(served, "alice", "lobby")
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
         slow.stop_reading()
         await flood_until_behind(served, speaker, "alice")
         slow.send_frame(CLOSE, b"\x03\xe8")
@@ -533,8 +527,8 @@ async def flood_until_behind(served: Served, speaker: WireClient, slow: str) -> 
 
 async def test_a_slow_reader_gets_the_latest_value_of_each_key_and_others_get_every_one() -> None:
     async with serving(limits={"enabled": False}) as served:
-        await served.node.store.put_room("default", "lobby", open=True)
-        speaker, fast = await joined(served, "speaker"), await joined(served, "bob")
+        await served.lobby()
+        speaker, fast = await served.joined("speaker"), await served.joined("bob")
         slow = await peer(served, "alice", "lobby")
         slow.stop_reading()
         stalled = await flood_until_behind(served, speaker, "alice")
@@ -555,8 +549,8 @@ async def test_a_slow_reader_gets_the_latest_value_of_each_key_and_others_get_ev
 
 async def test_signals_without_a_key_are_dropped_beyond_a_bound_and_never_merged() -> None:
     async with serving(limits={"enabled": False}) as served:
-        await served.node.store.put_room("default", "lobby", open=True)
-        speaker, slow = await joined(served, "speaker"), await peer(served, "alice", "lobby")
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
         slow.stop_reading()
         await flood_until_behind(served, speaker, "alice")
         for number in range(1_200):
@@ -573,8 +567,8 @@ async def test_signals_without_a_key_are_dropped_beyond_a_bound_and_never_merged
 
 async def test_over_1_mib_of_messages_closes_a_slow_reader_4001_and_it_recovers_them_all() -> None:
     async with serving(limits={"enabled": False}) as served:
-        await served.node.store.put_room("default", "lobby", open=True)
-        speaker, fast = await joined(served, "speaker"), await joined(served, "bob")
+        await served.lobby()
+        speaker, fast = await served.joined("speaker"), await served.joined("bob")
         slow = await peer(served, "alice", "lobby")
         slow.stop_reading()
         await flood_until_behind(served, speaker, "alice")
@@ -602,8 +596,8 @@ async def test_over_1_mib_of_messages_closes_a_slow_reader_4001_and_it_recovers_
 
 async def test_messages_reach_a_slow_reader_before_signals_and_in_order() -> None:
     async with serving(limits={"enabled": False}) as served:
-        await served.node.store.put_room("default", "lobby", open=True)
-        speaker, slow = await joined(served, "speaker"), await peer(served, "alice", "lobby")
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
         slow.stop_reading()
         stalled = await flood_until_behind(served, speaker, "alice")
         for number in range(50):
@@ -620,7 +614,7 @@ async def test_a_slow_reader_removed_from_a_room_hears_nothing_of_it_afterwards(
         await served.node.store.put_room("default", "lobby", open=False)
         for user in ("speaker", "alice"):
             await served.node.store.add_member("default", "lobby", user)
-        speaker, slow = await joined(served, "speaker"), await peer(served, "alice", "lobby")
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
         slow.stop_reading()
         await flood_until_behind(served, speaker, "alice")
         await speaker.request(type="signal.send", room="lobby", kind="secret", key="s", body="a secret")
@@ -639,8 +633,8 @@ async def test_a_slow_reader_removed_from_a_room_hears_nothing_of_it_afterwards(
 
 async def test_a_slow_reader_is_told_why_it_is_closed_too() -> None:
     async with serving(limits={"enabled": False}, server={"drain_s": 5.0}) as served:
-        await served.node.store.put_room("default", "lobby", open=True)
-        speaker, slow = await joined(served, "speaker"), await peer(served, "alice", "lobby")
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
         slow.stop_reading()
         await flood_until_behind(served, speaker, "alice")
         draining = asyncio.ensure_future(served.node.drain(5.0))

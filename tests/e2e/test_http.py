@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import Answer, ask, exchange
-from greendot.testing import Served, WireClient, serving
+from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY
 
 
@@ -34,12 +34,6 @@ class Backend:
 async def backend(**sections: dict[str, Any]) -> AsyncIterator[tuple[Served, Backend]]:
     async with serving(**sections) as served:
         yield served, Backend(served)
-
-
-async def joined(served: Served, user: str, room: str = "lobby") -> WireClient:
-    client = await served.client(user)
-    await client.request(type="room.join", room=room)
-    return client
 
 
 def is_problem(answer: Answer, status: int, code: str | None = None) -> str:
@@ -95,7 +89,7 @@ NO_KEYS = {
 @pytest.mark.parametrize("authorization", NO_KEYS.values(), ids=NO_KEYS.keys())
 async def test_no_route_opens_without_the_key(authorization: str | None) -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         headers = {} if authorization is None else {"Authorization": authorization}
         for method, path in GUARDED:
             answer = await ask(served.port, method, path, **headers)
@@ -196,7 +190,7 @@ async def test_a_body_over_2_mib_is_413_and_one_of_2_mib_is_read() -> None:
 )
 async def test_a_bad_limit_is_400(path: str, limit: str) -> None:
     async with backend() as (served, api):
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         quoted = "".join(
             char if char.isascii() else "%" + "%".join(f"{b:02X}" for b in char.encode()) for char in limit
         )
@@ -208,7 +202,7 @@ async def test_a_bad_limit_is_400(path: str, limit: str) -> None:
 )
 async def test_a_bad_bound_of_messages_is_400_and_the_store_goes_on(query: str) -> None:
     async with backend() as (served, api):
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         is_problem(await api("GET", f"/v1/rooms/lobby/messages?{query}"), 400, "bad_field")
         assert (await api("GET", "/v1/rooms/lobby/messages")).status == 200
 
@@ -358,7 +352,7 @@ async def test_a_member_may_join_and_one_who_is_removed_is_told_and_hears_nothin
         assert await api.get("/v1/rooms/club/members") == {"members": ["alice", "bob"], "next": None}
         assert await api.get("/v1/rooms/club/members?limit=1") == {"members": ["alice"], "next": "alice"}
         assert (await api.get("/v1/rooms/club/members?after=alice"))["members"] == ["bob"]
-        bob = await joined(served, "bob", "club")
+        bob = await served.joined("bob", "club")
         for device in (alice, phone):
             await device.request(type="room.join", room="club")
         assert (await api("DELETE", "/v1/rooms/club/members/alice")).status == 204
@@ -380,7 +374,7 @@ async def test_who_is_in_a_room_now_is_listed_once_per_user_and_paged() -> None:
         await api("PUT", "/v1/rooms/lobby", {"open": True})
         assert await api.get("/v1/rooms/lobby/present") == {"users": [], "count": 0}
         for user in ("bob", "alice", "alice"):
-            await joined(served, user)
+            await served.joined(user)
         assert await api.get("/v1/rooms/lobby/present") == {"users": ["alice", "bob"], "count": 2}
         assert await api.get("/v1/rooms/lobby/present?limit=1&after=alice") == {"users": ["bob"], "count": 2}
 
@@ -388,7 +382,7 @@ async def test_who_is_in_a_room_now_is_listed_once_per_user_and_paged() -> None:
 async def test_who_is_typing_is_listed_until_they_stop() -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
-        alice = await joined(served, "alice")
+        alice = await served.joined("alice")
         await alice.request(type="typing.start", room="lobby")
         await served.advance(1)
         assert (await api.get("/v1/rooms/lobby/typing"))["typing"] == [
@@ -404,7 +398,7 @@ async def test_who_is_typing_is_listed_until_they_stop() -> None:
 async def test_a_message_of_the_app_is_numbered_and_heard_like_any_other() -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
-        alice = await joined(served, "alice")
+        alice = await served.joined("alice")
         await alice.request(type="typing.start", room="lobby")
         body = {"text": "hi", "n": [1.50, None]}
         answer = await api("POST", "/v1/rooms/lobby/messages", {"user": "bot", "name": "Bot", "body": body})
@@ -443,7 +437,7 @@ async def test_messages_are_paged_in_both_directions() -> None:
 async def test_a_message_sent_twice_with_one_key_is_written_and_heard_once(by_header: bool) -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
-        alice = await joined(served, "alice")
+        alice = await served.joined("alice")
 
         async def send(user: str, key: str) -> Any:
             headers = {"Idempotency-Key": key} if by_header else {}
@@ -483,7 +477,7 @@ async def test_an_invalid_idempotency_key_is_400(key: str) -> None:
 async def test_a_signal_of_the_app_reaches_a_room_or_all_devices_of_a_user() -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
-        alice, phone, bob = await joined(served, "alice"), await served.client("alice"), await joined(served, "bob")
+        alice, phone, bob = await served.joined("alice"), await served.client("alice"), await served.joined("bob")
         signal = {"kind": "alarm", "body": {"level": 2}, "key": "level"}
         assert (await api("POST", "/v1/signals", {"room": "lobby"} | signal)).status == 202
         for client in (alice, bob):
@@ -515,7 +509,7 @@ async def test_a_signal_of_the_app_reaches_a_room_or_all_devices_of_a_user() -> 
 async def test_a_wrong_signal_is_400_and_reaches_nobody(body: dict[str, Any]) -> None:
     async with backend() as (served, api):
         await api("PUT", "/v1/rooms/lobby", {"open": True})
-        alice = await joined(served, "alice")
+        alice = await served.joined("alice")
         is_problem(await api("POST", "/v1/signals", body), 400, "bad_field")
         assert await alice.quiet() == []
 
@@ -558,7 +552,7 @@ async def test_operators_see_the_node_and_its_counts() -> None:
 @pytest.mark.parametrize("path", ["/v1/rooms/lobby/messages", "/v1/signals"])
 async def test_what_is_not_utf8_or_larger_than_a_frame_reaches_nobody(path: str) -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         bob = await served.client("bob")
         await bob.request(type="room.join", room="lobby")
         head = b'{"user":"x","body":' if "messages" in path else b'{"room":"lobby","kind":"k","body":'

@@ -100,7 +100,7 @@ async def test_idle_comes_exactly_after_the_period_and_activity_ends_it_at_once(
 )
 async def test_what_a_person_does_is_activity(command: dict[str, Any]) -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         bob = await watcher(served, "alice")
         alice = await served.client("alice")
         await alice.request(type="room.join", room="lobby")
@@ -398,7 +398,7 @@ async def test_a_connection_that_ends_during_hello_leaves_no_session_behind() ->
 @pytest.mark.parametrize("jump_s", [3600, -3600])
 async def test_setting_the_wall_clock_neither_ends_nor_prolongs_anything(jump_s: int) -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
+        await served.lobby()
         bob = await watcher(served, "alice", "carol")
         alice, carol = await served.client("alice"), await served.client("carol")
         for client in (bob, carol):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from greendot.errors import StoreUnavailable
-from greendot.testing import Closed, Served, WireClient, serving
+from greendot.testing import Closed, Served, serving
 
 
 class Gate:
@@ -26,12 +26,6 @@ class Gate:
             return await original(*args, **kwargs)
 
         setattr(target, name, held)
-
-
-async def joined(served: Served, user: str, **hello: Any) -> WireClient:
-    client = await served.client(user, **hello)
-    await client.request(type="room.join", room="lobby")
-    return client
 
 
 async def tick(served: Served, seconds: float) -> None:
@@ -60,8 +54,8 @@ async def test_who_watches_while_the_topic_is_being_unsubscribed_hears_every_cha
 
 async def test_who_joins_while_the_room_is_being_unsubscribed_hears_every_message() -> None:
     async with serving() as served:
-        await served.node.store.put_room("default", "lobby", open=True)
-        bob = await joined(served, "bob")
+        await served.lobby()
+        bob = await served.joined("bob")
         await bob.request(type="room.leave", room="lobby")
         gate = Gate(served.node.engine, "unsubscribe")
         await tick(served, 5.0)
@@ -71,7 +65,7 @@ async def test_who_joins_while_the_room_is_being_unsubscribed_hears_every_messag
         await asyncio.sleep(0.01)
         gate.opened.set()
         assert (await bob.receive("reply"))["id"] == "j"
-        alice = await joined(served, "alice")
+        alice = await served.joined("alice")
         await alice.request(type="room.send", room="lobby", body=1)
         assert [frame["type"] for frame in await bob.quiet()] == ["room.message"]
 
@@ -90,7 +84,7 @@ async def test_who_is_removed_while_joining_does_not_get_in(step: str) -> None:
         await store.remove_member("default", "lobby", "bob")
         gate.opened.set()
         assert (await bob.receive("error"))["code"] == "not_a_member"
-        alice = await joined(served, "alice")
+        alice = await served.joined("alice")
         await alice.request(type="room.send", room="lobby", body="secret")
         assert await bob.quiet() == []
 

@@ -8,24 +8,14 @@ from typing import Any
 from msgspec import Raw
 
 from greendot.protocol.commands import RoomSend
-from greendot.testing import Served, WireClient, serving
-
-
-async def joined(served: Served, user: str, room: str = "lobby", **hello: Any) -> WireClient:
-    client = await served.client(user, **hello)
-    await client.request(type="room.join", room=room)
-    return client
-
-
-async def lobby(served: Served) -> None:
-    await served.node.store.put_room("default", "lobby", open=True)
+from greendot.testing import Served, serving
 
 
 async def test_a_signal_reaches_every_listener_but_the_connection_that_sent_it() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, phone = await joined(served, "alice"), await joined(served, "alice", device="phone")
-        bob = await joined(served, "bob")
+        await served.lobby()
+        alice, phone = await served.joined("alice"), await served.joined("alice", device="phone")
+        bob = await served.joined("bob")
         alice.send(type="signal.send", room="lobby", kind="cursor", body={"x": 1, "y": [2.50, "é"]}, key="me")
         await alice.quiet()
         for client in (phone, bob):
@@ -55,8 +45,8 @@ async def test_a_signal_to_a_user_reaches_all_devices_of_that_user_only() -> Non
 
 async def test_a_trace_goes_with_what_a_command_leads_to() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         await alice.request(type="signal.send", room="lobby", kind="k", trace="00-abc")
         await alice.request(type="room.send", room="lobby", body=1, trace="00-def")
         await alice.request(type="room.send", room="lobby", body=1)
@@ -73,8 +63,8 @@ async def test_a_signal_needs_exactly_one_target() -> None:
 
 async def test_under_pressure_the_latest_value_per_key_wins() -> None:
     async with serving(limits={"enabled": False}) as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         (slow,) = served.node.registry.connections_of("default", "bob")
         padding = "x" * 8_000
         for number in range(3_000):  # far more than the kernel takes from a reader that does not read
@@ -95,8 +85,8 @@ async def test_under_pressure_the_latest_value_per_key_wins() -> None:
 
 async def test_messages_are_numbered_and_reach_everyone_also_the_sender() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         sent = [await alice.request(type="room.send", room="lobby", body={"n": n}) for n in range(3)]
         assert [reply["seq"] for reply in sent] == [1, 2, 3]
         for client in (alice, bob):
@@ -109,8 +99,8 @@ async def test_messages_are_numbered_and_reach_everyone_also_the_sender() -> Non
 
 async def test_the_same_key_is_the_same_message_and_is_told_once() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         replies = [await alice.request(type="room.send", room="lobby", body=1, key="once") for _ in range(3)]
         assert replies[0] == replies[1] == replies[2]
         assert len(await bob.quiet()) == 1
@@ -118,8 +108,8 @@ async def test_the_same_key_is_the_same_message_and_is_told_once() -> None:
 
 async def test_a_returning_client_gets_exactly_the_gap_before_anything_live() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         for number in range(3):
             await alice.request(type="room.send", room="lobby", body=number)
         assert len(await bob.quiet()) == 3
@@ -143,8 +133,8 @@ def _message(served: Served, number: int) -> tuple[Any, Any, Any]:
 
 async def test_joining_with_a_number_gives_the_gap_and_too_far_behind_is_said() -> None:
     async with serving(limits={"enabled": False}) as served:
-        await lobby(served)
-        alice = await joined(served, "alice")
+        await served.lobby()
+        alice = await served.joined("alice")
         await asyncio.gather(*(served.node.rooms.send(*_message(served, number)) for number in range(310)))
         await alice.quiet()
         near = await alice.request(type="room.join", room="lobby", after=10)
@@ -157,8 +147,8 @@ async def test_joining_with_a_number_gives_the_gap_and_too_far_behind_is_said() 
 
 async def test_history_is_paged_both_ways() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice = await joined(served, "alice")
+        await served.lobby()
+        alice = await served.joined("alice")
         for number in range(1, 8):
             await alice.request(type="room.send", room="lobby", body=number)
 
@@ -182,7 +172,7 @@ async def test_a_token_opens_rooms_by_pattern() -> None:
 
 async def test_the_rooms_a_user_may_enter_are_listed() -> None:
     async with serving() as served:
-        await lobby(served)
+        await served.lobby()
         await served.node.store.put_room("default", "team", open=False)
         await served.node.store.put_room("default", "secret", open=False)
         await served.node.store.add_member("default", "team", "alice")
@@ -193,9 +183,9 @@ async def test_the_rooms_a_user_may_enter_are_listed() -> None:
 
 async def test_who_is_present_is_listed_and_counted_once_per_user() -> None:
     async with serving() as served:
-        await lobby(served)
+        await served.lobby()
         for user, device in (("alice", "phone"), ("alice", "laptop"), ("bob", "phone"), ("carol", "phone")):
-            last = await joined(served, user, device=device)
+            last = await served.joined(user, device=device)
         reply = await last.request(type="room.present", room="lobby", limit=2)
         assert reply == {"users": ["alice", "bob"], "count": 3}
         assert await last.request(type="room.present", room="lobby", after="bob") == {"users": ["carol"], "count": 3}
@@ -203,8 +193,8 @@ async def test_who_is_present_is_listed_and_counted_once_per_user() -> None:
 
 async def test_an_invisible_user_is_neither_present_nor_typing_for_others() -> None:
     async with serving() as served:
-        await lobby(served)
-        ghost, seer = await joined(served, "ghost"), await joined(served, "seer")
+        await served.lobby()
+        ghost, seer = await served.joined("ghost"), await served.joined("seer")
         until = served.clock.now_ms() + 60_000
         await ghost.request(type="status.set", status="invisible", until=until)
         ghost.send(type="typing.start", room="lobby")
@@ -237,8 +227,8 @@ async def test_a_connection_may_be_in_only_so_many_rooms() -> None:
 
 async def test_after_leaving_nothing_more_is_heard() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         await bob.request(type="room.leave", room="lobby")
         await alice.request(type="room.send", room="lobby", body=1)
         await alice.request(type="signal.send", room="lobby", kind="k")
@@ -247,10 +237,10 @@ async def test_after_leaving_nothing_more_is_heard() -> None:
 
 async def test_everything_a_connection_held_is_given_back() -> None:
     async with serving() as served:
-        await lobby(served)
+        await served.lobby()
         node = served.node
         for _ in range(3):
-            clients = [await joined(served, f"user{number}") for number in range(10)]
+            clients = [await served.joined(f"user{number}") for number in range(10)]
             for client in clients:
                 await client.request(type="watch", users=["user0", "user1", "nobody"])
                 client.send(type="typing.start", room="lobby")

@@ -6,17 +6,7 @@ from typing import Any
 
 import pytest
 
-from greendot.testing import Served, WireClient, serving
-
-
-async def joined(served: Served, user: str, room: str = "lobby", **hello: Any) -> WireClient:
-    client = await served.client(user, **hello)
-    await client.request(type="room.join", room=room)
-    return client
-
-
-async def lobby(served: Served) -> None:
-    await served.node.store.put_room("default", "lobby", open=True)
+from greendot.testing import serving
 
 
 def told(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -28,10 +18,10 @@ STARTED, STOPPED = ("typing.started", "alice"), ("typing.stopped", "alice")
 
 async def test_a_start_reaches_everyone_but_all_devices_of_the_typer() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice = await joined(served, "alice", device="laptop")
-        phone = await joined(served, "alice", device="phone")
-        bob = await joined(served, "bob")
+        await served.lobby()
+        alice = await served.joined("alice", device="laptop")
+        phone = await served.joined("alice", device="phone")
+        bob = await served.joined("bob")
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()
         (frame,) = await bob.quiet()
@@ -41,8 +31,8 @@ async def test_a_start_reaches_everyone_but_all_devices_of_the_typer() -> None:
 
 async def test_it_ends_by_itself_after_exactly_five_seconds() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()
         assert told(await bob.quiet()) == [STARTED]
@@ -56,8 +46,8 @@ async def test_it_ends_by_itself_after_exactly_five_seconds() -> None:
 
 async def test_repetitions_hold_it_and_it_ends_five_seconds_after_the_last() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         seen = []
         for _ in range(4):
             alice.send(type="typing.start", room="lobby")
@@ -73,8 +63,8 @@ async def test_repetitions_hold_it_and_it_ends_five_seconds_after_the_last() -> 
 
 async def test_it_ends_when_the_client_vanishes_without_a_word() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()
         (frames,) = await served.advance(1, alive=[bob])
@@ -89,8 +79,8 @@ async def test_it_ends_when_the_client_vanishes_without_a_word() -> None:
 @pytest.mark.parametrize("farewell", ["typing.stop", "room.leave", "bye"])
 async def test_a_farewell_ends_it_at_once(farewell: str) -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         alice.send(type="typing.start", room="lobby")
         alice.send(type=farewell, room="lobby")
         await (alice.closed() if farewell == "bye" else alice.quiet())
@@ -99,9 +89,9 @@ async def test_a_farewell_ends_it_at_once(farewell: str) -> None:
 
 async def test_any_device_stops_the_user() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
-        phone = await joined(served, "alice", device="phone")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
+        phone = await served.joined("alice", device="phone")
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()
         phone.send(type="typing.stop", room="lobby")
@@ -111,8 +101,8 @@ async def test_any_device_stops_the_user() -> None:
 
 async def test_a_message_ends_the_senders_typing_before_it_arrives() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         alice.send(type="typing.start", room="lobby")
         await alice.request(type="room.send", room="lobby", body={"text": "hi"})
         assert [frame["type"] for frame in await bob.quiet()] == ["typing.started", "typing.stopped", "room.message"]
@@ -125,8 +115,8 @@ async def test_a_message_ends_the_senders_typing_before_it_arrives() -> None:
 
 async def test_more_than_one_start_in_two_seconds_is_dropped_quietly() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         for _ in range(100):
             alice.send(type="typing.start", room="lobby")
         assert await alice.quiet() == []
@@ -142,8 +132,8 @@ async def test_more_than_one_start_in_two_seconds_is_dropped_quietly() -> None:
 
 async def test_far_over_the_rate_limit_typing_is_still_neither_an_error_nor_a_disconnect() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         for _ in range(5):
             for _ in range(300):
                 alice.send(type="typing.start", room="lobby")
@@ -153,8 +143,8 @@ async def test_far_over_the_rate_limit_typing_is_still_neither_an_error_nor_a_di
 
 async def test_start_stop_start_loops_do_not_bypass_the_throttle() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         for _ in range(30):
             alice.send(type="typing.start", room="lobby")
             alice.send(type="typing.stop", room="lobby")
@@ -164,8 +154,8 @@ async def test_start_stop_start_loops_do_not_bypass_the_throttle() -> None:
 
 async def test_leaving_and_joining_again_does_not_bypass_the_throttle() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         for _ in range(5):
             alice.send(type="typing.start", room="lobby")
             alice.send(type="room.leave", room="lobby")
@@ -175,8 +165,8 @@ async def test_leaving_and_joining_again_does_not_bypass_the_throttle() -> None:
 
 async def test_who_joins_or_returns_is_told_who_is_typing() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice, bob = await joined(served, "alice"), await joined(served, "bob")
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()
         await served.advance(1.5)
@@ -196,8 +186,8 @@ async def test_who_joins_or_returns_is_told_who_is_typing() -> None:
 
 async def test_the_first_listener_of_a_room_learns_of_typers_the_engine_knows() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice = await joined(served, "alice")
+        await served.lobby()
+        alice = await served.joined("alice")
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()
         await alice.reset()
@@ -214,7 +204,7 @@ async def test_only_members_send_and_receive() -> None:
         await served.node.store.put_room("default", "team", open=False)
         for user in ("alice", "bob"):
             await served.node.store.add_member("default", "team", user)
-        alice = await joined(served, "alice", room="team")
+        alice = await served.joined("alice", room="team")
         mallory = await served.client("mallory")
         for command in ("typing.start", "room.join", "room.send", "signal.send", "room.history", "room.present"):
             mallory.send(type=command, room="team", kind="k", body=1)
@@ -229,8 +219,8 @@ async def test_only_members_send_and_receive() -> None:
 
 async def test_in_an_open_room_those_who_joined_count_as_members() -> None:
     async with serving() as served:
-        await lobby(served)
-        bob = await joined(served, "bob")
+        await served.lobby()
+        bob = await served.joined("bob")
         alice = await served.client("alice")
         alice.send(type="typing.start", room="lobby")
         assert (await alice.receive("error"))["code"] == "not_a_member"
@@ -239,8 +229,8 @@ async def test_in_an_open_room_those_who_joined_count_as_members() -> None:
 
 async def test_a_token_that_may_only_listen_does_not_type() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice = await joined(served, "alice", claims={"send": False})
+        await served.lobby()
+        alice = await served.joined("alice", claims={"send": False})
         for command in ("typing.start", "room.send", "signal.send"):
             alice.send(type=command, room="lobby", kind="k", body=1)
             assert (await alice.receive("error"))["code"] == "forbidden"
@@ -248,11 +238,11 @@ async def test_a_token_that_may_only_listen_does_not_type() -> None:
 
 async def test_rooms_and_tenants_are_apart() -> None:
     async with serving() as served:
-        await lobby(served)
+        await served.lobby()
         await served.node.store.put_room("default", "other", open=True)
         await served.node.store.put_room("t2", "lobby", open=True)
-        alice = await joined(served, "alice")
-        elsewhere = [await joined(served, "bob", room="other"), await joined(served, "bob", claims={"tenant": "t2"})]
+        alice = await served.joined("alice")
+        elsewhere = [await served.joined("bob", room="other"), await served.joined("bob", claims={"tenant": "t2"})]
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()
         for client in elsewhere:
@@ -261,8 +251,8 @@ async def test_rooms_and_tenants_are_apart() -> None:
 
 async def test_a_large_room_is_told_the_count_only_and_typers_are_not_counted_for_themselves() -> None:
     async with serving(typing={"large_room": 3}) as served:
-        await lobby(served)
-        alice, bob, *others = [await joined(served, user) for user in ("alice", "bob", "carol", "dave")]
+        await served.lobby()
+        alice, bob, *others = [await served.joined(user) for user in ("alice", "bob", "carol", "dave")]
         alice.send(type="typing.start", room="lobby")
         own = await alice.quiet()
         bob.send(type="typing.start", room="lobby")
@@ -280,9 +270,9 @@ async def test_a_large_room_is_told_the_count_only_and_typers_are_not_counted_fo
 
 async def test_in_a_large_room_refreshes_do_not_multiply_but_keep_the_count_alive() -> None:
     async with serving(typing={"large_room": 1}) as served:
-        await lobby(served)
-        typers = [await joined(served, f"user{number}") for number in range(10)]
-        bob = await joined(served, "bob")
+        await served.lobby()
+        typers = [await served.joined(f"user{number}") for number in range(10)]
+        bob = await served.joined("bob")
         for _ in range(4):
             for client in typers:
                 client.send(type="typing.start", room="lobby")
@@ -294,8 +284,8 @@ async def test_in_a_large_room_refreshes_do_not_multiply_but_keep_the_count_aliv
 
 async def test_typing_is_never_written_down() -> None:
     async with serving() as served:
-        await lobby(served)
-        alice = await joined(served, "alice")
+        await served.lobby()
+        alice = await served.joined("alice")
         before = await served.node.store.rooms("default", None, 10)
         alice.send(type="typing.start", room="lobby")
         await alice.quiet()

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from greendot.api.backend import Backend
-from greendot.api.problem import Problem
 from greendot.api.request import cursor, json, number, path_id, read_body
 from greendot.core.presence import Manual
 from greendot.core.projection import project
@@ -70,7 +69,5 @@ class PresenceRoutes:
     async def set_status(self, request: Request) -> Response:
         tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
         body = await read_body(request, SetStatus)
-        if body.until is not None and body.until <= self._backend.clock.now_ms():
-            raise Problem(400, "`until` must be in the future", code="bad_field")
         snapshot = await self._backend.statuses.set((tenant, user), Manual(body.status, body.until, body.text))
         return json(StatusReply(project(user, snapshot, own=True)))

@@ -55,8 +55,7 @@ class Deliver(Struct, frozen=True):
     frame: bytes
     seq: int | None = None  # a record's number: it must arrive, in order. None: a signal, may be merged or dropped
     key: object = None  # signals with the same key replace each other while they wait
-    without_connection: str | None = None  # "session/connection" that sent it
-    without_user: str | None = None  # all devices of this user are left out
+    without_connection: str | None = None  # the id of the connection that sent it, which names its node
 
 
 class Typing(Struct, frozen=True):

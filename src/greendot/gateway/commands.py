@@ -21,7 +21,7 @@ from greendot.core.projection import project
 from greendot.engine.base import Bus, Deliver, Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
 from greendot.gateway.connection import Connection
-from greendot.gateway.greeting import Greeting
+from greendot.gateway.greeting import RETRY_MS, Greeting
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
@@ -38,7 +38,6 @@ from greendot.tokens import Tokens
 
 MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
 BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
-RETRY_MS = 5_000
 
 Outcome = Reply | None
 Result = Outcome | Awaitable[Outcome]
@@ -229,8 +228,6 @@ class Commands:
         connection.send(frame, key="heartbeat", record=False)
 
     async def _status_set(self, connection: Connection, session: Session, command: wire.StatusSet) -> Outcome:
-        if command.until is not None and command.until <= self._parts.clock.now_ms():
-            raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         snapshot = await self._parts.statuses.set(session.key, Manual(command.status, command.until, command.text))
         if command.status == "invisible":
             self._parts.rooms.hush(connection)

@@ -17,7 +17,7 @@ from greendot.protocol.events import Event, Limits, Overloaded, RoomState, Typin
 from greendot.protocol.replies import JoinReply
 from greendot.tokens import Tokens
 
-RETRY_MS = 5_000
+RETRY_MS = 5_000  # when to try again what the engine or the store could not do
 _log = logging.getLogger("greendot.gateway")
 
 

@@ -9,7 +9,9 @@ from msgspec import structs
 from greendot.core.presence import Manual, Snapshot
 from greendot.core.wheel import Timer
 from greendot.engine.base import PresenceEngine
+from greendot.errors import Refused
 from greendot.gateway.shared import Shared
+from greendot.protocol.codes import Err
 from greendot.store.base import StatusStore
 
 Key = tuple[str, str]  # tenant and user
@@ -28,7 +30,9 @@ class Statuses:
         self._invisible: set[Key] = set()  # of the same
 
     async def set(self, key: Key, manual: Manual) -> Snapshot:
-        """Keep what the user set and show it."""
+        """Keep what the user set and show it. Refused when it would be over before it began."""
+        if manual.until is not None and manual.until <= self._shared.clock.now_ms():
+            raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         kept = await self._store.put_status(*key, manual)
         snapshot = await self._show(key, kept)
         # The engine knows the status only of users with sessions; who set it for somebody else is told all the same.

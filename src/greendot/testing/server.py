@@ -47,6 +47,16 @@ class Served:
         await client.hello(self.token(user, **(claims or {})), **hello)
         return client
 
+    async def lobby(self) -> None:
+        """Make the open room `lobby`."""
+        await self.node.store.put_room("default", "lobby", open=True)
+
+    async def joined(self, user: str, room: str = "lobby", **hello: Any) -> WireClient:
+        """A client that has said hello as `user` and joined `room`."""
+        client = await self.client(user, **hello)
+        await client.request(type="room.join", room=room)
+        return client
+
     async def socket(self) -> WireClient:
         """A client that has not said anything yet; closed with the server."""
         client = await WireClient.connect(self.port)

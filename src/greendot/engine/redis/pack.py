@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, unquote
 
 from greendot.core.presence import Change, Face, Snapshot
+from greendot.ids import incarnation_of
 from greendot.protocol.events import State, Status
 
 _STATES: dict[str, State] = {"o": "online", "i": "idle", "b": "busy", "f": "offline"}
@@ -64,4 +65,4 @@ def read_change(text: str) -> Change:
 def nodes_of(record: str) -> set[str]:
     """The incarnations that hold sessions of a packed record."""
     seats = [seat.split(",") for seat in record.split("|")[5].split(";")]
-    return {seat[6] if len(seat) > 6 else seat[0].partition("-")[0] for seat in seats}
+    return {seat[6] if len(seat) > 6 else incarnation_of(seat[0]) for seat in seats}

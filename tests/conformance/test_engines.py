@@ -37,8 +37,10 @@ class TestMemory(EngineSuite):
     async def harness(self) -> AsyncIterator[MemoryHarness]:
         harness = MemoryHarness()
         await harness.engine.start(harness.incarnation, lambda topic, message: harness.heard.append((topic, message)))
-        yield harness
-        await harness.engine.close()
+        try:
+            yield harness
+        finally:
+            await harness.engine.close()
 
 
 class RedisHarness:
@@ -83,8 +85,10 @@ class TestRedis(EngineSuite):
     async def harness(self) -> AsyncIterator[RedisHarness]:
         harness = RedisHarness(self.port, self.prefix)
         await harness.engine.start(harness.incarnation, harness.receive)
-        yield harness
-        await harness.engine.close()
+        try:
+            yield harness
+        finally:
+            await harness.engine.close()
 
     async def test_what_a_stranger_publishes_is_dropped_and_counted(self) -> None:
         async with self.harness() as h:

@@ -22,5 +22,7 @@ class TestSqlite(StoreSuite):
     async def opened(self) -> AsyncIterator[Store]:
         store = SqliteStore(str(self.path))
         await store.start()
-        yield store
-        await store.close()
+        try:
+            yield store
+        finally:
+            await store.close()

@@ -182,6 +182,6 @@ async def test_a_later_watcher_sees_the_newest_name() -> None:
         await served.client("alice", claims={"name": "Al"})
         bob = await served.client("bob")
         assert (await entries(bob, "alice"))[0]["name"] == "Al"
-        await served.client("alice", device="phone", claims={"name": "Alice Miller"})
+        await served.client("alice", claims={"name": "Alice Miller"})  # nothing but the name is new
         assert (await entries(await served.client("carol"), "alice"))[0]["name"] == "Alice Miller"
         assert await bob.quiet() == []

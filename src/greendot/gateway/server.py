@@ -118,10 +118,11 @@ class Server:
         self._state = ServerState()
         self._server: asyncio.Server | None = None
         self.port = 0
+        self.shared = False  # set before `start` where other processes listen on the same port
 
     async def start(self, host: str, port: int) -> None:
         """ConfigError when the address cannot be had."""
-        listener = bind(host, port)
+        listener = bind(host, port, shared=self.shared)
         self.port = listener.getsockname()[1]
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -141,7 +142,11 @@ class Server:
             await asyncio.wait(self._state.tasks, timeout=1.0)
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that has the address and does not listen yet. All that share a port must say so, as one user.
+
+    ConfigError when the address cannot be had.
+    """
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, proto)
@@ -150,6 +155,8 @@ def bind(host: str, port: int) -> socket.socket:
     except UnicodeError:
         raise ConfigError(f"cannot listen on {host!r}: it is not a host name") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind(address)
     except OSError as error:

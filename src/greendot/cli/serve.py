@@ -9,7 +9,9 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -19,7 +21,12 @@ import uvloop
 from greendot import __version__
 from greendot.assembly import Greendot
 from greendot.cli.config import config_option, dev_file, dev_value, settings_from
+from greendot.cli.workers import Supervisor, reserve
 from greendot.settings import Api, Auth, Settings, strange_variables
+
+STUCK_S = 10.0  # a worker that takes so much longer than its drain will not stop by itself
+STOPPING = "Stopping: asking clients to return later …"
+STOPPED = "Stopped."
 
 
 @click.command()
@@ -57,8 +64,10 @@ def serve(
         notes.append("No API key is set (GREENDOT_API_KEY): the HTTP API refuses every request.")
     _set_up_logging(settings.server.log)
     _set_up_process()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(settings, notes))
+    if settings.server.workers > 1:
+        _serve_by_workers(settings, notes)
+    else:
+        _on_a_loop(_serve_alone(settings, notes))
 
 
 def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings:
@@ -76,34 +85,73 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
     return msgspec.structs.replace(settings, server=server, auth=Auth(secret), api=Api(key))
 
 
-async def _run(settings: Settings, notes: list[str]) -> None:
+def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
+    with reserve(settings.server.host, settings.server.port) as held:
+        port = held.getsockname()[1]
+        server = msgspec.structs.replace(settings.server, port=port)
+        resolved = msgspec.structs.replace(settings, server=server)
+
+        def work(ready: Callable[[], None]) -> None:
+            held.close()  # the parent alone holds it: an orphan must not
+            _on_a_loop(_serve_as_worker(resolved, ready))
+
+        Supervisor(
+            work,
+            server.workers,
+            patience_s=server.drain_s + STUCK_S,
+            on_ready=lambda: _announce(settings, port, notes),
+            on_stop=lambda: click.echo(STOPPING, err=True),
+        ).run()
+    click.echo(STOPPED, err=True)
+
+
+def _on_a_loop(life: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(life)
+
+
+async def _serve_as_worker(settings: Settings, ready: Callable[[], None]) -> None:
     greendot = Greendot(settings)
+    greendot.server.shared = True
+    await _until_told(greendot, (signal.SIGTERM,), ready)
+    # SIGTERM stays caught: a service manager sends it to every process, and the parent sends it again.
+    await greendot.stop()
+
+
+async def _serve_alone(settings: Settings, notes: list[str]) -> None:
+    greendot = Greendot(settings)
+    numbers = signal.SIGINT, signal.SIGTERM
+    await _until_told(greendot, numbers, lambda: _announce(settings, greendot.server.port, notes))
+    for number in numbers:  # a second Ctrl-C ends it at once
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+    click.echo(STOPPING, err=True)
+    await greendot.stop()
+    click.echo(STOPPED, err=True)
+
+
+async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], ready: Callable[[], None]) -> None:
+    """Start it, call `ready` when clients may come, and return when one of the signals does."""
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await greendot.start()
-    _announce(settings, greendot.server.port, notes)
+    ready()
     # What exists by now lives as long as the process: the collector need never look at it again.
     gc.collect()
     gc.freeze()
     await stopping.wait()
-    for number in (signal.SIGINT, signal.SIGTERM):  # a second Ctrl-C ends it at once
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_DFL)
-    click.echo("Stopping: asking clients to return later …", err=True)
-    await greendot.stop()
-    click.echo("Stopped.", err=True)
 
 
 def _announce(settings: Settings, port: int, notes: list[str]) -> None:
     host = settings.server.host
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     store = settings.store_path
+    workers = f"{settings.server.workers} workers.  " if settings.server.workers > 1 else ""
     click.echo(f"Greendot {__version__} is ready.  WebSocket: ws://{shown}:{port}/v1/connect")
     if settings.server.dev:
         click.echo(f"Open  http://{shown}:{port}/  in two browser tabs.")
-    click.echo(f"Engine: {settings.engine.url}.  Store: {store}.  Stop with Ctrl-C.")
+    click.echo(f"Engine: {settings.engine.url}.  Store: {store}.  {workers}Stop with Ctrl-C.")
     for note in notes:
         click.echo(note)
     sys.stdout.flush()

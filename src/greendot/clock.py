@@ -10,7 +10,7 @@ class Clock(Protocol):
     """Two readings of one time. Durations use `monotonic`; stamps shown to people use `now_ms`."""
 
     def monotonic(self) -> float:
-        """Seconds; never goes back, unaffected by changes of the wall clock."""
+        """Seconds; never goes back, unaffected by changes of the wall clock; goes on while the machine sleeps."""
         ...
 
     def now_ms(self) -> int:
@@ -18,11 +18,15 @@ class Clock(Protocol):
         ...
 
 
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class SystemClock:
     """The machine's clock."""
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return _since_boot()
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -88,6 +88,7 @@ class Change(Struct, frozen=True):
     devices: list[str]
     public: bool
     private: bool
+    restored: bool = False  # after a loss; the user may have sessions that are still to be restored
 
 
 NOBODY = Face()
@@ -114,12 +115,19 @@ class UserPresence:
         return not self.seats
 
     def touch(
-        self, ref: Ref, device: str, idle: bool | None, now: int, nodes: Mapping[str, NodeLife]
+        self,
+        ref: Ref,
+        device: str,
+        idle: bool | None,
+        now: int,
+        nodes: Mapping[str, NodeLife],
+        *,
+        since: int | None = None,
     ) -> tuple[bool, Change | None]:
         """The session lives, under this connection. `idle` None keeps what the session was (a return is not activity).
 
         A connection that is new ends the linger of every other session of the same device: it has come back. Answers
-        whether the session was there before.
+        whether the session was there before. What is new by it began at `since` (None: now).
         """
         self._prune(now, nodes)
         seat = self.seats.get(ref.session)
@@ -127,7 +135,7 @@ class UserPresence:
         if seat is None:
             self.seats[ref.session] = Seat(device, ref.incarnation, ref.conn, bool(idle))
         elif not self._current(seat, ref):
-            return True, self.settle(now, nodes)
+            return True, self.settle(now, nodes, since)
         else:
             seat.incarnation, seat.conn = ref.incarnation, ref.conn
             # What was heard before the return says nothing about when the client will be heard last.
@@ -137,7 +145,19 @@ class UserPresence:
         for other, its in [*self.seats.items()] if came else ():
             if other != ref.session and its.device == device and its.deadline is not None:
                 del self.seats[other]
-        return seat is not None, self.settle(now, nodes)
+        return seat is not None, self.settle(now, nodes, since)
+
+    def adopt(
+        self, ref: Ref, now: int, nodes: Mapping[str, NodeLife]
+    ) -> tuple[tuple[str, bool] | None, Change | None]:
+        """The session goes on under this connection. Answers the incarnation it was with and whether it is idle."""
+        self._prune(now, nodes)
+        seat = self.seats.get(ref.session)
+        found = None
+        if seat is not None:
+            found = seat.incarnation, seat.idle
+            seat.incarnation, seat.conn, seat.deadline, seat.heard = ref.incarnation, ref.conn, None, 0
+        return found, self.settle(now, nodes)
 
     def linger(
         self, ref: Ref, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
@@ -170,13 +190,13 @@ class UserPresence:
             if seat.deadline is not None:
                 seat.deadline += jump
 
-    def settle(self, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
+    def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
         """Bring the record up to `now`; the change to tell, if anything visible came of it."""
         self._prune(now, nodes)
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
             manual = self.manual = Manual(rev=manual.rev)
-        return self._compare(manual or Manual(), now)
+        return self._compare(manual or Manual(), now, now if since is None else since)
 
     @staticmethod
     def _current(seat: Seat, ref: Ref) -> bool:
@@ -211,12 +231,12 @@ class UserPresence:
             return "busy"
         return "idle" if all(seat.idle for seat in self.seats.values()) else "online"
 
-    def _compare(self, manual: Manual, now: int) -> Change | None:
+    def _compare(self, manual: Manual, now: int, since: int) -> Change | None:
         state = self._state()
         shown: State = "offline" if manual.status == "invisible" else state
         version = max(self.face.version + 1, self.own.version + 1, now)
-        face = self._face(self.face, shown, manual, version, now, self.last_heard if state == "offline" else now)
-        own = self._face(self.own, state, manual, version, now, self.last_heard)
+        face = self._face(self.face, shown, manual, version, since, self.last_heard if state == "offline" else now)
+        own = self._face(self.own, state, manual, version, since, self.last_heard)
         public = (face.state, face.text) != (self.face.state, self.face.text)
         private = own is not self.own
         devices = sorted({seat.device for seat in self.seats.values()})
@@ -231,11 +251,10 @@ class UserPresence:
         return Change(self.face, self.own, self.name, devices, public, private)
 
     @staticmethod
-    def _face(old: Face, state: State, manual: Manual, version: int, now: int, seen: int | None) -> Face:
+    def _face(old: Face, state: State, manual: Manual, version: int, since: int, seen: int | None) -> Face:
         text = manual.text if state != "offline" else None
         if (state, text, manual.status, manual.until) == (old.state, old.text, old.status, old.until):
             return old
         same = state == old.state
         last_seen = (old.last_seen if same else seen) if state == "offline" else None
-        since = old.since if same else now
-        return Face(state, since, last_seen, version, text, manual.status, manual.until)
+        return Face(state, old.since if same else since, last_seen, version, text, manual.status, manual.until)

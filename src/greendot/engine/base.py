@@ -41,6 +41,51 @@ class Touched(NamedTuple):
     resumed: bool  # whether the session was there before
 
 
+class Known(Struct, frozen=True):
+    """What a node knows of a session it holds, to be restored where it was lost."""
+
+    device: str
+    idle: bool
+    name: str | None
+    age_ms: int  # how long the session has been idle, or not idle
+    manual: Manual
+
+
+class Adopted(NamedTuple):
+    """A session that was taken over from another node."""
+
+    incarnation: str  # that held it
+    idle: bool
+
+
+class SeatInfo(NamedTuple):
+    """A session as the engine knows it."""
+
+    session: str
+    device: str
+    node: str
+    state: Literal["online", "idle"]
+    ends_in_ms: int | None  # of one that lingers
+
+
+class NodeInfo(NamedTuple):
+    """A node's life as the engine knows it."""
+
+    node: str
+    state: Literal["live", "dead"]
+    renewed_at: int | None  # ms UTC of its last renewal
+    ends_at: int | None  # of a dead one: when its sessions stop counting
+
+
+class Swept(NamedTuple):
+    """What a sweep repaired."""
+
+    sessions: int = 0  # that no longer counted
+    users: int = 0  # that are offline for it
+    forgotten: int = 0  # last-seens past their time
+    nodes: int = 0  # dead nodes struck off
+
+
 class Page(NamedTuple):
     """A part of the users online, by id."""
 
@@ -81,8 +126,42 @@ class Disconnect(Struct, frozen=True):
     reason: str
 
 
-Message = Deliver | Typing | Change | MemberRemoved | Disconnect
-Receiver = Callable[[Topic, Message], None]
+class Audit(Struct, frozen=True):
+    """Compare the sessions the engine has of the topic's node with those it holds."""
+
+
+Message = Deliver | Typing | Change | MemberRemoved | Disconnect | Audit
+
+
+class Part:
+    """A part of the users and rooms, by where they are kept."""
+
+    def covers(self, tenant: Tenant, name: str) -> bool:
+        """Whether this user or room is in it. All are, unless a subclass says otherwise."""
+        return True
+
+
+class Host(Protocol):
+    """The node an engine works for. What it is told, it is told in the loop's thread and must not take long."""
+
+    def heard(self, topic: Topic, message: Message) -> None:
+        """A message on one of the node's topics."""
+        ...
+
+    def lost(self, part: Part) -> None:
+        """The engine cannot be reached for this part: what is shown of it may become stale."""
+        ...
+
+    def found(self, part: Part, *, intact: bool) -> None:
+        """It can be reached again: restore the sessions, and read again what is followed.
+
+        Unless `intact`, it may have forgotten them; until all nodes have restored theirs, absence means nothing.
+        """
+        ...
+
+    def reborn(self, incarnation: str) -> None:
+        """The node was taken for dead and lives on under this name: restore all sessions under it."""
+        ...
 
 
 class PresenceEngine(Protocol):
@@ -108,6 +187,17 @@ class PresenceEngine(Protocol):
         """End a linger that is over. Answers the milliseconds that remain when called early, else None."""
         ...
 
+    async def restore(self, tenant: Tenant, user: User, ref: Ref, known: Known) -> None:
+        """Touch with everything there is to know, in case the engine forgot. Changes nothing if it did not.
+
+        What is told of it is marked as restored: the user may have other sessions that are still to be.
+        """
+        ...
+
+    async def adopt(self, tenant: Tenant, user: User, ref: Ref) -> Adopted | None:
+        """Take the session over from the connection it was on, on any node; None if the user has no such session."""
+        ...
+
     async def set_status(self, tenant: Tenant, user: User, manual: Manual) -> Snapshot:
         """Copy the durable manual status; a lower revision than the known one is ignored."""
         ...
@@ -118,6 +208,10 @@ class PresenceEngine(Protocol):
 
     async def online(self, tenant: Tenant, after: User | None, limit: int) -> Page:
         """A page of the users others see as not offline, by user id."""
+        ...
+
+    async def sessions(self, tenant: Tenant, user: User) -> list[SeatInfo]:
+        """The sessions that count, on all nodes."""
         ...
 
 
@@ -158,12 +252,36 @@ class Bus(Protocol):
 class Engine(PresenceEngine, TypingEngine, Bus, Protocol):
     """All three, and the life of the node that uses them."""
 
-    async def start(self, incarnation: str, receiver: Receiver) -> None:
-        """Register this node's life and hand over what arrives on its topics."""
+    async def start(self, host: Host) -> str:
+        """Register a new life of this node and return its name. The host is told what arrives from then on.
+
+        EngineUnavailable or ConfigError if it cannot be used as it is.
+        """
         ...
 
     async def close(self) -> None:
         """A clean exit: this incarnation's sessions count for the grace from now on, then no more."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the engine cannot be used at all now; None while it can."""
+        ...
+
+    async def nodes(self) -> list[NodeInfo]:
+        """Every node's life, the dead as long as they are remembered."""
+        ...
+
+    async def sweep(self) -> Swept:
+        """Look at everything and end what no longer counts. Also done now and then without being asked."""
+        ...
+
+    async def audit(self, holds: Callable[[Ref], bool]) -> int:
+        """End this node's sessions that `holds` does not know; how many there were."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """What the engine has counted, by metric name."""
         ...
 
 

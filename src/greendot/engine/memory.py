@@ -6,21 +6,29 @@ Also the model the other engines are compared with: it is a thin shell around `c
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import structs
 
 from greendot.clock import Clock
 from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 from greendot.core.typists import Typist, Typists
 from greendot.engine.base import (
+    Adopted,
     Engine,
     Fenced,
+    Host,
+    Known,
     Message,
+    NodeInfo,
     Page,
-    Receiver,
+    SeatInfo,
+    Swept,
     Topic,
     Touched,
     Typing,
 )
+from greendot.ids import new_incarnation
 
 Key = tuple[str, str]  # tenant and user, or tenant and room
 _JUMP_MS = 1_000  # the wall clock is slewed all the time; from here on it was set
@@ -51,41 +59,97 @@ class MemoryEngine:
         self._typing: dict[Key, Typists] = {}
         self._typing_pruned = 0
         self._incarnation = ""
-        self._receiver: Receiver | None = None
+        self._host: Host | None = None
         self._topics: set[Topic] = set()
 
     # --- life ---
 
-    async def start(self, incarnation: str, receiver: Receiver) -> None:
-        if incarnation in self._nodes:
-            raise Fenced(incarnation)
-        self._incarnation, self._receiver = incarnation, receiver
-        self._nodes[incarnation] = NodeLife()
+    trouble = None  # it is always there
+
+    async def start(self, host: Host) -> str:
+        self._host, self._incarnation = host, new_incarnation()
+        self._nodes[self._incarnation] = NodeLife()
+        return self._incarnation
 
     async def close(self) -> None:
         now = self._now()
         self._nodes[self._incarnation] = NodeLife(now, now + self._grace_ms)
-        self._receiver = None
+        self._host = None
         self._topics.clear()
+
+    async def nodes(self) -> list[NodeInfo]:
+        now = self._now()
+        return [
+            NodeInfo(node, "live" if life.ends is None else "dead", life.last_renewal or now, life.ends)
+            for node, life in self._nodes.items()
+        ]
+
+    async def sweep(self) -> Swept:
+        before = sum(len(record.seats) for record in self._users.values()), len(self._users)
+        now = self._now()
+        for key, record in [*self._users.items()]:
+            self._settled(key, record, record.settle(now, self._nodes))
+        after = sum(len(record.seats) for record in self._users.values()), len(self._users)
+        return Swept(before[0] - after[0], before[1] - after[1])
+
+    async def audit(self, holds: Callable[[Ref], bool]) -> int:
+        ended = 0
+        for (tenant, user), record in [*self._users.items()]:
+            for session, seat in [*record.seats.items()]:
+                ref = Ref(session, seat.incarnation, seat.conn)
+                if seat.incarnation == self._incarnation and not holds(ref):
+                    await self.linger(tenant, user, ref, 0, 0)
+                    ended += 1
+        return ended
+
+    def counts(self) -> dict[str, int]:
+        return {}
 
     # --- presence ---
 
     async def touch(
         self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None
     ) -> Touched:
-        life = self._nodes.get(ref.incarnation)
-        if life is None or life.ends is not None:
-            raise Fenced(ref.incarnation)
-        key = (tenant, user)
-        record = self._users.get(key)
-        if record is None:
-            face, old_name, _ = self._seen.pop(key, (NOBODY, None, 0))
-            record = self._users[key] = UserPresence(face, old_name)
+        key, record = self._record(tenant, user, ref)
         if name is not None:
             record.name = name
         resumed, change = record.touch(ref, device, idle, self._now(), self._nodes)
         self._settled(key, record, change)
         return Touched(record.manual is not None, resumed)
+
+    async def restore(self, tenant: str, user: str, ref: Ref, known: Known) -> None:
+        key, record = self._record(tenant, user, ref)
+        record.name = known.name or record.name
+        if record.manual is None or known.manual.rev >= record.manual.rev:
+            record.manual = known.manual
+        now = self._now()
+        _, change = record.touch(ref, known.device, known.idle, now, self._nodes, since=now - known.age_ms)
+        if change is not None:
+            change = structs.replace(change, restored=True)
+        self._settled(key, record, change)
+
+    async def adopt(self, tenant: str, user: str, ref: Ref) -> Adopted | None:
+        self._check_life(ref)
+        record = self._users.get((tenant, user))
+        if record is None:
+            return None
+        found, change = record.adopt(ref, self._now(), self._nodes)
+        self._settled((tenant, user), record, change)
+        return Adopted(*found) if found else None
+
+    def _check_life(self, ref: Ref) -> None:
+        life = self._nodes.get(ref.incarnation)
+        if life is None or life.ends is not None:
+            raise Fenced(ref.incarnation)
+
+    def _record(self, tenant: str, user: str, ref: Ref) -> tuple[Key, UserPresence]:
+        self._check_life(ref)
+        key = (tenant, user)
+        record = self._users.get(key)
+        if record is None:
+            face, name, _ = self._seen.pop(key, (NOBODY, None, 0))
+            record = self._users[key] = UserPresence(face, name)
+        return key, record
 
     async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
         record = self._users.get((tenant, user))
@@ -128,6 +192,20 @@ class MemoryEngine:
         rest = [user for user in there if after is None or user > after]
         page = heapq.nsmallest(limit, rest)
         return Page(page, page[-1] if len(rest) > limit else None, len(there))
+
+    async def sessions(self, tenant: str, user: str) -> list[SeatInfo]:
+        await self.read(tenant, [user])
+        record, now = self._users.get((tenant, user)), self._now()
+        return [
+            SeatInfo(
+                session,
+                seat.device,
+                seat.incarnation,
+                "idle" if seat.idle else "online",
+                None if seat.deadline is None else seat.deadline - now,
+            )
+            for session, seat in (record.seats.items() if record else ())
+        ]
 
     def _settled(self, key: Key, record: UserPresence, change: Change | None) -> None:
         if record.empty:
@@ -184,8 +262,8 @@ class MemoryEngine:
     # --- bus ---
 
     def publish(self, topic: Topic, message: Message) -> None:
-        if self._receiver is not None and (topic in self._topics or topic.kind in ("user", "node")):
-            self._receiver(topic, message)
+        if self._host is not None and (topic in self._topics or topic.kind in ("user", "node")):
+            self._host.heard(topic, message)
 
     async def subscribe(self, topics: Iterable[Topic]) -> None:
         self._topics.update(topics)

@@ -4,7 +4,7 @@
 `EngineSuite` and `StoreSuite` are what every engine and store must pass.
 """
 
-from greendot.testing.clock import ManualClock
+from greendot.testing.clock import ManualClock, ShiftedClock
 from greendot.testing.engine_suite import EngineHarness, EngineSuite
 from greendot.testing.server import Served, serving
 from greendot.testing.store_suite import StoreSuite
@@ -16,6 +16,7 @@ __all__ = [
     "EngineSuite",
     "ManualClock",
     "Served",
+    "ShiftedClock",
     "StoreSuite",
     "WireClient",
     "serving",

@@ -1,8 +1,8 @@
-"""A clock that stands still until it is moved."""
+"""Clocks that are moved by hand."""
 
 from __future__ import annotations
 
-from greendot.clock import Clock
+from greendot.clock import Clock, SystemClock
 
 START_MS = 1_800_000_000_000
 
@@ -27,6 +27,22 @@ class ManualClock:
 
     def jump_wall(self, seconds: float) -> None:
         self._jumped_ms += round(seconds * 1000)
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, moved ahead: for what must keep step with another process."""
+
+    def __init__(self) -> None:
+        self.shift_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.shift_s
+
+    def now_ms(self) -> int:
+        return super().now_ms() + round(self.shift_s * 1000)
+
+    def advance(self, seconds: float) -> None:
+        self.shift_s += seconds
 
 
 _: type[Clock] = ManualClock

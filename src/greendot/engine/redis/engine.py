@@ -1,260 +1,307 @@
-"""The Redis engine, so far on one standalone server.
+"""The Redis engine: any number of nodes on Redis or Valkey, standalone, with Sentinel or as a cluster.
 
-Not yet offered by the settings: leases and reaping, reconnecting, Sentinel and Cluster are still to come. What is here
-passes the engine suite on Redis and Valkey and answers as the memory engine does.
+What it does by itself, once a second (`tick`): see that what it publishes comes back, compare each server's epoch and
+time, renew the lease, look after the other nodes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from greendot.core.presence import Manual, Ref, Snapshot
-from greendot.core.typists import Typist
-from greendot.engine.base import Engine, Fenced, Message, Page, Receiver, Topic, Touched
-from greendot.engine.redis import keys
-from greendot.engine.redis.link import Link, RedisError
-from greendot.engine.redis.messages import Malformed, Messages
-from greendot.engine.redis.pack import STATUS_LETTERS, escape, nodes_of, read_snapshot, unescape
-from greendot.engine.redis.scripts import SCRIPTS
+from msgspec import Struct
+
+from greendot.clock import Clock, SystemClock
+from greendot.core.presence import Ref
+from greendot.engine.base import Engine, Host, Message, NodeInfo, Part, Swept, Topic
+from greendot.engine.redis import keys, url
+from greendot.engine.redis.bus import RedisBus
+from greendot.engine.redis.checks import check
+from greendot.engine.redis.messages import Messages
+from greendot.engine.redis.nodes import HOME, Nodes, Periods, Table
+from greendot.engine.redis.presence import RedisPresence, Verbs
+from greendot.engine.redis.server import Server
+from greendot.engine.redis.servers import Servers
+from greendot.engine.redis.sweeper import Sweeper
+from greendot.engine.redis.timekeeping import EngineTime
+from greendot.engine.redis.typing import RedisTyping
+from greendot.engine.redis.watchdog import Watchdog
 from greendot.errors import EngineUnavailable
 
+RESTORE_EVERY_S = 3_600.0  # everything is restored and read again so often, whatever happened
+SWEEP_LOOK_S = 30.0  # how often to see whether a sweep is due
+_log = logging.getLogger("greendot.redis")
 
-class RedisEngine:
-    """See `Engine`. `shift_ms` moves the engine's time, for tests."""
 
-    def __init__(
-        self,
-        address: tuple[str, int],
-        *,
-        key: bytes,
-        prefix: str = "",
-        grace_ms: int = 30_000,
-        typing_ttl_ms: int = 5_000,
-        typing_throttle_ms: int = 2_000,
-    ) -> None:
-        self._address = address
-        self._prefix = prefix
-        self._messages = Messages(key)
-        self._grace_ms = grace_ms
-        self._typing_ttl_ms = typing_ttl_ms
-        self._typing_throttle_ms = typing_throttle_ms
-        self._topics: dict[str, Topic] = {}
-        self._receiver: Receiver | None = None
-        self._tasks: set[asyncio.Future[None]] = set()
-        self.shift_ms = 0
-        self.invalid = 0  # messages that were not ours
+class Options(Struct, frozen=True):
+    """From the settings."""
+
+    key: bytes  # signs what is published
+    prefix: str = ""
+    periods: Periods = Periods()
+    typing_ttl_ms: int = 5_000
+    typing_throttle_ms: int = 2_000
+    seen_retention_ms: int = 30 * 86_400_000
+
+
+class Partitions(Part):
+    """The users and rooms on some partitions."""
+
+    def __init__(self, partitions: Iterable[int]) -> None:
+        self._partitions = frozenset(partitions)
+
+    def covers(self, tenant: str, name: str) -> bool:
+        return keys.partition_of(tenant, name) in self._partitions
+
+
+class RedisEngine(RedisPresence, RedisTyping):
+    """See `Engine`. `driven` False leaves `tick` to a test."""
+
+    def __init__(self, place: str, options: Options, clock: Clock | None = None, *, driven: bool = True) -> None:
+        self._clock = clock or SystemClock()
+        self._options = options
+        self._driven = driven
+        self.servers = Servers(url.parse(place), self)
+        messages = Messages(options.key)
+        self.time = EngineTime(self._clock)
+        self.bus = RedisBus(self.servers, messages, options.prefix)
+        verbs = Verbs(self.servers, messages, self.time, options.prefix)
+        verbs.repair = self._repair
+        RedisPresence.__init__(self, verbs)
+        RedisTyping.__init__(self, verbs, options.typing_ttl_ms, options.typing_throttle_ms, self.bus.here)
+        self.lives = Nodes(verbs, self._clock, options.periods)
+        self.sweeper = Sweeper(verbs, self.lives, self.bus, options.seen_retention_ms)
+        self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)
+        self._host: Host | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._busy: set[str] = set()  # what is being done in the background, by name
+        self._restored_at = self._swept_at = self._clock.monotonic()
 
     # --- life ---
 
-    async def start(self, incarnation: str, receiver: Receiver) -> None:
-        self._incarnation, self._receiver = incarnation, receiver
-        self._commands = await self._connect(lambda push: None)
-        self._pushes = await self._connect(self._pushed)
-        await asyncio.gather(*(self._commands.call("SCRIPT", "LOAD", script.source) for script in SCRIPTS.values()))
-        taken = await asyncio.gather(
-            *(
-                self._commands.call("HSETNX", keys.nodes_key(self._prefix, partition), incarnation, "live")
-                for partition in range(keys.PARTITIONS)
-            )
-        )
-        if not all(taken):
-            raise Fenced(incarnation)
-        await self.subscribe([Topic("node", "", incarnation)])
+    async def start(self, host: Host) -> str:
+        await self.observe()
+        try:
+            await asyncio.gather(*(check(server) for server in self.servers.all.values()))
+            await self.lives.begin()
+            await self.lives.look()
+            self._host = host
+            self.bus.attach(host)
+            for server in self.servers.all.values():
+                await self._settle_in(server, server.partitions)
+            await self._listen()
+        except BaseException:
+            self._host = None
+            await self.servers.close()
+            raise
+        if self._driven:
+            self._spawn("ticks", self._ticks())
+        return self.lives.incarnation
+
+    async def observe(self) -> None:
+        """Connect, to look and repair without being a node."""
+        await self.servers.start()
+        try:
+            table = await self.lives.table()
+        except BaseException:
+            await self.servers.close()
+            raise
+        self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
 
     async def close(self) -> None:
-        now = await self._now()
-        life = f"{now:x},{now + self._grace_ms:x}"
-        await asyncio.gather(
-            *(
-                self._commands.call("HSET", keys.nodes_key(self._prefix, partition), self._incarnation, life)
-                for partition in range(keys.PARTITIONS)
-            )
-        )
-        self._receiver = None
-        await asyncio.gather(*self._tasks)
-        self._commands.close()
-        self._pushes.close()
+        host, self._host = self._host, None
+        for task in [*self._tasks]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if host is not None and self.trouble is None:
+            await self.bus.drained()
+            try:
+                await self.lives.end()
+            except EngineUnavailable as error:
+                _log.warning("this node could not sign off: %s. The others will notice.", error)
+        self.bus.attach(None)
+        await self.servers.close()
 
-    async def _connect(self, pushed: Any) -> Link:
-        loop = asyncio.get_running_loop()
+    @property
+    def trouble(self) -> str | None:
+        down = self.servers.down
+        if len(down) < len(self.servers.all):
+            return None
+        return "; ".join(f"Redis at {server.address}: {server.trouble}" for server in down) or "not connected"
+
+    async def _listen(self) -> None:
+        self.bus.own.add(self.lives.incarnation)
+        await self.bus.subscribe([Topic("node", "", self.lives.incarnation)])
+
+    # --- servers come and go ---
+
+    async def came_up(self, server: Server) -> None:
+        if self._host is not None:
+            server.intact = await self._settle_in(server, server.partitions)
+            self._spawn(f"reconcile {server.address}", self.lives.reconcile([*server.partitions]))
+
+    def is_up(self, server: Server) -> None:
+        if self._host is not None:
+            self._host.found(Partitions(server.partitions), intact=server.intact)
+
+    def went_down(self, server: Server) -> None:
+        self.bus.counts.gaps += 1
+        if HOME in server.partitions:
+            self.lives.restart_observation()
+        if self._host is not None:
+            self._host.lost(Partitions(server.partitions))
+
+    async def moved(self, server: Server, partitions: set[int]) -> None:
+        self.bus.counts.gaps += 1
+        await self._settle_in(server, partitions)
+        if self._host is not None:
+            self._host.found(Partitions(partitions), intact=False)
+
+    def pushed(self, push: list[Any]) -> None:
+        self.bus.pushed(push)
+
+    async def _settle_in(self, server: Server, partitions: set[int]) -> bool:
+        """Live there, hear what is wanted from there. Whether everything is as it was."""
         try:
-            _, link = await loop.create_connection(lambda: Link(pushed, lambda link: None), *self._address)
-        except OSError as error:
-            raise EngineUnavailable(str(error)) from None
-        await link.call("HELLO", "3")
-        return link
-
-    async def _now(self) -> int:
-        seconds, micros = await self._commands.call("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000 + self.shift_ms
-
-    # --- presence ---
-
-    async def touch(
-        self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None
-    ) -> Touched:
-        letter = "" if idle is None else "i" if idle else "a"
-        try:
-            resumed, known = await self._verb("touch", tenant, user, *ref, device, letter, escape(name))
-        except RedisError as error:
-            if error.code == "FENCED":
-                raise Fenced(ref.incarnation) from None
+            intact = await self.watchdog.compare(server, await self.lives.register(partitions))
+        except EngineUnavailable as error:
+            if "FENCED" in str(error):
+                self._spawn("rebirth", self._rebirth())
             raise
-        return Touched(bool(known), bool(resumed))
+        await self.watchdog.listen(server)
+        await self.bus.resubscribe(server, partitions)
+        return intact
 
-    async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
-        return _remaining(await self._verb("linger", tenant, user, *ref, grace_ms, silent_ms))
+    # --- what it does by itself ---
 
-    async def leave(self, tenant: str, user: str, ref: Ref) -> int | None:
-        return _remaining(await self._verb("leave", tenant, user, *ref))
+    async def _ticks(self) -> None:
+        period, clock = self._options.periods.sample, self._clock
+        due = clock.monotonic()
+        while True:
+            due = max(due + period, clock.monotonic())
+            await asyncio.sleep(max(0.0, due - clock.monotonic()))
+            try:
+                await self.tick()
+            except EngineUnavailable as error:
+                _log.debug("redis: %s", error)
+            except Exception:
+                _log.exception("the engine's tick failed")
 
-    async def set_status(self, tenant: str, user: str, manual: Manual) -> Snapshot:
-        until = "" if manual.until is None else manual.until
-        answer = await self._verb(
-            "status", tenant, user, STATUS_LETTERS[manual.status], manual.rev, until, escape(manual.text)
-        )
-        return read_snapshot(answer.decode())
+    async def tick(self) -> None:
+        """Once a second."""
+        for server in await self.watchdog.round():
+            self._spawn(f"lost {server.address}", self._lost_state(server))
+        table = await self.lives.look()
+        life = table.lives.get(self.lives.incarnation)
+        if life is None:
+            self._spawn("lost home", self._lost_state(self.servers.of(HOME)))
+        elif life != "live":
+            self._spawn("rebirth", self._rebirth())
+        else:
+            self._look_after(table)
+        if self._clock.monotonic() - self._restored_at >= RESTORE_EVERY_S and self._host is not None:
+            self._restored_at = self._clock.monotonic()
+            self._host.found(Part(), intact=True)
 
-    async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
-        shares: dict[int, list[int]] = {}
-        where = [keys.user_keys(self._prefix, tenant, user) for user in users]
-        for index, user in enumerate(where):
-            shares.setdefault(user.partition, []).append(index)
-        answers = await asyncio.gather(*(self._read_share([where[i] for i in share]) for share in shares.values()))
-        found: dict[int, Snapshot] = {}
-        for share, answer in zip(shares.values(), answers, strict=True):
-            found.update(zip(share, answer, strict=True))
-        return [found[index] for index in range(len(users))]
+    def _look_after(self, table: Table) -> None:
+        if self.lives.overdue(table):
+            self._spawn("bury", self.sweeper.bury_overdue(table))
+        now = self.time.now()
+        ends = min((death.ends for death in table.dead()), default=None)
+        if ends is not None and ends <= now + self._options.periods.sample * 1000:
+            self._spawn("reap", self._reap((ends - now) / 1000))
+        if self._clock.monotonic() - self._swept_at >= SWEEP_LOOK_S:
+            self._swept_at = self._clock.monotonic()
+            self._spawn("sweep", self.sweeper.sweep_if_due())
 
-    async def _read_share(self, where: list[keys.UserKeys]) -> list[Snapshot]:
-        names = [where[0].nodes, *(key for user in where for key in (user.presence, user.seen))]
-        fields = [text for user in where for text in (user.field, user.channel)]
-        answer = await self._eval("read", names, self.shift_ms, "PUBLISH", self._messages.script_key, *fields)
-        return [read_snapshot(text.decode()) for text in answer]
+    async def _reap(self, wait_s: float) -> None:
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        await self.sweeper.reap(await self.lives.table())
 
-    async def online(self, tenant: str, after: str | None, limit: int) -> Page:
-        there: list[str] = []
-        for partition in range(keys.PARTITIONS):
-            users = await self._in_partition(tenant, partition)
-            snapshots = await self.read(tenant, users)
-            there += [u for u, snapshot in zip(users, snapshots, strict=True) if snapshot.face.state != "offline"]
-        there.sort()
-        rest = [user for user in there if after is None or user > after]
-        return Page(rest[:limit], rest[limit - 1] if len(rest) > limit else None, len(there))
+    async def _lost_state(self, server: Server) -> None:
+        """The server forgot what it knew, and us with it."""
+        if server.up and self._host is not None:
+            _log.warning("redis %s: its data is gone; restoring", server.address)
+            await self.watchdog.compare(server, await self.lives.register(server.partitions))
+            self._host.found(Partitions(server.partitions), intact=False)
 
-    async def _in_partition(self, tenant: str, partition: int) -> list[str]:
-        buckets = [keys.buckets(self._prefix, partition, bucket)[0] for bucket in range(keys.BUCKETS)]
-        found = await asyncio.gather(*(self._commands.call("HKEYS", bucket) for bucket in buckets))
-        fields = [field.decode() for bucket in found for field in bucket]
-        return [field.removeprefix(f"{tenant}/") for field in fields if field.startswith(f"{tenant}/")]
+    async def _rebirth(self) -> None:
+        """We were taken for dead: nothing is accepted under the old name any more."""
+        if self._host is not None:
+            _log.warning("node %s was taken for dead; going on under a new name", self.lives.incarnation)
+            await self.lives.begin()
+            await self._listen()
+            self._host.reborn(self.lives.incarnation)
 
-    async def _verb(self, name: str, tenant: str, user: str, *arguments: str | int) -> Any:
-        where = keys.user_keys(self._prefix, tenant, user)
-        return await self._eval(
-            name,
-            [where.presence, where.nodes, where.seen],
-            self.shift_ms,
-            where.field,
-            where.channel,
-            "PUBLISH",
-            self._messages.script_key,
-            *arguments,
-        )
+    async def _repair(self, code: str, partition: int) -> None:
+        server = self.servers.of(partition)
+        if code == "CLOCK":
+            await self.watchdog.mend(server, partition)
+        elif code == "FENCED":
+            self._spawn("rebirth", self._rebirth())
+        elif self._host is not None:
+            answers = await self.lives.register([partition])
+            if self.watchdog.is_other(answers):
+                self._spawn(f"lost {server.address}", self._lost_state(server))
 
-    async def _eval(self, name: str, names: list[str], *arguments: str | int) -> Any:
-        script = SCRIPTS[name]
+    def _spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        """Do it in the background, unless it is being done."""
+        if name in self._busy:
+            work.close()
+            return
+        self._busy.add(name)
+        task = asyncio.get_running_loop().create_task(self._quietly(name, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _quietly(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
         try:
-            return await self._commands.call("EVALSHA", script.sha, len(names), *names, *arguments)
-        except RedisError as error:
-            if error.code != "NOSCRIPT":
-                raise
-        return await self._commands.call("EVAL", script.source, len(names), *names, *arguments)
+            await work
+        except EngineUnavailable as error:
+            _log.info("%s: %s", name, error)
+        except Exception:
+            _log.exception("%s failed", name)
+        finally:
+            self._busy.discard(name)
 
-    # --- typing ---
+    async def settled(self) -> None:
+        """Everything in the background is done (for tests; with `driven` there is always something)."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
-    def typing_start(self, tenant: str, room: str, user: str, name: str | None) -> None:
-        self._typing("typing_start", tenant, room, user, escape(name), self._typing_ttl_ms, self._typing_throttle_ms)
-
-    def typing_stop(self, tenant: str, room: str, user: str) -> None:
-        self._typing("typing_stop", tenant, room, user, self._typing_ttl_ms)
-
-    def _typing(self, verb: str, tenant: str, room: str, *arguments: str | int) -> None:
-        self._commands.post(
-            "EVALSHA",
-            SCRIPTS[verb].sha,
-            1,
-            keys.typing_key(self._prefix, tenant, room),
-            self.shift_ms,
-            keys.channel(self._prefix, Topic("room", tenant, room)),
-            "PUBLISH",
-            self._messages.script_key,
-            *arguments,
-        )
-
-    async def typers(self, tenant: str, room: str) -> list[Typist]:
-        key = keys.typing_key(self._prefix, tenant, room)
-        answer = await self._eval("typers", [key], self.shift_ms, self._typing_ttl_ms)
-        found = []
-        for member, remaining in zip(answer[::2], answer[1::2], strict=True):
-            user, _, name = member.decode().partition("|")
-            found.append(Typist(user, unescape(name), int(remaining)))
-        return found
-
-    # --- bus ---
+    # --- bus, and what operators ask for ---
 
     def publish(self, topic: Topic, message: Message) -> None:
-        if topic.kind == "user":
-            task = asyncio.ensure_future(self._to_user(topic, message))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            return
-        channel = keys.channel(self._prefix, topic)
-        self._commands.post("PUBLISH", channel, self._messages.write(channel, message))
-
-    async def _to_user(self, topic: Topic, message: Message) -> None:
-        where = keys.user_keys(self._prefix, topic.tenant, topic.name)
-        try:
-            record = await self._commands.call("HGET", where.presence, where.field)
-        except EngineUnavailable:
-            return  # a signal: at most once
-        for node in nodes_of(record.decode()) if record else ():
-            channel = keys.channel(self._prefix, Topic("node", "", node))
-            self._commands.post("PUBLISH", channel, self._messages.write(channel, message, topic))
+        self.bus.publish(topic, message)
 
     async def subscribe(self, topics: Iterable[Topic]) -> None:
-        wanted = {keys.channel(self._prefix, topic): topic for topic in topics}
-        self._topics.update(wanted)
-        if wanted:
-            self._pushes.post_push("SUBSCRIBE", *wanted)
-            await self._pushes.call("PING")
+        await self.bus.subscribe(topics)
 
     async def unsubscribe(self, topics: Iterable[Topic]) -> None:
-        unwanted = [keys.channel(self._prefix, topic) for topic in topics]
-        for channel in unwanted:
-            self._topics.pop(channel, None)
-        if unwanted:
-            self._pushes.post_push("UNSUBSCRIBE", *unwanted)
-            await self._pushes.call("PING")
+        await self.bus.unsubscribe(topics)
 
-    def _pushed(self, push: list[Any]) -> None:
-        if push[0] != b"message" or self._receiver is None:
-            return
-        channel = push[1].decode()
-        topic = self._topics.get(channel)
-        if topic is None:
-            return
-        try:
-            named, message = self._messages.read(channel, push[2])
-        except Malformed:
-            self.invalid += 1
-            return
-        self._receiver(named or topic, message)
+    async def nodes(self) -> list[NodeInfo]:
+        return (await self.lives.table()).info()
 
+    async def sweep(self) -> Swept:
+        return await self.sweeper.sweep()
 
-def _remaining(answer: int) -> int | None:
-    return None if answer < 0 else answer
+    async def audit(self, holds: Callable[[Ref], bool]) -> int:
+        return await self.sweeper.audit(holds)
+
+    def counts(self) -> dict[str, int]:
+        bus, total = self.bus.counts, self.sweeper.total
+        return {
+            "realtime_pubsub_invalid_total": bus.invalid,
+            "realtime_pubsub_gaps_total": bus.gaps,
+            "realtime_pubsub_unrouted_total": bus.dropped,
+            "presence_node_deaths_total": self.lives.deaths,
+            "presence_swept_sessions_total": total.sessions,
+            "presence_swept_users_total": total.users,
+        }
 
 
 _: type[Engine] = RedisEngine

@@ -4,11 +4,14 @@
 |---|---|---|
 | `presence:{tag}:BB` | hash | `tenant/user` → the packed record of a user with sessions |
 | `seen:{tag}:BB` | hash | `tenant/user` → the packed face and name of a user without |
-| `nodes:{tag}` | hash | incarnation → `live`, or when its last renewal was and from when its sessions do not count |
+| `nodes:{tag}` | hash | incarnation → `live`, or when its last renewal was and from when its sessions do not count; `~epoch` tells a partition that was lost from one that was not, `~clock` is its time's correction |
+| `leases:{tag}` | hash | incarnation → counter and time of its last renewal; only in the first partition |
+| `claim:{tag}:WHAT` | string | who is about to bury a node, reap or sweep; only in the first partition |
 | `typing:{tag}:tenant/room` | sorted set | user (and name) → when the start came, negated once stopped |
 | `room:{tag}:tenant/room` | channel | what a room's listeners hear |
 | `watch:{tag}:tenant/user` | channel | changes of a user's presence |
 | `node:{tag}:INCARNATION` | channel | what one node hears |
+| `beat:{tag}:INCARNATION` | channel | what one node says to itself, to find out whether its connections work |
 
 A tag names a partition. All keys of a verb carry the same tag, so that each verb stays in one slot of a cluster.
 """
@@ -57,6 +60,23 @@ def user_keys(prefix: str, tenant: str, user: str) -> UserKeys:
 
 def nodes_key(prefix: str, partition: int) -> str:
     return f"{prefix}nodes:{{{TAGS[partition]}}}"
+
+
+def leases_key(prefix: str) -> str:
+    return f"{prefix}leases:{{{TAGS[0]}}}"
+
+
+def claim_key(prefix: str, what: str) -> str:
+    return f"{prefix}claim:{{{TAGS[0]}}}:{what}"
+
+
+def beat_channel(prefix: str, partition: int, incarnation: str) -> str:
+    return f"{prefix}beat:{{{TAGS[partition]}}}:{incarnation}"
+
+
+def watch_channels(prefix: str, partition: int) -> str:
+    """What the watch channels of a partition begin with; the user's field follows."""
+    return f"{prefix}watch:{{{TAGS[partition]}}}:"
 
 
 def buckets(prefix: str, partition: int, bucket: int) -> tuple[str, str]:

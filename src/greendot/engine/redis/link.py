@@ -7,16 +7,22 @@ come. redis-py's client does the same at a tenth of the rate; it is used for eve
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
 
+from greendot.engine.redis.url import Address, Place
 from greendot.errors import EngineUnavailable
 
 Argument = str | bytes | int
 DEADLINE_S = 2.0  # a command not answered by then means the link is dead
+CONNECT_S = 2.0
+MOST_UNSENT = 8 * 1024 * 1024  # bytes the kernel has not taken; a server that reads so slowly is as good as gone
+_CONFIRMS = (b"subscribe", b"unsubscribe", b"ssubscribe", b"sunsubscribe")
+_pack = hiredis.pack_command
 
 
 class RedisError(EngineUnavailable):
@@ -27,14 +33,35 @@ class RedisError(EngineUnavailable):
         return str(self).partition(" ")[0]
 
 
-class Link(asyncio.Protocol):
-    """Made by `connect`. `lost` is called once, when the connection is gone."""
+class _Confirmations:
+    """What answers a (un)subscription: a push for each channel, or one error."""
 
-    def __init__(self, pushed: Callable[[list[Any]], None], lost: Callable[[Link], None]) -> None:
+    __slots__ = ("awaited", "future")
+
+    def __init__(self, kind: str, channels: Sequence[str], future: asyncio.Future[Any]) -> None:
+        self.awaited = {(kind.lower().encode(), channel.encode()) for channel in channels}
+        self.future = future
+
+
+class Link(asyncio.Protocol):
+    """Made by `connect`.
+
+    `pushed` gets what was not asked for, `lost` is called once when the connection is gone, `refused` gets errors of
+    commands nobody waits for.
+    """
+
+    def __init__(
+        self,
+        pushed: Callable[[list[Any]], None],
+        lost: Callable[[Link], None],
+        refused: Callable[[RedisError], None] = lambda error: None,
+    ) -> None:
         self._pushed = pushed
         self._lost = lost
+        self._refused = refused
         self._reader = hiredis.Reader(protocolError=RedisError, replyError=RedisError)
-        self._expected: deque[asyncio.Future[Any] | None] = deque()  # one per command; None: nobody wants the answer
+        # One for each command; None: nobody wants the answer.
+        self._expected: deque[asyncio.Future[Any] | _Confirmations | None] = deque()
         self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -53,26 +80,24 @@ class Link(asyncio.Protocol):
         """Send a command whose answer nobody waits for."""
         self._send(command, None)
 
-    def post_push(self, *command: Argument) -> None:
-        """Send a command that is answered by pushes only (SUBSCRIBE and its kin)."""
-        if self.open:
-            if not self._unsent:
-                self._loop.call_soon(self._flush)
-            self._unsent.append(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type]
+    def subscribe(self, kind: str, channels: Sequence[str]) -> asyncio.Future[Any]:
+        """SUBSCRIBE or one of its kin; done when every channel is confirmed."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._send((kind, *channels), _Confirmations(kind, channels, future) if channels else future)
+        return future
 
     @property
     def open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def _send(self, command: Sequence[Argument], future: asyncio.Future[Any] | None) -> None:
+    def _send(self, command: Sequence[Argument], expected: asyncio.Future[Any] | _Confirmations | None) -> None:
         if not self.open:
-            if future is not None:
-                future.set_exception(EngineUnavailable("no connection to Redis"))
+            _fail(expected, "no connection to Redis")
             return
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        self._unsent.append(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type]
-        self._expected.append(future)
+        self._unsent.append(_pack(tuple(command)))  # type: ignore[arg-type]
+        self._expected.append(expected)
         if self._watch is None:
             self._watch = self._loop.call_later(DEADLINE_S, self._look, self._answered)
 
@@ -80,6 +105,8 @@ class Link(asyncio.Protocol):
         unsent, self._unsent = self._unsent, []
         if unsent and self._transport is not None:
             self._transport.write(b"".join(unsent))
+            if self._transport.get_write_buffer_size() > MOST_UNSENT:
+                self.abort()
 
     # --- answers ---
 
@@ -88,18 +115,44 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
-        while (answer := self._reader.gets()) is not False:
-            if isinstance(answer, hiredis.PushNotification):
-                self._pushed(answer)
-                continue
-            self._answered += 1
-            future = self._expected.popleft()
-            if future is None or future.done():
-                continue
+        pushed, gets = self._pushed, self._reader.gets
+        try:
+            while (answer := gets()) is not False:
+                if isinstance(answer, hiredis.PushNotification):
+                    if answer[0] in _CONFIRMS:
+                        self._confirmed(answer)
+                    else:
+                        pushed(answer)
+                else:
+                    self._answer(answer)
+        except RedisError:  # not RESP: whatever speaks there, it is not Redis
+            self.abort()
+
+    def _answer(self, answer: Any) -> None:
+        self._answered += 1
+        if not self._expected:
+            self.abort()
+            return
+        expected = self._expected.popleft()
+        future = expected.future if isinstance(expected, _Confirmations) else expected
+        if future is None:
             if isinstance(answer, RedisError):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+                self._refused(answer)
+        elif future.done():
+            pass
+        elif isinstance(answer, RedisError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    def _confirmed(self, push: list[Any]) -> None:
+        first = self._expected[0] if self._expected else None
+        if isinstance(first, _Confirmations) and (push[0], push[1]) in first.awaited:
+            first.awaited.discard((push[0], push[1]))
+            if not first.awaited:
+                self._answer(None)
+        else:  # Redis ends a subscription by itself when its slot goes elsewhere
+            self._pushed(push)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch is not None:
@@ -107,9 +160,8 @@ class Link(asyncio.Protocol):
         self._transport = None
         expected, self._expected = self._expected, deque()
         self._unsent.clear()
-        for future in expected:
-            if future is not None and not future.done():
-                future.set_exception(EngineUnavailable("the connection to Redis was lost"))
+        for one in expected:
+            _fail(one, "the connection to Redis was lost")
         self._lost(self)
 
     def close(self) -> None:
@@ -130,3 +182,33 @@ class Link(asyncio.Protocol):
             self.abort()
             return
         self._watch = self._loop.call_later(DEADLINE_S, self._look, self._answered)
+
+
+def _fail(expected: asyncio.Future[Any] | _Confirmations | None, reason: str) -> None:
+    future = expected.future if isinstance(expected, _Confirmations) else expected
+    if future is not None and not future.done():
+        future.set_exception(EngineUnavailable(reason))
+        future.exception()  # whoever waits raises it; perhaps nobody does
+
+
+async def connect(make: Callable[[], Link], place: Place, address: Address, tls: ssl.SSLContext | None) -> Link:
+    """A link that has introduced itself. EngineUnavailable if that fails, with the reason."""
+    loop = asyncio.get_running_loop()
+    link: Link | None = None
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, link = await loop.create_connection(make, *address, ssl=tls)
+            login = ("AUTH", place.user or "default", place.password) if place.password is not None else ()
+            await link.call("HELLO", "3", *login, "SETNAME", "greendot")
+            if place.db:
+                await link.call("SELECT", place.db)
+    except (OSError, TimeoutError, ssl.SSLError, EngineUnavailable) as error:
+        if link is not None:
+            link.abort()
+        reason = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
+        raise EngineUnavailable(f"{address}: {reason}") from None
+    except BaseException:
+        if link is not None:
+            link.abort()
+        raise
+    return link

@@ -6,29 +6,33 @@ nodes carry BLAKE2 over channel and bytes. Both are bound to their channel.
 
 from __future__ import annotations
 
-import hmac
+from collections.abc import Callable
 from hashlib import blake2b, sha1
+from hmac import compare_digest
 
 import msgspec
 from msgspec import Struct
 
-from greendot.engine.base import Deliver, Disconnect, MemberRemoved, Message, Topic, Typing
+from greendot.engine.base import Audit, Deliver, Disconnect, MemberRemoved, Message, Topic, Typing
 from greendot.engine.redis.pack import read_change, unescape
 
 _MAC = 16
 
 
 class _Sent(Struct, frozen=True, array_like=True):
-    """What a node publishes. `topic` is there on node channels, which carry what is meant for users."""
+    """What a node publishes: one of these, and the topic on node channels, which carry what is meant for users."""
 
-    topic: tuple[str, str, str] | None
     deliver: Deliver | None = None
+    topic: tuple[str, str, str] | None = None
     removed: MemberRemoved | None = None
     disconnect: Disconnect | None = None
+    audit: Audit | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Sent).decode
+
+Reader = Callable[[bytes], tuple[Topic, Message]]
 
 
 class Malformed(Exception):
@@ -39,52 +43,63 @@ class Messages:
     """Writes and reads bus messages under one key."""
 
     def __init__(self, key: bytes) -> None:
-        self.key = key
+        self._key = key[:64]  # as long as BLAKE2 takes it
         self.script_key = sha1(key).hexdigest()
 
     def write(self, channel: str, message: Message, topic: Topic | None = None) -> bytes:
         named = None if topic is None else (topic.kind, topic.tenant, topic.name)
         match message:
             case Deliver():
-                sent = _Sent(named, deliver=message)
+                sent = _Sent(message, named)
             case MemberRemoved():
-                sent = _Sent(named, removed=message)
+                sent = _Sent(None, named, removed=message)
             case Disconnect():
-                sent = _Sent(named, disconnect=message)
+                sent = _Sent(None, named, disconnect=message)
+            case Audit():
+                sent = _Sent(None, named, audit=message)
             case _:
                 raise TypeError(f"{type(message).__name__} is published by the engine's own scripts")
         body = _encode(sent)
-        return b"m" + self._mac(channel, body) + body
+        mac = self._mac(channel)
+        mac.update(body)
+        return b"m" + mac.digest() + body
 
-    def read(self, channel: str, data: bytes) -> tuple[Topic | None, Message]:
-        """The message, and the topic where the channel alone does not tell it. Malformed if it is not ours."""
-        try:
-            if data[:1] == b"m":
-                return self._read_sent(channel, data)
-            return None, self._read_told(channel, data)
-        except (msgspec.MsgspecError, ValueError, IndexError, KeyError) as error:
-            raise Malformed(str(error)) from None
+    def reader(self, channel: str, topic: Topic) -> Reader:
+        """Reads what comes on one channel: the topic it is for, and the message. Malformed if it is not ours.
 
-    def _read_sent(self, channel: str, data: bytes) -> tuple[Topic | None, Message]:
-        mac, body = data[1 : 1 + _MAC], data[1 + _MAC :]
-        if not hmac.compare_digest(mac, self._mac(channel, body)):
-            raise Malformed("not signed by us")
-        sent = _decode(body)
-        topic = None if sent.topic is None else Topic(*sent.topic)  # type: ignore[arg-type]
-        message = sent.deliver or sent.removed or sent.disconnect
-        if message is None:
-            raise Malformed("empty")
-        return topic, message
+        Made once for each channel, because half of verifying a message is the same for all on a channel.
+        """
+        mac, text_mac = self._mac(channel), sha1(f"{self.script_key}{channel}".encode())
 
-    def _read_told(self, channel: str, data: bytes) -> Message:
-        mac, body = data[1:41], data[41:]
-        if not hmac.compare_digest(mac, sha1(f"{self.script_key}{channel}".encode() + body).hexdigest().encode()):
-            raise Malformed("not signed by us")
-        text = body.decode()
-        if data[:1] == b"c":
-            return read_change(text)
-        user, name, held = text.split("|")
-        return Typing(user, unescape(name), int(held))
+        def read(data: bytes) -> tuple[Topic, Message]:
+            try:
+                if data[:1] != b"m":
+                    return topic, _told(text_mac.copy(), data)
+                seal, body = mac.copy(), data[17:]
+                seal.update(body)
+                if not compare_digest(seal.digest(), data[1:17]):
+                    raise Malformed("not signed by us")
+                sent = _decode(body)
+                message = sent.deliver or sent.removed or sent.disconnect or sent.audit
+                if message is None:
+                    raise Malformed("empty")
+                return topic if sent.topic is None else Topic(*sent.topic), message  # type: ignore[arg-type]
+            except (msgspec.MsgspecError, ValueError, IndexError, KeyError) as error:
+                raise Malformed(str(error)) from None
 
-    def _mac(self, channel: str, body: bytes) -> bytes:
-        return blake2b(channel.encode() + b"\0" + body, digest_size=_MAC, key=self.key).digest()
+        return read
+
+    def _mac(self, channel: str) -> blake2b:
+        return blake2b(channel.encode() + b"\0", digest_size=_MAC, key=self._key)
+
+
+def _told(mac: object, data: bytes) -> Message:
+    body = data[41:]
+    mac.update(body)  # type: ignore[attr-defined]
+    if not compare_digest(mac.hexdigest().encode(), data[1:41]):  # type: ignore[attr-defined]
+        raise Malformed("not signed by us")
+    text = body.decode()
+    if data[:1] == b"c":
+        return read_change(text)
+    user, name, held = text.split("|")
+    return Typing(user, unescape(name), int(held))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from greendot.core.presence import Change, Face, Snapshot
@@ -31,27 +33,26 @@ def _number(text: str) -> int | None:
 
 
 def read_face(text: str) -> Face:
-    first, *rest = text.split(",")
+    state, version = _STATES[text[0]], text[1:]
+    if "," not in text:  # most are: shown since it came, and nothing besides
+        number = int(version, 16) if version else 0
+        return Face(state, number or None, None, number)
+    version, *rest = version.split(",")
     since, seen, note, status, until = (rest + [""] * 5)[:5]
-    version = _number(first[1:]) or 0
+    number = int(version, 16) if version else 0
     return Face(
-        state=_STATES[first[0]],
-        since=_number(since) or (version or None),
+        state=state,
+        since=_number(since) or (number or None),
         last_seen=_number(seen),
-        version=version,
+        version=number,
         text=unescape(note),
         status=_STATUSES[status],
         until=_number(until),
     )
 
 
-def read_snapshot(text: str) -> Snapshot:
-    face, own, name, devices = text.split("|")
-    return Snapshot(read_face(face), read_face(own), unescape(name), devices.split(",") if devices else [])
-
-
 def read_change(text: str) -> Change:
-    face, own, name, devices, public, private = text.split("|")
+    face, own, name, devices, public, private, restored = text.split("|")
     return Change(
         read_face(face),
         read_face(own),
@@ -59,10 +60,65 @@ def read_change(text: str) -> Change:
         devices.split(",") if devices else [],
         bool(public),
         bool(private),
+        bool(restored),
     )
+
+
+UNKNOWN = Snapshot(Face(), Face(), None, [])
+
+
+def read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | None:
+    """What is kept of a user, as `lua/read.lua` answers it. None if something in it may have run out by `now`."""
+    parts = text.split("|")
+    if len(parts) == 2:  # no sessions
+        face = read_face(parts[0])
+        return Snapshot(face, face, unescape(parts[1]), [])
+    if len(parts) == 1:
+        return UNKNOWN
+    first, own_text, name, manual, _, seats = parts
+    if "," in manual:
+        fields = manual.split(",")
+        if len(fields) > 2 and fields[2] and int(fields[2], 16) <= now:
+            return None
+    devices = []
+    for seat in seats.split(";"):
+        session, device, *rest = seat.split(",")
+        node = session[: session.find("-")]
+        if len(rest) > 2:
+            if rest[2] and int(rest[2], 16) <= now:
+                return None
+            if len(rest) > 4:
+                node = rest[4]
+        if node not in alive:
+            return None
+        devices.append(device or "default")
+    if len(devices) > 1:
+        devices = sorted({*devices})
+    face = read_face(first)
+    return Snapshot(face, read_face(own_text) if own_text else face, unescape(name) if name else None, devices)
+
+
+class Kept(NamedTuple):
+    """A session in a packed record."""
+
+    session: str
+    device: str
+    conn: int
+    idle: bool
+    deadline: int | None
+    node: str
+
+
+def read_seats(record: str) -> list[Kept]:
+    parts = record.split("|")
+    found = []
+    for seat in parts[5].split(";") if len(parts) == 6 and parts[5] else ():
+        session, device, conn, idle, deadline, _, node = (seat.split(",") + [""] * 6)[:7]
+        kept = session, device or "default", _number(conn) or 0, idle == "i", _number(deadline)
+        found.append(Kept(*kept, node or incarnation_of(session)))
+    return found
 
 
 def nodes_of(record: str) -> set[str]:
     """The incarnations that hold sessions of a packed record."""
-    seats = [seat.split(",") for seat in record.split("|")[5].split(";")]
-    return {seat[6] if len(seat) > 6 else incarnation_of(seat[0]) for seat in seats}
+    return {seat.node for seat in read_seats(record)}

@@ -5,6 +5,17 @@ from __future__ import annotations
 from hashlib import sha1
 from importlib import resources
 
+# Verbs that mostly end things go on when Redis is out of memory; those that only look need say so to run on it at all.
+_FLAGS = {
+    "audit": "no-writes",
+    "read": "no-writes",
+    "typers": "no-writes",
+    **dict.fromkeys(
+        ("adopt", "beat", "bury", "correct", "forget", "leave", "linger", "look", "reap", "settle", "typing_stop"),
+        "allow-oom",
+    ),
+}
+
 
 class Script:
     """A verb's source and the hash Redis knows it by."""
@@ -20,8 +31,15 @@ class Script:
 def _load() -> dict[str, Script]:
     folder = resources.files("greendot.engine.redis").joinpath("lua")
     shared = folder.joinpath("record.lua").read_text()
-    verbs = [file for file in folder.iterdir() if file.name.endswith(".lua") and file.name != "record.lua"]
-    return {file.name.removesuffix(".lua"): Script(file.name, f"#!lua\n{shared}\n{file.read_text()}") for file in verbs}
+    found = {}
+    for file in folder.iterdir():
+        name = file.name.removesuffix(".lua")
+        if file.name.endswith(".lua") and name != "record":
+            flags = f" flags={_FLAGS[name]}" if name in _FLAGS else ""
+            # A dumb read is called for many users at once: it does without what the others share.
+            begin = "" if name == "read" else shared
+            found[name] = Script(name, f"#!lua{flags}\n{begin}\n{file.read_text()}")
+    return found
 
 
 SCRIPTS = _load()

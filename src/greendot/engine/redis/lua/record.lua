@@ -5,9 +5,14 @@
 --           letter (b, i; empty: auto), until.  Empty since: the version.  OWN the same; empty: equal to FACE
 --   MANUAL  status letter (a, b, i), revision, until, text; empty: not known yet
 --   HEARD   when the last session that left was heard
---   SEAT    session, device, connection, i if idle, deadline, heard, incarnation (empty: the session id names it)
+--   SEAT    session, device (empty: `default`), connection, i if idle, deadline, heard, incarnation (empty: the
+--           session id names it)
 -- Numbers are hexadecimal, fields of a part are separated by commas, empty ones at the end are left out. The node
 -- escapes | , ; and % in names and texts.
+--
+-- The verbs on one user have the same beginning:
+--   KEYS    presence bucket, nodes, seen bucket
+--   ARGV    time (what the node takes the engine's time to be; empty: unknown), field, channel, publish command, bus key
 
 local function split(text, separator)
   local parts, count = {}, 0
@@ -63,7 +68,7 @@ local function read_record(text)
       local s = split(seat, ',')
       local node = s[7]
       if node == nil or node == '' then node = string.match(s[1], '^[^-]*') end
-      record.seats[#record.seats + 1] = { session = s[1], device = s[2] or '', conn = number(s[3]) or 0,
+      record.seats[#record.seats + 1] = { session = s[1], device = (s[2] or '') ~= '' and s[2] or 'default', conn = number(s[3]) or 0,
         idle = s[4] == 'i', deadline = number(s[5]), heard = number(s[6]), node = node }
     end
   end
@@ -80,7 +85,7 @@ local function write_record(record)
   for index, s in ipairs(record.seats) do
     local node = s.node
     if node == string.match(s.session, '^[^-]*') then node = '' end
-    seats[index] = join({ s.session, s.device, hex(s.conn), s.idle and 'i' or '', hex(s.deadline), hex(s.heard), node }, 7)
+    seats[index] = join({ s.session, s.device ~= 'default' and s.device or '', hex(s.conn), s.idle and 'i' or '', hex(s.deadline), hex(s.heard), node }, 7)
   end
   local own = record.own == record.face and '' or write_face(record.own)
   return table.concat({ write_face(record.face), own, record.name, manual, hex(record.heard),
@@ -104,14 +109,24 @@ local function told(record)
   return devices_of(record) .. '|' .. record.name
 end
 
--- The engine's time: Redis' own, moved by what a test asks for.
-local function clock(shift)
+local OFF_MS = 5000  -- a node's idea of the time may differ by this much: messages wait, clocks are slewed
+
+-- The engine's time: Redis' own, moved by the partition's correction (`~clock`), so that it goes on evenly when the
+-- server's clock is set or another server takes over. nil if the node takes it to be quite another time: then nothing
+-- may be ended by it before that is settled.
+local function clock(nodes_key, expected)
   local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000) + tonumber(shift)
+  local now = t[1] * 1000 + math.floor(t[2] / 1000) + (redis.call('HGET', nodes_key, '~clock') or 0)
+  if expected ~= '' and math.abs(now - expected) > OFF_MS then return nil end
+  return now
+end
+
+local function other_time()
+  return redis.error_reply('CLOCK the time has jumped')
 end
 
 local lives = {}
--- nil while the node lives, else its last renewal and from when on its sessions do not count.
+-- alive, or the node's last renewal and from when on its sessions do not count.
 local function life_of(nodes_key, node)
   local life = lives[node]
   if life == nil then
@@ -122,11 +137,17 @@ local function life_of(nodes_key, node)
       local parts = split(text, ',')
       life = { renewed = number(parts[1]), ends = number(parts[2]) }
     else
-      life = { ends = 0 }
+      life = { ends = 0, unknown = true }
     end
     lives[node] = life
   end
   return life
+end
+
+local function fenced(nodes_key, node)
+  local life = life_of(nodes_key, node)
+  if life.alive then return nil end
+  return redis.error_reply((life.unknown and 'UNKNOWN ' or 'FENCED ') .. node)
 end
 
 local function prune(record, nodes_key, now)
@@ -145,10 +166,12 @@ local function prune(record, nodes_key, now)
       kept[#kept + 1] = seat
     end
   end
+  local dropped = #record.seats - #kept
   record.seats = kept
+  return dropped
 end
 
-local function next_face(old, state, manual, version, now, seen)
+local function next_face(old, state, manual, version, now, seen, since)
   local text = state ~= 'f' and manual.text or ''
   if state == old.state and text == old.text and manual.status == old.status and manual.till == old.till then
     return old
@@ -158,7 +181,6 @@ local function next_face(old, state, manual, version, now, seen)
   if state == 'f' then
     if same then last = old.seen else last = seen end
   end
-  local since = now
   if same then since = old.since end
   return { state = state, since = since, seen = last, version = version, text = text,
            status = manual.status, till = manual.till }
@@ -173,9 +195,26 @@ local function true_state(record)
   return 'i'
 end
 
--- Bring the record up to now, keep it, tell what is new. `before` is what was told before the verb.
-local function settle(record, before, keys, now, channel, publish, key)
-  prune(record, keys.nodes, now)
+local DAY_MS = 86400000
+
+local function keep(v, record)
+  if #record.seats == 0 then
+    redis.call('HDEL', v.presence, v.field)
+    redis.call('HSET', v.seen, v.field, write_face(record.face) .. '|' .. record.name)
+    return
+  end
+  redis.call('HSET', v.presence, v.field, write_record(record))
+  if record.fresh or v.restoring then
+    redis.call('HDEL', v.seen, v.field)
+    redis.call('PEXPIRE', v.presence, DAY_MS)  -- should every node be gone for good, nothing stays for ever
+  end
+end
+
+-- Bring the record up to now, keep it, tell what is new. `before` is what was told before the verb. A record that is
+-- being restored goes on since when it was, and the change says so: its user may have more sessions than are back yet.
+local function settle(v, record, before)
+  local now = v.now
+  prune(record, v.nodes, now)
   local manual = record.manual
   if manual and manual.till and manual.till <= now then
     manual = { status = '', rev = manual.rev, text = '' }
@@ -187,48 +226,54 @@ local function settle(record, before, keys, now, channel, publish, key)
   local version = math.max(record.face.version + 1, record.own.version + 1, now)
   local seen = record.heard
   if state ~= 'f' then seen = now end
-  local face = next_face(record.face, shown, manual, version, now, seen)
-  local own = next_face(record.own, state, manual, version, now, record.heard)
+  local since = v.since or now
+  local face = next_face(record.face, shown, manual, version, now, seen, since)
+  local own = next_face(record.own, state, manual, version, now, record.heard, since)
   local public = face.state ~= record.face.state or face.text ~= record.face.text
   local private = own ~= record.own
   if public then record.face = face end
   record.own = own
   if write_face(own) == write_face(record.face) then record.own = record.face end
-  local now_told = told(record)
-  if #record.seats == 0 then
-    redis.call('HDEL', keys.presence, keys.field)
-    redis.call('HSET', keys.seen, keys.field, write_face(record.face) .. '|' .. record.name)
-  else
-    redis.call('HSET', keys.presence, keys.field, write_record(record))
-    redis.call('HDEL', keys.seen, keys.field)
-  end
-  if public or private or now_told ~= before then
+  keep(v, record)
+  if public or private or told(record) ~= before then
     local body = table.concat({ write_face(record.face), write_face(record.own), record.name, devices_of(record),
-                                public and '1' or '', private and '1' or '' }, '|')
-    redis.call(publish, channel, 'c' .. redis.sha1hex(key .. channel .. body) .. body)
+                                public and '1' or '', private and '1' or '', v.restoring and '1' or '' }, '|')
+    redis.call(v.publish, v.channel, 'c' .. redis.sha1hex(v.key .. v.channel .. body) .. body)
   end
 end
 
 -- The record of a user, nil if there are no sessions.
-local function load_record(keys)
-  local text = redis.call('HGET', keys.presence, keys.field)
+local function load_record(v)
+  local text = redis.call('HGET', v.presence, v.field)
   if not text then return nil end
   return read_record(text)
 end
 
-local function load_seen(keys)
-  local text = redis.call('HGET', keys.seen, keys.field)
+local function load_seen(v)
+  local text = redis.call('HGET', v.seen, v.field)
   if not text then return { state = 'f', version = 0, text = '', status = '' }, '' end
   local parts = split(text, '|')
   return read_face(parts[1]), parts[2]
 end
 
--- What a reader gets: FACE|OWN|NAME|DEVICES
-local function snapshot(keys, record)
-  if record and #record.seats > 0 then
-    return table.concat({ write_face(record.face), write_face(record.own), record.name, devices_of(record) }, '|')
+local function fresh_record(v)
+  local face, name = load_seen(v)
+  return { face = face, own = face, name = name, seats = {}, fresh = true }
+end
+
+-- What a verb on one user works with.
+local function verb()
+  return { presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = clock(KEYS[2], ARGV[1]), field = ARGV[2],
+           channel = ARGV[3], publish = ARGV[4], key = ARGV[5] }
+end
+
+local function find_seat(record, session, node, conn)
+  for _, seat in ipairs(record.seats) do
+    if seat.session == session and (node == nil or (seat.node == node and seat.conn == conn)) then return seat end
   end
-  local face, name = load_seen(keys)
-  local text = write_face(face)
-  return text .. '|' .. text .. '|' .. name .. '|'
+end
+
+-- What a reader gets: the record itself, or FACE|NAME of a user without sessions, or nothing.
+local function snapshot(v)
+  return redis.call('HGET', v.presence, v.field) or redis.call('HGET', v.seen, v.field) or ''
 end

@@ -1,7 +1,8 @@
 -- Who is typing, longest first. Answers member, milliseconds that remain, member, …
--- KEYS: typing set
--- ARGV: shift, held
-local now, held = clock(ARGV[1]), tonumber(ARGV[2])
+-- KEYS: typing set, nodes
+-- ARGV: time, held
+local now, held = clock(KEYS[2], ARGV[1]), tonumber(ARGV[2])
+if not now then return other_time() end
 local answers = {}
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now - held), '+inf', 'WITHSCORES')
 for index = 1, #found, 2 do

@@ -1,9 +1,10 @@
 -- Start (or go on) typing: prune, throttle, keep, tell. Answers 1 if it was let through.
--- KEYS: typing set
--- ARGV: shift, channel, publish command, bus key, user, name, held, throttle
+-- KEYS: typing set, nodes
+-- ARGV: time, channel, publish command, bus key, user, name, held, throttle
 -- Members are user|name; the score is when the start came, negated once stopped, so that start, stop, start cannot
 -- bypass the throttle.
-local now = clock(ARGV[1])
+local now = clock(KEYS[2], ARGV[1])
+if not now then return other_time() end
 local user, name, held, throttle = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local member = user .. '|' .. name
 local keep = math.max(held, throttle)

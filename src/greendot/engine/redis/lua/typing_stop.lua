@@ -1,7 +1,8 @@
 -- Stop typing, whichever device started. Answers 1 if the user was typing.
--- KEYS: typing set
--- ARGV: shift, channel, publish command, bus key, user, held
-local now = clock(ARGV[1])
+-- KEYS: typing set, nodes
+-- ARGV: time, channel, publish command, bus key, user, held
+local now = clock(KEYS[2], ARGV[1])
+if not now then return other_time() end
 local user, held = ARGV[5], tonumber(ARGV[6])
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now - held), '+inf')) do
   if string.match(member, '^[^|]*') == user then

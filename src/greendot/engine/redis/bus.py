@@ -1,0 +1,195 @@
+"""The bus: exact channels on the server their partition is on, confirmed before anything is read.
+
+Nothing waits on the way in: a message is verified and handed over in the turn of the loop it arrives in. A node that
+does not keep up is cut off by Redis (`client-output-buffer-limit pubsub`), which is a gap like any other: counted, and
+everything is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from greendot.engine.base import Host, Message, Topic
+from greendot.engine.redis import keys
+from greendot.engine.redis.messages import Malformed, Messages, Reader
+from greendot.engine.redis.pack import nodes_of
+from greendot.engine.redis.server import Server
+from greendot.engine.redis.servers import Servers
+from greendot.errors import EngineUnavailable
+
+BATCH = 500  # channels in one SUBSCRIBE at most
+MOST_ROUTED = 10_000  # messages to users waiting to learn which nodes they go to; beyond it they are dropped
+_log = logging.getLogger("greendot.redis")
+
+
+class Heard(NamedTuple):
+    """A channel this node wants to hear."""
+
+    topic: Topic
+    partition: int
+    read: Reader
+
+
+class Counts:
+    """What an operator wants to know of the bus."""
+
+    __slots__ = ("dropped", "gaps", "invalid")
+
+    def __init__(self) -> None:
+        self.invalid = 0  # messages that were not ours
+        self.gaps = 0  # times something may have been missed
+        self.dropped = 0  # messages to users that could not be routed
+
+
+class RedisBus:
+    """See `engine.base.Bus`."""
+
+    def __init__(self, servers: Servers, messages: Messages, prefix: str) -> None:
+        self.counts = Counts()
+        self.own: set[str] = set()  # this node's incarnations; messages to them need not travel
+        self._servers = servers
+        self._messages = messages
+        self._prefix = prefix
+        self._host: Host | None = None
+        self._heard: dict[bytes, Heard] = {}  # by channel
+        self._beats: dict[bytes, Server] = {}  # channels the watchdog listens on
+        self._routing: set[asyncio.Future[Any]] = set()
+        shard = "S" if servers.sharded else ""
+        self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
+        self._kinds = (b"smessage",) if servers.sharded else (b"message",)
+        self._ended = b"sunsubscribe"
+
+    def attach(self, host: Host | None) -> None:
+        """Who gets the messages."""
+        self._host = host
+
+    # --- hearing ---
+
+    async def subscribe(self, topics: Iterable[Topic]) -> None:
+        wanted = [self._want(topic) for topic in topics]
+        await self._tell(self._on, wanted)
+
+    async def unsubscribe(self, topics: Iterable[Topic]) -> None:
+        unwanted = []
+        for topic in topics:
+            channel = keys.channel(self._prefix, topic)
+            heard = self._heard.pop(channel.encode(), None)
+            if heard is not None:
+                unwanted.append((channel, heard.partition))
+        try:
+            await self._tell(self._off, unwanted)
+        except EngineUnavailable:
+            pass  # the connection is gone, and what was subscribed on it
+
+    def _want(self, topic: Topic) -> tuple[str, int]:
+        channel = keys.channel(self._prefix, topic)
+        partition = keys.partition_of(topic.tenant, topic.name)
+        self._heard[channel.encode()] = Heard(topic, partition, self._messages.reader(channel, topic))
+        return channel, partition
+
+    async def _tell(self, command: str, channels: Iterable[tuple[str, int]]) -> None:
+        by_server: dict[Server, list[tuple[str, int]]] = {}
+        for channel, partition in channels:
+            by_server.setdefault(self._servers.of(partition), []).append((channel, partition))
+        await asyncio.gather(*(s.subscribe(command, self._batches(chosen)) for s, chosen in by_server.items()))
+
+    def _batches(self, channels: Iterable[tuple[str, int]]) -> list[list[str]]:
+        """As few commands as may be: in a cluster all channels of one must be in the same slot."""
+        groups: dict[int, list[str]] = {}
+        for channel, partition in channels:
+            groups.setdefault(partition if self._servers.sharded else 0, []).append(channel)
+        return [group[at : at + BATCH] for group in groups.values() for at in range(0, len(group), BATCH)]
+
+    async def resubscribe(self, server: Server, partitions: set[int]) -> list[Topic]:
+        """Everything wanted that is on these partitions of the server; what may have been missed there."""
+        channels = [(c.decode(), h.partition) for c, h in self._heard.items() if h.partition in partitions]
+        await server.subscribe(self._on, self._batches(channels))
+        return [self._heard[c.encode()].topic for c, _ in channels if c.encode() in self._heard]
+
+    async def watch(self, server: Server, channel: str) -> None:
+        """Hear the watchdog's own beats on this server."""
+        self._beats = {c: s for c, s in self._beats.items() if s is not server}
+        self._beats[channel.encode()] = server
+        await server.subscribe(self._on, [[channel]])
+
+    def pushed(self, push: list[Any]) -> None:
+        """The way in. The channel alone says whom it is for; the frame in it is not looked at."""
+        if push[0] in self._kinds:
+            heard = self._heard.get(push[1])
+            if heard is None:
+                self._beat(push)
+                return
+            host = self._host
+            if host is None:
+                return
+            try:
+                topic, message = heard.read(push[2])
+            except Malformed:
+                self.counts.invalid += 1
+                return
+            host.heard(topic, message)
+        elif push[0] == self._ended and push[1] in self._heard:
+            self._servers.ask()  # Redis ends subscriptions by itself when their slot goes elsewhere
+
+    def _beat(self, push: list[Any]) -> None:
+        server = self._beats.get(push[1])
+        if server is not None and push[2].isdigit():
+            server.beat_heard = max(server.beat_heard, int(push[2]))
+
+    # --- speaking ---
+
+    def publish(self, topic: Topic, message: Message) -> None:
+        if topic.kind == "user":
+            self._route(topic, message)
+            return
+        if topic.kind == "node" and topic.name in self.own:
+            self.here(topic, message)
+            return
+        server = self._servers.of(keys.partition_of(topic.tenant, topic.name))
+        if not server.up:
+            self.here(topic, message)
+            return
+        channel = keys.channel(self._prefix, topic)
+        server.post(self.publish_command, channel, self._messages.write(channel, message))
+
+    def here(self, topic: Topic, message: Message) -> None:
+        """To this node alone: the message is for it, or cannot go any further now."""
+        heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._heard
+        if heard and self._host is not None:
+            self._host.heard(topic, message)
+
+    def _route(self, topic: Topic, message: Message) -> None:
+        """To the nodes that hold sessions of the user: ask which, in the order the messages came."""
+        if len(self._routing) >= MOST_ROUTED:
+            self.counts.dropped += 1
+            return
+        where = keys.user_keys(self._prefix, topic.tenant, topic.name)
+        server = self._servers.of(where.partition)
+        if not server.up:
+            self.here(topic, message)
+            return
+        asked = server.call("HGET", where.presence, where.field)
+        self._routing.add(asked)
+        asked.add_done_callback(lambda answer: self._routed(topic, message, answer))
+
+    def _routed(self, topic: Topic, message: Message, answer: asyncio.Future[Any]) -> None:
+        self._routing.discard(answer)
+        if answer.cancelled() or answer.exception() is not None:
+            self.here(topic, message)
+            return
+        record = answer.result()
+        nodes = nodes_of(record.decode()) if record else set()
+        if nodes & self.own:
+            self.here(topic, message)
+        for node in nodes - self.own:
+            channel = keys.channel(self._prefix, Topic("node", "", node))
+            server = self._servers.of(keys.partition_of("", node))
+            server.post(self.publish_command, channel, self._messages.write(channel, message, topic))
+
+    async def drained(self) -> None:
+        """Everything published so far is on its way."""
+        if self._routing:
+            await asyncio.wait(self._routing)

@@ -1,0 +1,20 @@
+-- Take a session over from the node that has it. Answers {incarnation it was with, i if idle}, or nothing if there is no
+-- such session of this user.
+-- ARGV from 6: session, incarnation, connection
+local v = verb()
+local session, node, conn = ARGV[6], ARGV[7], tonumber(ARGV[8])
+local refused = fenced(v.nodes, node)
+if refused then return refused end
+if not v.now then return other_time() end
+local record = load_record(v)
+if not record then return {} end
+local before = told(record)
+prune(record, v.nodes, v.now)
+local seat = find_seat(record, session)
+local answer = {}
+if seat then
+  answer = { seat.node, seat.idle and 'i' or '' }
+  seat.node, seat.conn, seat.deadline, seat.heard = node, conn, nil, nil
+end
+settle(v, record, before)
+return answer

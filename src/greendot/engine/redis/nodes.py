@@ -1,0 +1,230 @@
+"""The lives of nodes: registering, renewing the lease, finding out who is dead.
+
+A node is registered in every partition (`nodes:{tag}`), because every verb checks it where its user is. The lease is a
+counter in one place. A peer is dead when its counter did not move for a whole lease, on our own monotonic clock, while
+everything went well with our own link: a Redis that cannot be reached, a pause of this process or a clock that jumps
+starts the observation anew and kills nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from greendot.clock import Clock
+from greendot.engine.base import NodeInfo
+from greendot.engine.redis import keys
+from greendot.engine.redis.link import RedisError
+from greendot.engine.redis.presence import Verbs
+from greendot.errors import EngineUnavailable
+from greendot.ids import new_incarnation
+
+HOME = 0  # the partition with the leases and claims; the last to learn of a death, so that it is found unfinished
+CLAIM_MS = 5_000
+_log = logging.getLogger("greendot.redis")
+
+
+class Periods(NamedTuple):
+    """Seconds, from the settings."""
+
+    lease: float = 15.0
+    renew: float = 5.0
+    grace: float = 30.0
+
+    @property
+    def sample(self) -> float:
+        """Between two looks at the others."""
+        return min(1.0, self.renew / 2)
+
+
+class _Observed(NamedTuple):
+    counter: str
+    since: float  # monotonic, when this counter was first seen
+
+
+class Death(NamedTuple):
+    """A dead node whose sessions are still to be reaped."""
+
+    node: str
+    ends: int  # engine's time from when on they do not count
+
+
+class Table(NamedTuple):
+    """The nodes and leases, as of one look."""
+
+    lives: dict[str, str]  # incarnation → `live`, or renewed,ends in hexadecimal
+    leases: dict[str, str]  # incarnation → counter,renewed
+
+    def dead(self) -> list[Death]:
+        """The dead that still have a lease: it is struck off when they are reaped."""
+        return [
+            Death(node, int(life.split(",")[1], 16))
+            for node, life in self.lives.items()
+            if life != "live" and node in self.leases
+        ]
+
+    def info(self) -> list[NodeInfo]:
+        found = []
+        for node, life in sorted(self.lives.items()):
+            renewed = self.leases.get(node, ",").split(",")[1]
+            if life == "live":
+                found.append(NodeInfo(node, "live", int(renewed) if renewed else None, None))
+            else:
+                last, ends = life.split(",")[:2]
+                found.append(NodeInfo(node, "dead", int(last, 16), int(ends, 16)))
+        return found
+
+
+class Nodes:
+    """This node's life, and an eye on the others'."""
+
+    def __init__(self, verbs: Verbs, clock: Clock, periods: Periods) -> None:
+        self.incarnation = ""
+        self.deaths = 0  # of other nodes, found by this one
+        self._verbs = verbs
+        self._clock = clock
+        self._periods = periods
+        self._observed: dict[str, _Observed] = {}
+        self._looked_at = float("-inf")
+        self._renewed_at = float("-inf")
+
+    # --- this node ---
+
+    async def register(self, partitions: Iterable[int], *, new: bool = False) -> dict[int, tuple[str, int, str]]:
+        """Live in these partitions: epoch, time and correction of each. FENCED if this life is over there."""
+        epoch = f"{new_incarnation()}{new_incarnation()}"
+        chosen = [*partitions]
+        answers = await asyncio.gather(
+            *(self._on(p, "register", self.incarnation, epoch, "1" if new else "") for p in chosen)
+        )
+        return {
+            p: (epoch.decode(), now, correction.decode())
+            for p, (epoch, now, correction) in zip(chosen, answers, strict=True)
+        }
+
+    async def begin(self) -> None:
+        """A new life, in every partition at once; a name that was taken is given up for another."""
+        while True:
+            self.incarnation = new_incarnation()
+            try:
+                await self._lease_first()
+                await self.register(range(keys.PARTITIONS), new=True)
+                return
+            except RedisError as error:
+                if error.code != "FENCED":
+                    raise
+
+    async def _lease_first(self) -> None:
+        """Before it is registered it has a lease: should it die in between, it is found."""
+        leases = keys.leases_key(self._verbs.prefix)
+        now = self._verbs.time.now()
+        await self._verbs.servers.of(HOME).call("HSETNX", leases, self.incarnation, f"1,{now}")
+
+    async def end(self) -> None:
+        """A clean exit."""
+        await self.bury(self.incarnation, "")
+
+    # --- the others ---
+
+    async def look(self) -> Table:
+        """Renew the lease if it is time, and see everybody's. EngineUnavailable starts the observation anew."""
+        now = self._clock.monotonic()
+        if now - self._looked_at > 2.5 * self._periods.sample:
+            self._observed.clear()  # we were away or stopped: what stood still may have been us
+        renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2
+        try:
+            table = await self._look(self.incarnation, renew)
+        except EngineUnavailable:
+            self._observed.clear()
+            raise
+        self._looked_at = now
+        if renew:
+            self._renewed_at = now
+        self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
+        return table
+
+    async def table(self) -> Table:
+        """Everybody's, without any life of our own."""
+        return await self._look("", renew=False)
+
+    async def _look(self, incarnation: str, renew: bool) -> Table:
+        now, leases, lives = await self._on(HOME, "look", incarnation, "1" if renew else "", leases=True)
+        if not self._verbs.time.known:
+            self._verbs.time.heard(now)
+        nodes = {node: life for node, life in _pairs(lives).items() if not node.startswith("~")}
+        return Table(nodes, _pairs(leases))
+
+    def overdue(self, table: Table) -> list[str]:
+        """Live nodes whose counter stood still for a whole lease."""
+        now, found = self._clock.monotonic(), []
+        alive = self._verbs.alive
+        self._observed = {node: seen for node, seen in self._observed.items() if node in alive}
+        for node in alive:
+            counter = table.leases.get(node, "").partition(",")[0]
+            seen = self._observed.get(node)
+            if seen is None or seen.counter != counter:
+                self._observed[node] = _Observed(counter, now)
+            elif node != self.incarnation and now - seen.since >= self._periods.lease - 0.05:
+                found.append(node)
+        return found
+
+    def restart_observation(self) -> None:
+        """Something was wrong on our side: nobody has been seen standing still."""
+        self._observed.clear()
+
+    async def declare_dead(self, node: str, table: Table) -> bool:
+        """Bury a peer, unless another node is at it."""
+        claim = keys.claim_key(self._verbs.prefix, node)
+        taken = await self._verbs.servers.of(HOME).call("SET", claim, self.incarnation, "NX", "PX", CLAIM_MS)
+        if taken is None:
+            return False
+        renewed = table.leases.get(node, ",").split(",")[1]
+        await self.bury(node, renewed)
+        self.deaths += 1
+        _log.warning("node %s is dead: its lease was not renewed for %g s", node, self._periods.lease)
+        return True
+
+    async def bury(self, node: str, renewed: str) -> None:
+        """In every partition that can be reached; where it cannot be, `reconcile` does it later."""
+        grace_ms = round(self._periods.grace * 1000)
+        others = (self._bury(p, node, renewed, grace_ms) for p in range(keys.PARTITIONS) if p != HOME)
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._bury(HOME, node, renewed, grace_ms)
+        self._verbs.alive = {*self._verbs.alive} - {node}
+
+    async def _bury(self, partition: int, node: str, renewed: str, grace_ms: int) -> None:
+        await self._on(partition, "bury", node, renewed, grace_ms)
+
+    async def reconcile(self, partitions: Iterable[int]) -> None:
+        """What died while a partition could not be reached is dead there too."""
+        home = (await self.table()).lives
+        grace_ms = round(self._periods.grace * 1000)
+        for partition in partitions:
+            name = keys.nodes_key(self._verbs.prefix, partition)
+            there = _pairs(await self._verbs.servers.of(partition).call("HGETALL", name))
+            for node, life in there.items():
+                if life == "live" and not node.startswith("~") and home.get(node) != "live":
+                    renewed = home.get(node, "").partition(",")[0]
+                    await self._bury(partition, node, str(int(renewed, 16)) if renewed else "", grace_ms)
+
+    async def strike_off(self, nodes: Iterable[str]) -> None:
+        """These are reaped: nothing of them is left but their entries."""
+        if names := [*nodes]:
+            await self._verbs.servers.of(HOME).call("HDEL", keys.leases_key(self._verbs.prefix), *names)
+
+    async def forget(self, nodes: Iterable[str]) -> None:
+        if names := [*nodes]:
+            await asyncio.gather(*(self._on(p, "forget", *names) for p in range(keys.PARTITIONS)))
+
+    async def _on(self, partition: int, verb: str, *arguments: Any, leases: bool = False) -> Any:
+        prefix = self._verbs.prefix
+        names = [keys.nodes_key(prefix, partition)] + ([keys.leases_key(prefix)] if leases else [])
+        return await self._verbs.servers.run(partition, verb, names, *arguments)
+
+
+def _pairs(flat: Any) -> dict[str, str]:
+    if isinstance(flat, dict):  # RESP3 has maps
+        return {name.decode(): value.decode() for name, value in flat.items()}
+    return {name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)}

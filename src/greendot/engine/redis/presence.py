@@ -1,0 +1,172 @@
+"""Presence on Redis: the verbs of `engine.base.PresenceEngine` as scripts on one user's bucket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, cast
+
+from greendot.core.presence import Manual, Ref, Snapshot
+from greendot.engine.base import Adopted, Fenced, Known, Page, SeatInfo, Touched
+from greendot.engine.redis import keys
+from greendot.engine.redis.link import Argument, RedisError
+from greendot.engine.redis.messages import Messages
+from greendot.engine.redis.pack import STATUS_LETTERS, escape, read_seats, read_snapshot
+from greendot.engine.redis.servers import Servers
+from greendot.engine.redis.timekeeping import EngineTime
+
+READ_BATCH = 250  # users in one script where they need not be in one slot
+
+
+class Verbs:
+    """What verbs need: where to run them, at what time, how to tell, and what to do when one is refused."""
+
+    def __init__(self, servers: Servers, messages: Messages, time: EngineTime, prefix: str) -> None:
+        self.servers = servers
+        self.messages = messages
+        self.time = time
+        self.prefix = prefix
+        self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
+        self.alive: Collection[str] = ()  # incarnations known to live, as of the latest look
+        self.repair: Callable[[str, int], Any] = lambda code, partition: None  # awaited when a verb was refused
+
+    async def on_user(self, name: str, tenant: str, user: str, *arguments: Argument) -> Any:
+        """A verb on one user. Refused because the node is not known there or the time is off, it is tried once more."""
+        where = keys.user_keys(self.prefix, tenant, user)
+        names = (where.presence, where.nodes, where.seen)
+        for attempt in (1, 2):
+            fixed = (self.time.text(), where.field, where.channel, self.publish, self.messages.script_key)
+            try:
+                return await self.servers.run(where.partition, name, names, *fixed, *arguments)
+            except RedisError as error:
+                if error.code == "FENCED":
+                    await self.repair("FENCED", where.partition)
+                    raise Fenced(str(arguments[1])) from None
+                if error.code not in ("UNKNOWN", "CLOCK") or attempt == 2:
+                    raise _named(error, arguments) from None
+                await self.repair(error.code, where.partition)
+        raise AssertionError("not reached")
+
+
+def _named(error: RedisError, arguments: Sequence[Argument]) -> Exception:
+    return Fenced(str(arguments[1])) if error.code == "UNKNOWN" else error
+
+
+class RedisPresence:
+    """See `engine.base.PresenceEngine`."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+
+    async def touch(
+        self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None
+    ) -> Touched:
+        letter = "" if idle is None else "i" if idle else "a"
+        resumed, known = await self._verbs.on_user("touch", tenant, user, *ref, device, letter, escape(name))
+        return Touched(bool(known), bool(resumed))
+
+    async def restore(self, tenant: str, user: str, ref: Ref, known: Known) -> None:
+        manual, letter = known.manual, "i" if known.idle else "a"
+        about = (known.device, letter, escape(known.name), known.age_ms, *_packed(manual))
+        await self._verbs.on_user("touch", tenant, user, *ref, *about)
+
+    async def adopt(self, tenant: str, user: str, ref: Ref) -> Adopted | None:
+        answer = await self._verbs.on_user("adopt", tenant, user, *ref)
+        return Adopted(answer[0].decode(), answer[1] == b"i") if answer else None
+
+    async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
+        return _remaining(await self._verbs.on_user("linger", tenant, user, *ref, grace_ms, silent_ms))
+
+    async def leave(self, tenant: str, user: str, ref: Ref) -> int | None:
+        return _remaining(await self._verbs.on_user("leave", tenant, user, *ref))
+
+    async def set_status(self, tenant: str, user: str, manual: Manual) -> Snapshot:
+        answer = await self._verbs.on_user("status", tenant, user, *_packed(manual))
+        return cast(Snapshot, read_snapshot(answer.decode(), _Everybody(), 0))
+
+    # --- reading ---
+
+    async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
+        where = [keys.user_keys(self._verbs.prefix, tenant, user) for user in users]
+        shares = self._shares(where)
+        answers = await asyncio.gather(*(self._read_share(where, share) for share in shares))
+        texts: list[str] = [""] * len(users)
+        for share, answer in zip(shares, answers, strict=True):
+            for index, text in zip(share, answer, strict=True):
+                texts[index] = text.decode()
+        alive, now = self._verbs.alive, self._verbs.time.now()
+        found = [read_snapshot(text, alive, now) for text in texts]
+        due = [index for index, snapshot in enumerate(found) if snapshot is None]
+        settled = await asyncio.gather(*(self._settled(tenant, users[index]) for index in due))
+        for index, snapshot in zip(due, settled, strict=True):
+            found[index] = snapshot
+        return found  # type: ignore[return-value]
+
+    def _shares(self, where: Sequence[keys.UserKeys]) -> list[list[int]]:
+        """Which users are asked for in one script: those of a slot, or as many as take half a millisecond."""
+        if not self._verbs.servers.sharded:
+            return [[*range(at, min(at + READ_BATCH, len(where)))] for at in range(0, len(where), READ_BATCH)]
+        shares: dict[int, list[int]] = {}
+        for index, user in enumerate(where):
+            shares.setdefault(user.partition, []).append(index)
+        return [*shares.values()]
+
+    async def _read_share(self, where: Sequence[keys.UserKeys], share: list[int]) -> list[bytes]:
+        names: list[str] = []
+        for index in share:
+            names += (where[index].presence, where[index].seen)
+        fields = [where[index].field for index in share]
+        answer: list[bytes] = await self._verbs.servers.run(where[share[0]].partition, "read", names, *fields)
+        return answer
+
+    async def _settled(self, tenant: str, user: str) -> Snapshot:
+        """Have what has run out ended. What is left counts then, whatever we have heard of its nodes."""
+        answer = await self._verbs.on_user("settle", tenant, user)
+        return cast(Snapshot, read_snapshot(answer.decode(), _Everybody(), 0))
+
+    async def online(self, tenant: str, after: str | None, limit: int) -> Page:
+        there: list[str] = []
+        for partition in range(keys.PARTITIONS):
+            users = await self._in_partition(tenant, partition)
+            snapshots = await self.read(tenant, users)
+            there += [u for u, snapshot in zip(users, snapshots, strict=True) if snapshot.face.state != "offline"]
+        there.sort()
+        rest = [user for user in there if after is None or user > after]
+        return Page(rest[:limit], rest[limit - 1] if len(rest) > limit else None, len(there))
+
+    async def _in_partition(self, tenant: str, partition: int) -> list[str]:
+        server = self._verbs.servers.of(partition)
+        buckets = [keys.buckets(self._verbs.prefix, partition, bucket)[0] for bucket in range(keys.BUCKETS)]
+        found = await asyncio.gather(*(server.call("HKEYS", bucket) for bucket in buckets))
+        fields = [field.decode() for bucket in found for field in bucket]
+        return [field.removeprefix(f"{tenant}/") for field in fields if field.startswith(f"{tenant}/")]
+
+    async def sessions(self, tenant: str, user: str) -> list[SeatInfo]:
+        await self._verbs.on_user("settle", tenant, user)
+        where = keys.user_keys(self._verbs.prefix, tenant, user)
+        record = await self._verbs.servers.of(where.partition).call("HGET", where.presence, where.field)
+        now = self._verbs.time.now()
+        return [
+            SeatInfo(
+                seat.session,
+                seat.device,
+                seat.node,
+                "idle" if seat.idle else "online",
+                None if seat.deadline is None else max(0, seat.deadline - now),
+            )
+            for seat in (read_seats(record.decode()) if record else ())
+        ]
+
+
+class _Everybody:
+    def __contains__(self, node: object) -> bool:
+        return True
+
+
+def _packed(manual: Manual) -> tuple[Argument, ...]:
+    until = "" if manual.until is None else manual.until
+    return STATUS_LETTERS[manual.status], manual.rev, until, escape(manual.text)
+
+
+def _remaining(answer: int) -> int | None:
+    return None if answer < 0 else answer

@@ -1,0 +1,148 @@
+"""Ending what no longer counts: the sessions of dead nodes, and whatever drifted.
+
+A pass goes bucket by bucket, so that no command takes long, and every bucket is settled by the same script as any other
+verb: a user goes offline once, whoever comes by first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from greendot.core.presence import Ref
+from greendot.engine.base import Audit, Swept, Topic
+from greendot.engine.redis import keys
+from greendot.engine.redis.bus import RedisBus
+from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, Table
+from greendot.engine.redis.presence import Verbs
+from greendot.engine.redis.server import Server
+from greendot.errors import EngineUnavailable
+
+AT_ONCE = 64  # buckets asked for together
+SWEEP_EVERY_MS = 600_000
+REMEMBERED_MS = 3_600_000  # how long a dead node is listed
+_log = logging.getLogger("greendot.redis")
+
+
+class Sweeper:
+    """Passes over all buckets, each by one node at a time."""
+
+    def __init__(self, verbs: Verbs, nodes: Nodes, bus: RedisBus, retention_ms: int) -> None:
+        self.total = Swept()
+        self._verbs = verbs
+        self._nodes = nodes
+        self._bus = bus
+        self._retention_ms = retention_ms
+
+    async def bury_overdue(self, table: Table) -> None:
+        for node in self._nodes.overdue(table):
+            await self._nodes.declare_dead(node, table)
+
+    async def reap(self, table: Table) -> Swept | None:
+        """If somebody's grace is over, one pass for all of them; None if there is nothing to do, or another does it."""
+        now = self._verbs.time.now()
+        over = [death.node for death in table.dead() if death.ends <= now]
+        if not over or not await self._claim("reap", CLAIM_MS):
+            return None
+        swept = await self._pass(retention_ms=None, keep_claim=True)
+        if swept is not None:
+            await self._nodes.strike_off(over)
+            _log.info("reaped %s: %d sessions ended, %d users offline", ", ".join(over), swept.sessions, swept.users)
+            self._add(swept)
+            await self._release("reap")  # one that was cut short is tried again when the claim has run out
+        return swept
+
+    async def sweep_if_due(self) -> Swept | None:
+        """One node in all does it, every ten minutes."""
+        return await self.sweep() if await self._claim("sweep", SWEEP_EVERY_MS) else None
+
+    async def sweep(self) -> Swept:
+        """Everything: end what does not count, forget what is past its time, ask each node to compare its own."""
+        await self._nodes.reconcile(range(keys.PARTITIONS))
+        swept = await self._pass(self._retention_ms)
+        table = await self._nodes.table()
+        horizon = self._verbs.time.now() - REMEMBERED_MS
+        old = [i.node for i in table.info() if i.state == "dead" and (i.ends_at or 0) < horizon]
+        await self._nodes.strike_off(old)
+        await self._nodes.forget(old)
+        for node, life in table.lives.items():
+            if life == "live":
+                self._bus.publish(Topic("node", "", node), Audit())
+        swept = (swept or Swept())._replace(nodes=len(old))
+        self._add(swept)
+        if any(swept):
+            _log.info("swept: %s", swept)
+        return swept
+
+    async def audit(self, holds: Callable[[Ref], bool]) -> int:
+        """End the sessions kept under our names that `holds` does not know."""
+        ended = 0
+        for incarnation in [*self._bus.own]:
+            for server in [*self._verbs.servers.all.values()]:
+                for partition in [*server.partitions]:
+                    ended += await self._audit(partition, incarnation, holds)
+        return ended
+
+    async def _audit(self, partition: int, incarnation: str, holds: Callable[[Ref], bool]) -> int:
+        run, ended = self._verbs.servers.run, 0
+        names = [keys.buckets(self._verbs.prefix, partition, bucket)[0] for bucket in range(keys.BUCKETS)]
+        answers = await asyncio.gather(*(run(partition, "audit", [name], incarnation) for name in names))
+        for answer in answers:
+            for field, session, conn in zip(answer[::3], answer[1::3], answer[2::3], strict=True):
+                ref = Ref(session.decode(), incarnation, int(conn))
+                if not holds(ref):
+                    tenant, _, user = field.decode().partition("/")
+                    await self._verbs.on_user("linger", tenant, user, *ref, 0, 0)
+                    ended += 1
+        return ended
+
+    # --- passes ---
+
+    async def _pass(self, retention_ms: int | None, *, keep_claim: bool = False) -> Swept | None:
+        """Over all servers at once; None if not all of it could be done."""
+        servers = [*self._verbs.servers.all.values()]
+        try:
+            parts = await asyncio.gather(*(self._over(s, retention_ms, keep_claim) for s in servers))
+        except EngineUnavailable as error:
+            _log.warning("a pass over the buckets was cut short: %s", error)
+            return None
+        return Swept(*(sum(column) for column in zip(*parts, strict=True))) if parts else None
+
+    async def _over(self, server: Server, retention_ms: int | None, keep_claim: bool) -> Swept:
+        total = Swept()
+        for partition in [*server.partitions]:
+            for at in range(0, keys.BUCKETS, AT_ONCE):
+                reaped = await asyncio.gather(
+                    *(self._reap(partition, bucket, retention_ms) for bucket in range(at, at + AT_ONCE))
+                )
+                total = Swept(*(a + sum(column) for a, column in zip(total, zip(*reaped, strict=True), strict=True)))
+            if keep_claim and partition % 16 == 0:
+                self._verbs.servers.of(HOME).post("PEXPIRE", keys.claim_key(self._verbs.prefix, "reap"), CLAIM_MS)
+        return total
+
+    async def _reap(self, partition: int, bucket: int, retention_ms: int | None) -> tuple[int, int, int, int]:
+        verbs = self._verbs
+        presence, seen = keys.buckets(verbs.prefix, partition, bucket)
+        ended, gone, forgotten = await verbs.servers.run(
+            partition,
+            "reap",
+            [presence, keys.nodes_key(verbs.prefix, partition), seen],
+            verbs.time.text(),
+            verbs.publish,
+            verbs.messages.script_key,
+            keys.watch_channels(verbs.prefix, partition),
+            "" if retention_ms is None else retention_ms,
+        )
+        return ended, gone, forgotten, 0
+
+    def _add(self, swept: Swept) -> None:
+        self.total = Swept(*(a + b for a, b in zip(self.total, swept, strict=True)))
+
+    async def _claim(self, what: str, ms: int) -> bool:
+        claim = keys.claim_key(self._verbs.prefix, what)
+        home = self._verbs.servers.of(HOME)
+        return await home.call("SET", claim, self._nodes.incarnation, "NX", "PX", ms) is not None
+
+    async def _release(self, what: str) -> None:
+        await self._verbs.servers.of(HOME).call("DEL", keys.claim_key(self._verbs.prefix, what))

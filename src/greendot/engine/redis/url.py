@@ -1,0 +1,114 @@
+"""Where Redis is, as an operator writes it.
+
+    redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]             one server
+    redis+sentinel://…HOST[:PORT],HOST[:PORT]…/NAME[/DB]   the primary that Sentinel calls NAME
+    redis+cluster://…HOST[:PORT],HOST[:PORT]…              a cluster, found through any of these
+
+`rediss` in place of `redis` speaks TLS; `?ca=FILE` names the authority, `?cert=FILE&key=FILE` our own certificate.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Literal, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from msgspec import Struct
+
+from greendot.errors import ConfigError
+
+Kind = Literal["standalone", "sentinel", "cluster"]
+_KINDS: dict[str, Kind] = {"": "standalone", "sentinel": "sentinel", "cluster": "cluster"}
+_PORTS: dict[Kind, int] = {"standalone": 6379, "sentinel": 26379, "cluster": 6379}
+_FILES = {"ca", "cert", "key"}
+
+
+class Address(NamedTuple):
+    """One server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Place(Struct, frozen=True):
+    """Which servers, and how to speak to them."""
+
+    kind: Kind
+    hosts: tuple[Address, ...]
+    user: str | None = None
+    password: str | None = None
+    service: str = ""  # what Sentinel calls the primary
+    db: int = 0
+    tls: bool = False
+    files: dict[str, str] = {}  # of TLS: ca, cert, key
+
+    def context(self) -> ssl.SSLContext | None:
+        """What TLS needs, None without; ConfigError when a file cannot be used."""
+        if not self.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.files.get("ca"))
+            if "cert" in self.files:
+                context.load_cert_chain(self.files["cert"], self.files.get("key"))
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"engine.url: the TLS files {self.files} cannot be used: {error}") from None
+        return context
+
+
+def parse(url: str) -> Place:
+    """ConfigError says what is wrong; the password is not repeated."""
+    scheme, separator, _ = url.partition("://")
+    base, _, word = scheme.partition("+")
+    if not separator or base not in ("redis", "rediss") or word not in _KINDS:
+        raise _bad("it must begin with redis://, rediss://, redis+sentinel:// or redis+cluster://")
+    kind, split = _KINDS[word], urlsplit(url)
+    login, at, places = split.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    path = split.path.strip("/").split("/") if split.path.strip("/") else []
+    service = path.pop(0) if kind == "sentinel" and path else ""
+    if kind == "sentinel" and not service:
+        raise _bad("Sentinel needs the name of the primary: redis+sentinel://HOST:26379/mymaster")
+    if kind == "cluster" and path:
+        raise _bad("a cluster has no numbered databases: leave out what follows the hosts")
+    if len(path) > 1 or not all(part.isdecimal() for part in path):
+        raise _bad(f"{'/'.join(path)!r} is not the number of a database")
+    hosts = tuple(_address(text, _PORTS[kind]) for text in places.split(","))
+    if kind == "standalone" and len(hosts) > 1:
+        raise _bad("several hosts need redis+cluster:// or redis+sentinel://")
+    return Place(
+        kind,
+        hosts,
+        user=unquote(user) or None,
+        password=unquote(password) if at and password else None,
+        service=service,
+        db=int(path[0]) if path else 0,
+        tls=base == "rediss",
+        files=_options(split.query, base == "rediss"),
+    )
+
+
+def _options(query: str, tls: bool) -> dict[str, str]:
+    options = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
+    for name in options:
+        if name not in _FILES:
+            raise _bad(f"it has no option {name!r}; there are ca, cert and key (files of TLS)")
+        if not tls:
+            raise _bad(f"{name!r} is for TLS: write rediss in place of redis")
+    return options
+
+
+def _address(text: str, port: int) -> Address:
+    try:
+        split = urlsplit(f"//{text}")
+        if not split.hostname:
+            raise ValueError
+        return Address(split.hostname, split.port or port)
+    except ValueError:
+        raise _bad(f"{text!r} is not HOST or HOST:PORT") from None
+
+
+def _bad(reason: str) -> ConfigError:
+    return ConfigError(f"engine.url: {reason}.")

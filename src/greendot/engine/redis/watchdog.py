@@ -1,0 +1,123 @@
+"""Whether a server still is what we take it for.
+
+Once a second each is asked to publish a beat, on the link for commands; it must arrive on the link for pushes. After a
+failover an old primary still answers every PING: only this shows that one of the links is deaf. The answer carries the
+server's epoch, which is another one when its data was lost, and its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from greendot.clock import Clock
+from greendot.engine.redis import keys
+from greendot.engine.redis.bus import RedisBus
+from greendot.engine.redis.nodes import Nodes
+from greendot.engine.redis.presence import Verbs
+from greendot.engine.redis.scripts import SCRIPTS
+from greendot.engine.redis.server import Server
+from greendot.errors import EngineUnavailable
+
+DEAF_S = 2.0  # a beat not heard by then will not be
+LATE_S = 1.5  # a round so much later than the last one found this process stopped: beats wait to be read
+
+
+class Watchdog:
+    """Beats on all servers, and what is known of each."""
+
+    def __init__(self, verbs: Verbs, bus: RedisBus, nodes: Nodes, clock: Clock) -> None:
+        self._verbs = verbs
+        self._bus = bus
+        self._nodes = nodes
+        self._clock = clock
+        self._epochs: dict[int, str] = {}  # by partition
+        self._runs: dict[int, str] = {}  # by partition, the run id of the server it was on
+        self._last_round = clock.monotonic()
+
+    # --- beats ---
+
+    async def listen(self, server: Server) -> None:
+        """Hear the beats on this server, on a channel of one of its partitions."""
+        partition = min(server.partitions)
+        channel = keys.beat_channel(self._verbs.prefix, partition, self._nodes.incarnation)
+        if server.beat_channel != channel or not server.up:
+            server.beat_channel, server.beat_partition = channel, partition
+            server.unheard.clear()
+            await self._bus.watch(server, channel)
+
+    async def round(self) -> list[Server]:
+        """One beat for each; the servers that have lost their data."""
+        now = self._clock.monotonic()
+        late, self._last_round = now - self._last_round > LATE_S + 1.0, now
+        beating = []
+        for server in [*self._verbs.servers.all.values()]:
+            if server.up and server.partitions:
+                if self._is_deaf(server, now, late):
+                    server.fail("what is published there no longer arrives")
+                else:
+                    beating.append(self._beat(server, now))
+        lost = await asyncio.gather(*beating)
+        return [server for server in lost if server is not None]
+
+    def _is_deaf(self, server: Server, now: float, late: bool) -> bool:
+        while server.unheard and server.unheard[0][0] <= server.beat_heard:
+            server.unheard.popleft()
+        if late:
+            server.unheard.clear()
+        return bool(server.unheard) and now - server.unheard[0][1] >= DEAF_S
+
+    async def _beat(self, server: Server, now: float) -> Server | None:
+        try:
+            if server.beat_partition not in server.partitions:
+                await self.listen(server)
+            server.beat_sent += 1
+            server.unheard.append((server.beat_sent, now))
+            name, sha = keys.nodes_key(self._verbs.prefix, server.beat_partition), SCRIPTS["beat"].sha
+            message = str(server.beat_sent)
+            answer = await server.call("EVALSHA", sha, 1, name, server.beat_channel, self._verbs.publish, message)
+        except EngineUnavailable as error:
+            self._verbs.servers.refused(server, error)
+            return None
+        epoch, told, correction = answer[0].decode(), int(answer[1]), answer[2].decode()
+        await self._set_right(server, told, correction)
+        return server if self._epochs.get(server.beat_partition, epoch) != epoch else None
+
+    # --- epochs ---
+
+    async def compare(self, server: Server, answers: dict[int, tuple[str, int, str]]) -> bool:
+        """What registering told. Whether these partitions are as we knew them, on the server we knew them on."""
+        intact = True
+        for partition, (epoch, _, _) in answers.items():
+            known = self._epochs.get(partition, epoch), self._runs.get(partition, server.run_id)
+            intact = intact and known == (epoch, server.run_id)
+            self._epochs[partition], self._runs[partition] = epoch, server.run_id
+        for _, told, correction in [*answers.values()][:1]:
+            await self._set_right(server, told, correction)
+        return intact
+
+    def is_other(self, answers: dict[int, tuple[str, int, str]]) -> bool:
+        return any(self._epochs.get(partition) != epoch for partition, (epoch, _, _) in answers.items())
+
+    # --- time ---
+
+    async def mend(self, server: Server, partition: int) -> None:
+        """A verb was refused because of the time."""
+        ((_, told, correction),) = (await self._nodes.register([partition])).values()
+        await self._set_right(server, told, correction, [partition])
+
+    async def _set_right(self, server: Server, told: int, correction: str, only: list[int] | None = None) -> None:
+        """If the server's clock jumped, its partitions' corrections make up for it."""
+        by = self._verbs.time.heard(told)
+        if not by:
+            return
+        prefix, new = self._verbs.prefix, str(int(correction) + by)
+        partitions = only or [*server.partitions]
+        await asyncio.gather(
+            *(
+                self._verbs.servers.run(p, "correct", [keys.nodes_key(prefix, p)], correction, new)
+                for p in partitions
+            ),
+            return_exceptions=True,
+        )
+        if only is None:
+            self._verbs.time.mended()

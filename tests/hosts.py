@@ -1,0 +1,78 @@
+"""A node as an engine sees it, for tests, and a Redis engine whose time is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from greendot.engine.base import Message, Part, Topic
+from greendot.engine.redis import keys
+from greendot.engine.redis.engine import Options, RedisEngine
+from greendot.testing import ShiftedClock
+
+
+class RecordingHost:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[Topic, Message]] = []
+        self.told: list[tuple[str, Any]] = []
+
+    def heard(self, topic: Topic, message: Message) -> None:
+        self.messages.append((topic, message))
+
+    def lost(self, part: Part) -> None:
+        self.told.append(("lost", part))
+
+    def found(self, part: Part, *, intact: bool) -> None:
+        self.told.append(("found", intact))
+
+    def reborn(self, incarnation: str) -> None:
+        self.told.append(("reborn", incarnation))
+
+
+class RedisNode:
+    """An engine with a host of its own. Nothing happens by itself: `advance` and `tick` do it."""
+
+    def __init__(self, url: str, prefix: str, *, driven: bool = False, **options: Any) -> None:
+        self.clock = ShiftedClock()
+        self.host = RecordingHost()
+        self.prefix = prefix
+        options.setdefault("key", b"a key for tests")
+        self.engine = RedisEngine(url, Options(prefix=prefix, **options), self.clock, driven=driven)
+        self.incarnation = ""
+
+    @property
+    def heard(self) -> list[tuple[Topic, Message]]:
+        return self.host.messages
+
+    async def start(self) -> None:
+        self.incarnation = await self.engine.start(self.host)
+
+    async def advance(self, seconds: float, *others: RedisNode) -> None:
+        """Let the engine's time pass, for this node and those that share its keys."""
+        for node in (self, *others):
+            node.clock.advance(seconds)
+        ms = round(seconds * 1000)
+        await asyncio.gather(
+            *(
+                self.engine.servers.of(p).call("HINCRBY", keys.nodes_key(self.prefix, p), "~clock", ms)
+                for p in range(keys.PARTITIONS)
+            )
+        )
+
+    async def settle(self) -> None:
+        """What was published before on any server has been received."""
+        await self.engine.bus.drained()
+        for server in self.engine.servers.all.values():
+            # Redis hands a message to its subscribers before it answers the publisher.
+            assert server.pushes is not None
+            await server.call("PING")
+            await server.pushes.call("PING")
+
+    async def tick(self) -> None:
+        await self.engine.tick()
+        await self.engine.settled()
+
+    async def close(self) -> None:
+        await self.engine.close()

@@ -1,0 +1,58 @@
+"""As much of a Redis client as tests need to look behind the engine's back: blocking, one socket, hiredis."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from types import TracebackType
+from typing import Any, Self
+
+import hiredis
+
+Argument = str | bytes | int | float
+Login = tuple[str, str]  # user and password
+ANSWER_S = 5.0  # a server that is stopped or cut off answers with TimeoutError
+
+
+class Connection:
+    """A connection to 127.0.0.1. Replies are bytes, integers and lists; an error is raised as hiredis.ReplyError."""
+
+    def __init__(self, port: int, *, login: Login | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self._reader = hiredis.Reader()
+        self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
+        try:
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname="127.0.0.1")
+            if login is not None:
+                self.call("AUTH", *login)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def call(self, *arguments: Argument) -> Any:
+        self.send(*arguments)
+        return self.read()
+
+    def send(self, *arguments: Argument) -> None:
+        self._socket.sendall(hiredis.pack_command(arguments))
+
+    def read(self, within_s: float = ANSWER_S) -> Any:
+        """The next reply or push; TimeoutError if none comes, ConnectionError if none can come any more."""
+        self._socket.settimeout(within_s)
+        while (reply := self._reader.gets()) is False:
+            received = self._socket.recv(65536)
+            if not received:
+                raise ConnectionResetError("the server closed the connection")
+            self._reader.feed(received)
+        if isinstance(reply, hiredis.ReplyError):
+            raise reply
+        return reply
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import hiredis
 import pytest
 
-from redis_servers import KINDS, RedisProcess
+from redis_servers import KINDS, RedisProcess, redis_cluster
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -66,3 +66,35 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     server = RedisProcess("redis", tmp_path, no_such_setting="yes")
     with pytest.raises(AssertionError, match="no-such-setting"), server:
         pass
+
+
+@every_kind
+def test_a_cluster_shares_the_slots_and_a_replica_takes_over(kind: str, tmp_path: Path) -> None:
+    with redis_cluster(kind, tmp_path, primaries=3, replicas=1) as cluster:
+        assert len(cluster.primaries) == 3
+        assert {cluster.owner(slot) for slot in (0, 5461, 16383)} == set(cluster.primaries)
+        primary = cluster.primary_of("key")
+        (replica,) = cluster.replicas_of(primary)
+        with primary.connect() as connection:
+            connection.call("SET", "key", "value")
+            connection.call("WAIT", 1, 1000)
+        assert cluster.fail_over(primary) is replica
+        assert cluster.primary_of("key") is replica
+        assert replica.command("GET", "key") == b"value"
+
+
+@every_kind
+def test_a_slot_moves_with_its_keys(kind: str, tmp_path: Path) -> None:
+    with redis_cluster(kind, tmp_path) as cluster:
+        source, keys = cluster.primary_of("{tag}"), [f"{{tag}}{number}" for number in range(150)]
+        target = next(process for process in cluster.primaries if process is not source)
+        for key in keys:
+            source.command("SET", key, "value")
+        with cluster.moving_slot(cluster.slot_of("{tag}"), target):
+            with pytest.raises(hiredis.ReplyError, match=f"ASK .*:{target.port}"):
+                source.command("GET", "{tag}new")
+            assert source.command("GET", keys[0]) == b"value"
+        assert cluster.primary_of("{tag}") is target
+        assert [target.command("GET", key) for key in keys] == [b"value"] * 150
+        with pytest.raises(hiredis.ReplyError, match=f"MOVED .*:{target.port}"):
+            source.command("GET", keys[0])

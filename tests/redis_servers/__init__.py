@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from .cluster import Cluster, redis_cluster
 from .process import KINDS, RedisProcess, binary, free_port, redis_server, until
 from .resp import Connection
 
 __all__ = [
     "KINDS",
+    "Cluster",
     "Connection",
     "RedisProcess",
     "binary",
     "free_port",
+    "redis_cluster",
     "redis_server",
     "until",
 ]

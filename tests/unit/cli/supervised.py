@@ -89,11 +89,28 @@ def short_lived(ready: Ready) -> None:
     obedient(ready)
 
 
+def first_stubborn(ready: Ready) -> None:
+    """One stays; the other place is taken again and again."""
+    if life() == 1:
+        stubborn(ready)
+    ready()
+
+
 def third_refused(ready: Ready) -> None:
     (refused if life() == 3 else obedient)(ready)
 
 
-BEHAVIOURS = (obedient, stubborn, refused, crashing, second_refused, second_crashing, short_lived, third_refused)
+BEHAVIOURS = (
+    obedient,
+    stubborn,
+    refused,
+    crashing,
+    second_refused,
+    second_crashing,
+    short_lived,
+    first_stubborn,
+    third_refused,
+)
 
 
 def main() -> None:

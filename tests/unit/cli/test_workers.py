@@ -77,6 +77,11 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def lives_in(folder: Path) -> int:
+    """How many processes have asked for their number."""
+    return len([*folder.iterdir()])
+
+
 @asynccontextmanager
 async def family(behaviour: Behaviour, folder: Path, count: int = 2, patience_s: float = 20) -> AsyncIterator[Family]:
     process = await asyncio.create_subprocess_exec(
@@ -105,6 +110,7 @@ async def test_it_is_ready_once_when_every_worker_is(tmp_path: Path) -> None:
         os.kill(running.pid, signal.SIGTERM)
         assert await running.ended() == 0
         assert running.who("ready") == [running.pid]
+        assert running.err.count(" is ready") == 3
 
 
 @pytest.mark.parametrize("behaviour", [supervised.refused, supervised.second_refused])
@@ -179,6 +185,15 @@ async def test_it_stops_while_workers_are_still_starting(tmp_path: Path) -> None
         assert await running.ended() == 0
         assert running.said[-1] == ("stopped", running.pid)
         assert not any(is_there(pid) for _, pid in running.said)
+
+
+async def test_no_worker_is_started_while_others_are_stopping(tmp_path: Path) -> None:
+    async with family(supervised.first_stubborn, tmp_path, patience_s=1.2) as running:
+        await until(lambda: "another is started in 0.8 s" in running.err)
+        lives = lives_in(tmp_path)
+        os.kill(running.pid, signal.SIGTERM)
+        assert await running.ended() == 1
+        assert lives_in(tmp_path) == lives
 
 
 # --- dying ---

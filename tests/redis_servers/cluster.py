@@ -121,6 +121,8 @@ def redis_cluster(
         "cluster_replica_validity_factor": 0,  # however busy this machine is, a replica may take over
         "cluster_allow_replica_migration": "no",  # a replica stays where a test has put it
     }
+    if replicas:
+        given["repl_ping_replica_period"] = 1  # Redis 7.0 does not list a replica that has received nothing yet
     processes = [RedisProcess(kind, folder, **given | settings) for _ in range(primaries * (1 + replicas))]
     with together(*processes):
         cluster = Cluster(processes[:primaries], processes[primaries:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from hashlib import blake2b
 from pathlib import Path
 
 from greendot.api.app import make_app
@@ -12,6 +13,8 @@ from greendot.api.request import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.engine.base import Engine
 from greendot.engine.memory import MemoryEngine
+from greendot.engine.redis.engine import Options, RedisEngine
+from greendot.engine.redis.nodes import Periods
 from greendot.errors import ConfigError
 from greendot.gateway.node import Node
 from greendot.gateway.server import Server
@@ -72,9 +75,24 @@ class Greendot:
 
 def make_engine(settings: Settings, clock: Clock) -> Engine:
     presence, typing = settings.presence, settings.typing
+    if settings.engine.url != "memory":
+        return RedisEngine(settings.engine.url, redis_options(settings), clock)
     return MemoryEngine(
         clock,
         grace_ms=round(presence.grace_s * 1000),
+        typing_ttl_ms=round(typing.ttl_s * 1000),
+        typing_throttle_ms=round(typing.throttle_s * 1000),
+        seen_retention_ms=round(presence.last_seen_days * 86_400_000),
+    )
+
+
+def redis_options(settings: Settings) -> Options:
+    presence, typing, node = settings.presence, settings.typing, settings.node
+    return Options(
+        # Nodes that verify the same tokens trust each other: what signs the one signs the other.
+        key=blake2b(settings.auth.secret.encode(), person=b"greendot-bus").digest(),
+        prefix=settings.engine.prefix,
+        periods=Periods(node.lease_s, node.renew_s, presence.grace_s),
         typing_ttl_ms=round(typing.ttl_s * 1000),
         typing_throttle_ms=round(typing.throttle_s * 1000),
         seen_retention_ms=round(presence.last_seen_days * 86_400_000),
@@ -86,8 +104,8 @@ def lock_store(settings: Settings) -> int | None:
 
     The lock is the kernel's and ends with the process, however that ends.
     """
-    if settings.store_path == ":memory:":
-        return None
+    if settings.store_path == ":memory:" or settings.engine.url != "memory":
+        return None  # nodes that share an engine hear each other
     path = settings.store_path + ".lock"
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -14,7 +14,6 @@ class Metrics:
         "realtime_commands_refused_total",
         "realtime_commands_total",
         "realtime_dropped_ephemeral_total",
-        "realtime_pubsub_invalid_total",
         "realtime_pubsub_received_total",
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
@@ -26,7 +25,6 @@ class Metrics:
     realtime_commands_refused_total: int
     realtime_commands_total: int
     realtime_dropped_ephemeral_total: int
-    realtime_pubsub_invalid_total: int
     realtime_pubsub_received_total: int
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int

@@ -10,7 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from string import ascii_letters, digits
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,6 +19,16 @@ from msgspec.structs import fields
 
 from greendot.errors import ConfigError
 from greendot.ids import ID_RULE, valid_id
+
+REDIS = (
+    "redis://",
+    "rediss://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+    "redis+cluster://",
+    "rediss+cluster://",
+)
+_PREFIX = {*ascii_letters, *digits, *"_.:-"}
 
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86_400)]
 Positive = Annotated[float, Meta(gt=0, le=30 * 86_400)]
@@ -72,7 +83,11 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Engine(Struct, frozen=True, forbid_unknown_fields=True):
-    url: str = "memory"
+    url: str = "memory"  # or redis://, rediss://, redis+sentinel://, redis+cluster://
+    prefix: str = ""  # of every key and channel in Redis, when it is shared with others
+    when_away: Literal["refuse", "accept"] = "refuse"  # new clients while Redis cannot be reached
+    stale_after_s: Seconds = 30.0  # when watchers are told that Redis is away
+    restore_batch: Count = 500  # sessions told to Redis together, ten times a second, after it lost them
 
 
 class Store(Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,12 +180,21 @@ def check(settings: Settings) -> None:
 
 def _check_urls(settings: Settings) -> None:
     engine, store = settings.engine.url, settings.store.url
-    if engine != "memory":
-        raise ConfigError(f"engine.url is {engine!r}; this version of Greendot has one engine, `memory`.")
-    if settings.server.workers > 1:
+    if engine != "memory" and not engine.startswith(REDIS):
+        raise ConfigError(
+            f"engine.url begins with {engine.partition('://')[0]!r}; it must be `memory` or begin with one of "
+            f"{', '.join(REDIS[:2])} (one server), redis+sentinel://, redis+cluster://."
+        )
+    if settings.server.workers > 1 and engine == "memory":
         raise ConfigError(
             f"{settings.server.workers} workers cannot share the memory engine: each would see only its own users. "
-            "Use --workers 1."
+            "Use --workers 1, or a Redis that all of them share: --engine redis://localhost:6379"
+        )
+    if settings.server.workers > 1 and settings.store_path == ":memory:":
+        raise ConfigError("workers cannot share a store in memory: give them a file with --store sqlite:///FILE.")
+    if len(settings.engine.prefix) > 64 or not set(settings.engine.prefix) <= _PREFIX:
+        raise ConfigError(
+            f"engine.prefix is {settings.engine.prefix!r}; at most 64 letters, digits and _ . : - may be."
         )
     if store and not store.startswith("sqlite:///"):
         raise ConfigError(

@@ -41,6 +41,8 @@ class OperationRoutes:
             await self._backend.store.ping()
         except StoreUnavailable as error:
             return json({"ready": False, "reason": f"the store does not answer: {error}"}, 503)
+        if (trouble := self._backend.engine.trouble) is not None:
+            return json({"ready": False, "reason": f"the engine does not answer: {trouble}"}, 503)
         return json({"ready": True, "node": self._backend.node.incarnation})
 
     async def metrics(self, request: Request) -> Response:
@@ -56,7 +58,8 @@ class OperationRoutes:
 
     async def nodes(self, request: Request) -> Response:
         self._backend.keys.tenant(request)
-        return json({"nodes": [{"node": self._backend.node.incarnation, "state": "live"}]})
+        nodes = await self._backend.engine.nodes()
+        return json({"nodes": [node._asdict() for node in nodes], "asked": self._backend.node.incarnation})
 
     async def stats(self, request: Request) -> Response:
         self._backend.keys.tenant(request)
@@ -64,6 +67,6 @@ class OperationRoutes:
 
     async def disconnect(self, request: Request) -> Response:
         tenant, session = self._backend.keys.tenant(request), path_id(request, "session")
-        if not self._backend.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
+        if not await self._backend.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
             raise Problem(404, f"no session {session!r} is connected")
         return Response(status_code=204)

@@ -64,7 +64,7 @@ class PresenceRoutes:
 
     async def sessions(self, request: Request) -> Response:
         tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
-        return json({"sessions": self._backend.node.sessions_of(tenant, user)})
+        return json({"sessions": await self._backend.node.sessions_of(tenant, user)})
 
     async def set_status(self, request: Request) -> Response:
         tenant, user = self._backend.keys.tenant(request), path_id(request, "user")

@@ -148,14 +148,15 @@ class UserPresence:
         return seat is not None, self.settle(now, nodes, since)
 
     def adopt(
-        self, ref: Ref, now: int, nodes: Mapping[str, NodeLife]
+        self, session: str, ref: Ref, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
-        """The session goes on under this connection. Answers the incarnation it was with and whether it is idle."""
+        """The session goes on as `ref`. Answers the incarnation it was with and whether it is idle."""
         self._prune(now, nodes)
-        seat = self.seats.get(ref.session)
+        seat = self.seats.pop(session, None)
         found = None
         if seat is not None:
             found = seat.incarnation, seat.idle
+            self.seats[ref.session] = seat
             seat.incarnation, seat.conn, seat.deadline, seat.heard = ref.incarnation, ref.conn, None, 0
         return found, self.settle(now, nodes)
 

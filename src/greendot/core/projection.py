@@ -8,7 +8,15 @@ from greendot.core.presence import Face, Snapshot
 from greendot.protocol.events import Presence
 
 
-def entry(user: str, face: Face, name: str | None, devices: list[str] | None = None, *, own: bool = False) -> Presence:
+def entry(
+    user: str,
+    face: Face,
+    name: str | None,
+    devices: list[str] | None = None,
+    *,
+    own: bool = False,
+    stale: bool = False,
+) -> Presence:
     """The wire's presence entry; `devices` for snapshots, `own` for the user's own devices."""
     return Presence(
         user=user,
@@ -21,6 +29,7 @@ def entry(user: str, face: Face, name: str | None, devices: list[str] | None = N
         devices=UNSET if devices is None else devices if own or face.state != "offline" else [],
         status=face.status if own else UNSET,
         until=face.until if own else UNSET,
+        stale=stale or UNSET,
     )
 
 

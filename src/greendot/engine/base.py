@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from greendot.core.presence import Change, Manual, Ref, Snapshot
 from greendot.core.typists import Typist
+from greendot.errors import EngineUnavailable
 
 Tenant = str
 User = str
@@ -124,6 +125,7 @@ class Disconnect(Struct, frozen=True):
     session: str
     code: int
     reason: str
+    tenant: str | None = None  # only if it is this tenant's
 
 
 class Audit(Struct, frozen=True):
@@ -194,8 +196,8 @@ class PresenceEngine(Protocol):
         """
         ...
 
-    async def adopt(self, tenant: Tenant, user: User, ref: Ref) -> Adopted | None:
-        """Take the session over from the connection it was on, on any node; None if the user has no such session."""
+    async def adopt(self, tenant: Tenant, user: User, session: str, ref: Ref) -> Adopted | None:
+        """The session goes on as `ref`, wherever it was; None if the user has no such session."""
         ...
 
     async def set_status(self, tenant: Tenant, user: User, manual: Manual) -> Snapshot:
@@ -285,5 +287,5 @@ class Engine(PresenceEngine, TypingEngine, Bus, Protocol):
         ...
 
 
-class Fenced(Exception):
+class Fenced(EngineUnavailable):
     """The incarnation is not live (any more): register anew and touch every session again."""

@@ -128,12 +128,12 @@ class MemoryEngine:
             change = structs.replace(change, restored=True)
         self._settled(key, record, change)
 
-    async def adopt(self, tenant: str, user: str, ref: Ref) -> Adopted | None:
+    async def adopt(self, tenant: str, user: str, session: str, ref: Ref) -> Adopted | None:
         self._check_life(ref)
         record = self._users.get((tenant, user))
         if record is None:
             return None
-        found, change = record.adopt(ref, self._now(), self._nodes)
+        found, change = record.adopt(session, ref, self._now(), self._nodes)
         self._settled((tenant, user), record, change)
         return Adopted(*found) if found else None
 

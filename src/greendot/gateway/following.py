@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from greendot.core.wheel import Timer
-from greendot.engine.base import Bus, Topic
+from greendot.engine.base import Bus, Part, Topic
 from greendot.gateway.connection import Connection
 from greendot.gateway.hub import Channel
 from greendot.gateway.shared import Shared
@@ -55,6 +55,10 @@ class Following(Generic[F]):
 
     def get(self, topic: Topic) -> F | None:
         return self._all.get(topic)
+
+    def within(self, part: Part) -> list[F]:
+        """Those that are followed and whose state is known."""
+        return [f for t, f in self._all.items() if f.opening is None and part.covers(t.tenant, t.name)]
 
     async def open(self, topics: Sequence[Topic]) -> None:
         """Make sure the topics are followed and their state is known. Attach in the same turn of the loop."""

@@ -25,9 +25,8 @@ class Greeting:
     """Nothing is registered before the token is verified; the user id comes from the token only."""
 
     def __init__(
-        self, node: str, sessions: Sessions, rooms: Rooms, tokens: Tokens, clock: Clock, promises: tuple[float, Limits]
+        self, sessions: Sessions, rooms: Rooms, tokens: Tokens, clock: Clock, promises: tuple[float, Limits]
     ) -> None:
-        self._node = node
         self._sessions = sessions
         self._rooms = rooms
         self._tokens = tokens
@@ -82,7 +81,7 @@ class Greeting:
             session=session.id,
             user=session.user,
             tenant=session.tenant,
-            node=self._node,
+            node=self._sessions.incarnation,
             resumed=resumed,
             heartbeat_s=self._heartbeat_s,
             server_time=now,

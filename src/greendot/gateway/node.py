@@ -15,11 +15,14 @@ from greendot.clock import Clock
 from greendot.core.leaving import Cause, Graces
 from greendot.core.presence import Change
 from greendot.core.wheel import Timer
-from greendot.engine.base import Deliver, Disconnect, Engine, MemberRemoved, Message, Topic, Typing
+from greendot.engine.base import Audit, Deliver, Disconnect, Engine, MemberRemoved, Message, Part, Topic, Typing
+from greendot.errors import EngineUnavailable
 from greendot.gateway.commands import Commands, Parts
 from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
+from greendot.gateway.recovery import Pace, Recovery
+from greendot.gateway.recovery import Parts as RecoveryParts
 from greendot.gateway.registry import Registry
 from greendot.gateway.rooms import RoomLimits, Rooms
 from greendot.gateway.session import Session
@@ -29,7 +32,7 @@ from greendot.gateway.statuses import Statuses
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.timers import Timers
 from greendot.gateway.watching import Watching
-from greendot.ids import new_incarnation
+from greendot.ids import incarnation_of
 from greendot.metrics import Metrics
 from greendot.protocol.codec import MAX_FRAME, encode_event
 from greendot.protocol.codes import Close
@@ -40,6 +43,7 @@ from greendot.store.base import Store
 from greendot.tokens import Tokens
 
 DRAIN_RETRY_MS = 1_000
+RESTORE_S = 2.0  # beside a renewal, what all nodes need to restore their sessions
 CLOSE_S = 0.5  # what is still under way when everybody is gone may take so long
 _log = logging.getLogger("greendot.gateway")
 
@@ -52,7 +56,6 @@ class Node:
         self.engine = engine
         self.store = store
         self.clock = clock
-        self.incarnation = new_incarnation()
         self.metrics = Metrics()
         self.registry = Registry()
         self.hub = Hub(self.metrics)
@@ -71,15 +74,19 @@ class Node:
         shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry)
         self.statuses = Statuses(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
-        periods = Periods(presence.dead_after_s, presence.idle_s, graces)
-        self.sessions = Sessions(self.incarnation, engine, self.statuses, shared, periods)
-        self.watching = Watching(engine, shared, limits.watches)
+        accept = settings.engine.when_away == "accept"
+        periods = Periods(presence.dead_after_s, presence.idle_s, graces, accept)
+        self.sessions = Sessions(engine, self.statuses, shared, periods)
+        pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
+        self.watching = Watching(engine, shared, limits.watches, pace.hold_s)
         room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000))
         self.rooms = Rooms(engine, store, self.statuses, shared, room_limits)
+        recovering = RecoveryParts(self.sessions, self.watching, self.rooms)
+        self.recovery = Recovery(engine, recovering, shared, pace)
         promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
         self.commands = Commands(
             Parts(
-                greeting=Greeting(self.incarnation, self.sessions, self.rooms, self.tokens, clock, promises),
+                greeting=Greeting(self.sessions, self.rooms, self.tokens, clock, promises),
                 sessions=self.sessions,
                 statuses=self.statuses,
                 watching=self.watching,
@@ -98,7 +105,16 @@ class Node:
 
     async def start(self) -> None:
         await self.store.start()
-        await self.engine.start(self.incarnation, self._heard)
+        try:
+            self.sessions.incarnation = await self.engine.start(self)
+        except BaseException:
+            await self.store.close()
+            raise
+
+    @property
+    def incarnation(self) -> str:
+        """This node's name, as the others know it."""
+        return self.sessions.incarnation
 
     async def drain(self, within_s: float) -> None:
         """Ask every client to go elsewhere, wait for them a while, end the rest."""
@@ -198,15 +214,26 @@ class Node:
     def count_send_failed(self) -> None:
         self.metrics.realtime_socket_send_failed_total += 1
 
-    # --- what comes from the bus ---
+    # --- what the engine tells (engine.base.Host) ---
 
-    def _heard(self, topic: Topic, message: Message) -> None:
+    def lost(self, part: Part) -> None:
+        self.recovery.lost(part)
+
+    def found(self, part: Part, *, intact: bool) -> None:
+        self.recovery.found(part, intact=intact)
+
+    def reborn(self, incarnation: str) -> None:
+        self.recovery.reborn(incarnation)
+
+    def heard(self, topic: Topic, message: Message) -> None:
         self.metrics.realtime_pubsub_received_total += 1
         match message:
             case Change():
                 self.watching.changed(topic, message)
             case Disconnect():
-                self.disconnect(message.session, message.code, message.reason)
+                self._disconnect(message.session, message.code, message.reason, message.tenant)
+            case Audit():
+                self.recovery.audit()
             case Deliver() if topic.kind == "user":
                 self._to_user(topic, message)
             case Deliver() | Typing() | MemberRemoved():
@@ -217,8 +244,20 @@ class Node:
             if connection.id != message.without_connection:
                 connection.send(message.frame, record=message.seq is not None, key=message.key)
 
-    def disconnect(self, session_id: str, code: int, reason: str, tenant: str | None = None) -> bool:
-        """Close a session's socket; False if it is not here (or not this tenant's)."""
+    async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool:
+        """Close a tenant's session, wherever it is; False if there is no such session (or no such node)."""
+        if session_id in self.registry.sessions or not self._is_elsewhere(session_id):
+            return self._disconnect(session_id, code, reason, tenant)
+        node = incarnation_of(session_id)
+        if not any(info.node == node and info.state == "live" for info in await self.engine.nodes()):
+            return False
+        self.engine.publish(Topic("node", "", node), Disconnect(session_id, code, reason, tenant))
+        return True
+
+    def _is_elsewhere(self, session_id: str) -> bool:
+        return incarnation_of(session_id) != self.incarnation
+
+    def _disconnect(self, session_id: str, code: int, reason: str, tenant: str | None) -> bool:
         session = self.registry.sessions.get(session_id)
         if session is None or session.connection is None or tenant not in (None, session.tenant):
             return False
@@ -227,8 +266,30 @@ class Node:
 
     # --- what operators look at ---
 
-    def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
-        return [self._info(session) for session in self.registry.sessions_of(tenant, user)]
+    async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
+        """On all nodes; what only its own node knows of a session is left open for those of others."""
+        here = [self._info(session) for session in self.registry.sessions_of(tenant, user)]
+        known = {info.session for info in here}
+        try:
+            seats = await self.engine.sessions(tenant, user)
+        except EngineUnavailable:
+            return here
+        return here + [
+            SessionInfo(
+                session=seat.session,
+                user=user,
+                device=seat.device,
+                client=None,
+                node=seat.node,
+                connected_at=None,
+                last_heard=None,
+                state=seat.state if seat.ends_in_ms is None else "lingering",
+                ip_hash=None,
+                agent_hash=None,
+            )
+            for seat in seats
+            if seat.session not in known
+        ]
 
     def _info(self, session: Session) -> SessionInfo:
         connection, last_heard = session.connection, session.last_heard
@@ -256,9 +317,17 @@ class Node:
             "users": self.registry.users,
             "topics": self.hub.topics,
             "timers": len(self.timers),
-        } | dict(self.metrics.items())
+        } | dict(self._counted())
 
     def metrics_items(self) -> Iterator[tuple[str, int]]:
         yield "ws_connections", len(self.registry.connections)
         yield "ws_users_online", self.registry.users
+        yield from self._counted()
+
+    def _counted(self) -> Iterator[tuple[str, int]]:
         yield from self.metrics.items()
+        yield from self.engine.counts().items()
+        yield "presence_restored_sessions_total", self.recovery.restored
+        yield "presence_audited_sessions_total", self.recovery.ended
+        yield "realtime_resync_total", self.recovery.resyncs
+        yield "realtime_engine_up", int(self.engine.trouble is None)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from greendot.engine.base import Deliver, Engine, MemberRemoved, Topic, Typing
+from greendot.engine.base import Deliver, Engine, MemberRemoved, Part, Topic, Typing
 from greendot.errors import Refused
 from greendot.gateway.connection import Connection
 from greendot.gateway.following import Followed, Following
@@ -23,7 +23,7 @@ from greendot.ids import new_message_id
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import RoomHistory, RoomSend
-from greendot.protocol.events import RoomChanged, RoomMessage
+from greendot.protocol.events import Resync, RoomChanged, RoomMessage
 from greendot.protocol.replies import HistoryReply, JoinReply, PresentReply, RoomEntry, RoomsReply, SendReply
 from greendot.store.base import Draft, Record, Room, Store
 from greendot.store.events import message_event
@@ -36,13 +36,15 @@ PAGE_BYTES = 1024 * 1024  # of messages in one page of history
 class LocalRoom(Followed):
     """A room with listeners on this node."""
 
-    __slots__ = ("cursor", "removals", "typing")
+    __slots__ = ("caught", "cursor", "members_rev", "removals", "typing")
 
     def __init__(self, channel: Channel, typing: TypingLine) -> None:
         super().__init__(channel)
         self.typing = typing
         self.cursor = 0  # number of the newest message offered to the listeners
         self.removals = 0  # how often somebody was removed while it was local
+        self.members_rev = 0  # the newest revision of the members this node acted on
+        self.caught: list[tuple[int, bytes]] | None = None  # what arrives while a gap is being read
 
 
 class RoomLimits(Struct, frozen=True):
@@ -237,12 +239,66 @@ class Rooms:
             case MemberRemoved():
                 self._removed(local, message)
             case Deliver(seq=int(seq)):
-                local.cursor = max(local.cursor, seq)
-                self._shared.hub.offer(local.channel, message.frame, record=True, key=RoomKey(topic.name, seq))
+                if local.caught is None:
+                    self._offer(local, seq, message.frame)
+                else:
+                    local.caught.append((seq, message.frame))
             case Deliver():
                 sender = self._shared.registry.connections.get(message.without_connection or "")
                 key = RoomKey(topic.name, message.key or object())  # without a key nothing is replaced
                 self._shared.hub.offer(local.channel, message.frame, key=key, skip=(sender,) if sender else ())
+
+    def _offer(self, local: LocalRoom, seq: int, frame: bytes) -> None:
+        local.cursor = max(local.cursor, seq)
+        key = RoomKey(local.channel.topic.name, seq)
+        self._shared.hub.offer(local.channel, frame, record=True, key=key)
+
+    # --- when something may have been missed ---
+
+    async def resync(self, part: Part) -> None:
+        """Compare with the engine and the store, and make up for what was missed."""
+        for local in self._local.within(part):
+            topic = local.channel.topic
+            local.typing.resync(await self._engine.typers(topic.tenant, topic.name))
+            await self._catch_up(local)
+
+    async def _catch_up(self, local: LocalRoom) -> None:
+        if local.caught is not None:
+            return
+        local.caught = []
+        try:
+            topic = local.channel.topic
+            room = await self._store.room(topic.tenant, topic.name)
+            if room is not None and room.members_rev != local.members_rev:
+                await self._look_again(local, room)
+            await self._read_gap(local, room.head if room else 0)
+        finally:
+            caught, local.caught = local.caught, None
+            for seq, frame in sorted(caught):
+                if seq > local.cursor:
+                    self._offer(local, seq, frame)
+
+    async def _read_gap(self, local: LocalRoom, head: int) -> None:
+        topic, now = local.channel.topic, self._shared.clock.now_ms()
+        if head - local.cursor > RECOVER:
+            local.cursor = head
+            frame = encode_event(Resync(f"room:{topic.name}"), now)
+            self._shared.hub.offer(local.channel, frame, record=True, key=RoomKey(topic.name, ("resync",)))
+        elif head > local.cursor:
+            for record in await self._store.messages(topic.tenant, topic.name, after=local.cursor, limit=RECOVER):
+                self._offer(local, record.seq, encode_event(message_event(record), record.at))
+
+    async def _look_again(self, local: LocalRoom, room: Room) -> None:
+        """Members came or went unheard: those who may no longer listen are detached."""
+        local.members_rev = room.members_rev
+        for connection in [*local.channel.listeners]:
+            session = connection.session
+            try:
+                if session is not None:
+                    await self.admit(session, room.room)
+            except Refused:
+                if session is not None:
+                    self._removed(local, MemberRemoved(session.user, "removed"))
 
     def _removed(self, local: LocalRoom, message: MemberRemoved) -> None:
         room = local.channel.topic.name
@@ -266,6 +322,7 @@ class Rooms:
             local.typing.seed(await self._engine.typers(topic.tenant, topic.name))
             room = await self._store.room(topic.tenant, topic.name)
             local.cursor = max(local.cursor, room.head if room else 0)
+            local.members_rev = room.members_rev if room else 0
 
     def _silence(self, connection: Connection, session: Session, room: str) -> None:
         if connection.typed is not None and room in connection.typed:

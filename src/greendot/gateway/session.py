@@ -6,11 +6,26 @@ may know is in the engine.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from greendot.core.grants import Grants
 from greendot.core.presence import Ref
 from greendot.core.wheel import Timer
 from greendot.gateway.connection import Connection
 from greendot.protocol.commands import ClientInfo
+
+
+class Leaving(NamedTuple):
+    """How a session's connection went."""
+
+    at: float  # monotonic seconds
+    grace_ms: int
+    silent_ms: int  # how long the client had been silent by then
+
+    def since(self, now: float) -> tuple[int, int]:
+        """What is left of the grace, and how long the client has been silent."""
+        passed = round((now - self.at) * 1000)
+        return max(0, self.grace_ms - passed), self.silent_ms + passed
 
 
 class Session:
@@ -29,7 +44,9 @@ class Session:
         "key",
         "last_heard",
         "leave_timer",
+        "leaving",
         "ref",
+        "state_at",
     )
 
     def __init__(self, session_id: str, grants: Grants, device: str, client: ClientInfo) -> None:
@@ -46,6 +63,8 @@ class Session:
         self.last_heard = 0  # milliseconds UTC, once the connection is gone
         self.ip_hash: str | None = None
         self.leave_timer: Timer | None = None  # set while it lingers
+        self.leaving: Leaving | None = None  # the same
+        self.state_at = 0.0  # monotonic seconds, since when it is idle, or not
 
     @property
     def tenant(self) -> str:

@@ -1,7 +1,14 @@
-"""The life of sessions: hello, resume, idle, linger, leave."""
+"""The life of sessions: hello, resume, idle, linger, leave.
+
+The engine may be away at any of these. What could not be said is said again later, always as it is then: nothing is
+queued.
+"""
 
 from __future__ import annotations
 
+import logging
+import random
+from collections.abc import Callable
 from hashlib import blake2b
 
 from msgspec import Struct
@@ -9,9 +16,10 @@ from msgspec import Struct
 from greendot.core.grants import Grants
 from greendot.core.leaving import Cause, Graces, grace_s
 from greendot.core.presence import Ref
-from greendot.engine.base import PresenceEngine
+from greendot.engine.base import Disconnect, Engine, Known, Topic
+from greendot.errors import EngineUnavailable
 from greendot.gateway.connection import Connection
-from greendot.gateway.session import Session
+from greendot.gateway.session import Leaving, Session
 from greendot.gateway.shared import Shared
 from greendot.gateway.statuses import Statuses
 from greendot.ids import new_session_id
@@ -19,6 +27,8 @@ from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
 
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
+RETRY_S = 1.0  # between two attempts to tell the engine something
+_log = logging.getLogger("greendot.gateway")
 
 
 class Periods(Struct, frozen=True):
@@ -27,20 +37,14 @@ class Periods(Struct, frozen=True):
     dead_after: float
     idle: float
     graces: Graces
+    accept_when_away: bool = False  # whether clients may come while the engine is away
 
 
 class Sessions:
     """Opens sessions on connections and ends them; the one place that tells the engine who is there."""
 
-    def __init__(
-        self,
-        incarnation: str,
-        engine: PresenceEngine,
-        statuses: Statuses,
-        shared: Shared,
-        periods: Periods,
-    ) -> None:
-        self._incarnation = incarnation
+    def __init__(self, engine: Engine, statuses: Statuses, shared: Shared, periods: Periods) -> None:
+        self.incarnation = ""  # this node's name; another one after it was taken for dead
         self._engine = engine
         self._statuses = statuses
         self._registry = shared.registry
@@ -49,32 +53,56 @@ class Sessions:
         self._tasks = shared.tasks
         self._periods = periods
         self._numbers = 0
+        self._coming: set[str] = set()  # sessions on their way here from other nodes
 
     # --- coming ---
 
     async def open(self, connection: Connection, grants: Grants, hello: Hello) -> tuple[Session, bool]:
         """The session of this connection, and whether it is one that was there before."""
-        session = self._resumable(grants, hello)
+        session = self._resumable(grants, hello) or await self._from_elsewhere(grants, hello)
         resumed = session is not None
         if session is None:
-            session = Session(new_session_id(self._incarnation), grants, hello.device, hello.client)
+            session = Session(new_session_id(self.incarnation), grants, hello.device, hello.client)
+            session.active_at = session.state_at = self._timers.now()
+        if session.id not in self._registry.sessions:
             self._registry.add(session)
-        self._numbers += 1
-        session.ref = Ref(session.id, self._incarnation, self._numbers)
+        self._attach(session, connection, grants)
+        try:
+            # A client that comes back by itself is not a person doing something: it stays as idle as it was. We say so,
+            # because the engine has forgotten it if another session of the device came back first.
+            touched = await self._engine.touch(*session.key, session.ref, session.device, session.idle, grants.name)
+            if not touched.status_known:
+                await self._statuses.copy(session.key)
+        except EngineUnavailable:
+            if not self._periods.accept_when_away:
+                self._detach(session, connection)
+                raise
+        self._arm(connection)
+        return session, resumed
+
+    def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
+        self._timers.cancel(session.leave_timer)
+        session.leave_timer = None
+        session.ref = self._next_ref(session.id)
         session.grants = grants
         session.connection = connection
         session.connected_at = self._clock.now_ms()
         session.ip_hash = _hash_ip(connection)
         connection.session = session
-        if not resumed:
-            session.active_at = self._timers.now()
-        # A client that comes back by itself is not a person doing something: it stays as idle as it was. We say so,
-        # because the engine has forgotten it if another session of the device came back first.
-        touched = await self._engine.touch(*session.key, session.ref, session.device, session.idle, grants.name)
-        if not touched.status_known:
-            await self._statuses.copy(session.key)
-        self._arm(connection)
-        return session, resumed
+
+    def _detach(self, session: Session, connection: Connection) -> None:
+        """The hello is refused. A session that lingered goes on lingering, a new one never was."""
+        if session.connection is not connection:
+            return
+        session.connection = connection.session = None
+        if session.leaving is None:
+            self._forget(session)
+        else:
+            self._tasks.spawn(self._linger(session, session.ref))
+
+    def _next_ref(self, session_id: str) -> Ref:
+        self._numbers += 1
+        return Ref(session_id, self.incarnation, self._numbers)
 
     def _resumable(self, grants: Grants, hello: Hello) -> Session | None:
         wanted = hello.resume.session if hello.resume else None
@@ -84,8 +112,29 @@ class Sessions:
         if session.connection is not None:
             old, session.connection = session.connection, None
             old.close(Close.REPLACED, "replaced by a resume")
-        self._timers.cancel(session.leave_timer)
-        session.leave_timer = None
+        return session
+
+    async def _from_elsewhere(self, grants: Grants, hello: Hello) -> Session | None:
+        """A session of another node goes on here, under an id of ours. Its old socket, if it has one, is closed."""
+        wanted = hello.resume.session if hello.resume else None
+        if wanted is None or wanted in self._registry.sessions:
+            return None
+        ref = self._next_ref(new_session_id(self.incarnation))
+        self._coming.add(ref.session)
+        try:
+            adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
+        except EngineUnavailable:
+            return None  # it comes as a new one, if at all
+        finally:
+            self._coming.discard(ref.session)
+        if adopted is None:
+            return None
+        session = Session(ref.session, grants, hello.device, hello.client)
+        self._registry.add(session)
+        session.idle = adopted.idle
+        session.active_at = session.state_at = self._timers.now()
+        replaced = Disconnect(wanted, Close.REPLACED, "replaced by a resume", grants.tenant)
+        self._engine.publish(Topic("node", "", adopted.incarnation), replaced)
         return session
 
     # --- being there ---
@@ -94,9 +143,8 @@ class Sessions:
         """The person did something."""
         session.active_at = now
         if session.idle:
-            session.idle = False
+            self._set_idle(session, False)
             self.rearm(session)
-            self._tasks.spawn(self._show_idle(session))
 
     def expect_hello(self, connection: Connection) -> None:
         connection.timer = self._timers.set(HELLO_S, self._check, connection)
@@ -131,13 +179,20 @@ class Sessions:
             connection.close(Close.TOKEN_EXPIRED, "token expired")
         else:
             if not session.idle and now >= session.active_at + self._periods.idle:
-                session.idle = True
-                self._tasks.spawn(self._show_idle(session))
+                self._set_idle(session, True)
             self._arm(connection)
 
+    def _set_idle(self, session: Session, idle: bool) -> None:
+        session.idle, session.state_at = idle, self._timers.now()
+        self._tasks.spawn(self._show_idle(session))
+
     async def _show_idle(self, session: Session) -> None:
-        if session.connection is not None:
+        if session.connection is None:
+            return
+        try:
             await self._engine.touch(*session.key, session.ref, session.device, session.idle, None)
+        except EngineUnavailable:
+            self._later(lambda session: self._tasks.spawn(self._show_idle(session)), session)
 
     # --- going ---
 
@@ -147,31 +202,81 @@ class Sessions:
         if session is None or session.connection is not connection:
             return
         session.connection = None
-        silent_s = self._timers.now() - connection.heard
+        now = self._timers.now()
+        silent_s = now - connection.heard
         session.last_heard = self._clock.now_ms() - round(silent_s * 1000)
         grace = grace_s(cause, code, self._periods.graces)
-        self._tasks.spawn(self._linger(session, session.ref, round(grace * 1000), round(silent_s * 1000)))
+        session.leaving = Leaving(now, round(grace * 1000), round(silent_s * 1000))
+        self._tasks.spawn(self._linger(session, session.ref))
 
-    async def _linger(self, session: Session, ref: Ref, grace_ms: int, silent_ms: int) -> None:
-        remaining = await self._engine.linger(*session.key, ref, grace_ms, silent_ms)
+    async def _linger(self, session: Session, ref: Ref) -> None:
+        if session.ref is not ref or session.leaving is None:
+            return
+        try:
+            remaining = await self._engine.linger(*session.key, ref, *session.leaving.since(self._timers.now()))
+        except EngineUnavailable:
+            self._later(lambda session: self._tasks.spawn(self._linger(session, session.ref)), session)
+            return
         self._remains(session, ref, remaining)
 
     def _remains(self, session: Session, ref: Ref, remaining: int | None) -> None:
-        if session.ref is not ref:  # it came back meanwhile
+        if session.ref is not ref or session.connection is not None:  # it came back meanwhile
             return
         if not remaining:
-            self._registry.remove(session)
-            if not self._registry.sessions_of(*session.key):
-                self._statuses.forget(session.key)
+            self._forget(session)
         else:
+            self._timers.cancel(session.leave_timer)
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
+
+    def _forget(self, session: Session) -> None:
+        self._timers.cancel(session.leave_timer)
+        session.leave_timer = None
+        self._registry.remove(session)
+        if not self._registry.sessions_of(*session.key):
+            self._statuses.forget(session.key)
 
     def _linger_over(self, session: Session) -> None:
         session.leave_timer = None
         self._tasks.spawn(self._leave(session, session.ref))
 
     async def _leave(self, session: Session, ref: Ref) -> None:
-        self._remains(session, ref, await self._engine.leave(*session.key, ref))
+        try:
+            remaining = await self._engine.leave(*session.key, ref)
+        except EngineUnavailable:
+            # Said anew rather than repeated: the engine may have forgotten that it lingers.
+            self._later(lambda session: self._tasks.spawn(self._linger(session, session.ref)), session)
+            return
+        self._remains(session, ref, remaining)
+
+    def _later(self, again: Callable[[Session], None], session: Session) -> None:
+        self._timers.cancel(session.leave_timer)
+        session.leave_timer = self._timers.set(RETRY_S * random.uniform(1, 2), again, session)
+
+    # --- when the engine may have forgotten ---
+
+    def here(self) -> list[Session]:
+        return [*self._registry.sessions.values()]
+
+    def holds(self, ref: Ref) -> bool:
+        """Whether a session the engine has of this node is one we know."""
+        return ref.session in self._registry.sessions or ref.session in self._coming
+
+    async def restore(self, session: Session) -> None:
+        """Tell the engine all there is to know of a session, as it is now."""
+        manual = await self._statuses.of(session.key)
+        if self._registry.sessions.get(session.id) is not session:
+            return
+        leaving = session.leaving if session.connection is None else None
+        if leaving is not None and not leaving.since(self._timers.now())[0]:
+            return  # its end has come meanwhile, and its own timer says so
+        if session.ref.incarnation != self.incarnation:
+            session.ref = self._next_ref(session.id)
+        age_ms = round((self._timers.now() - session.state_at) * 1000)
+        known = Known(session.device, session.idle, session.grants.name, age_ms, manual)
+        ref = session.ref
+        await self._engine.restore(*session.key, ref, known)
+        if session.connection is None:
+            await self._linger(session, ref)
 
 
 def _hash_ip(connection: Connection) -> str | None:

@@ -9,12 +9,13 @@ from msgspec import structs
 from greendot.core.presence import Manual, Snapshot
 from greendot.core.wheel import Timer
 from greendot.engine.base import PresenceEngine
-from greendot.errors import Refused
+from greendot.errors import EngineUnavailable, Refused
 from greendot.gateway.shared import Shared
 from greendot.protocol.codes import Err
 from greendot.store.base import StatusStore
 
 Key = tuple[str, str]  # tenant and user
+RETRY_S = 1.0
 SHORTEST_S, LONGEST_S = 0.001, 60.0  # between two looks at whether a status is over
 
 
@@ -41,6 +42,10 @@ class Statuses:
     async def copy(self, key: Key) -> None:
         """Tell the engine what the store knows, so that the user can be shown."""
         await self._show(key, await self._read(key))
+
+    async def of(self, key: Key) -> Manual:
+        """What the store knows."""
+        return await self._read(key)
 
     def is_invisible(self, key: Key) -> bool:
         """Whether a user with sessions here must not be seen by others in any way."""
@@ -75,7 +80,12 @@ class Statuses:
 
     async def _settle(self, key: Key) -> None:
         # Every verb ends what has run out; this one does nothing else.
-        (snapshot,) = await self._engine.read(key[0], [key[1]])
+        try:
+            (snapshot,) = await self._engine.read(key[0], [key[1]])
+        except EngineUnavailable:
+            if self._shared.registry.sessions_of(*key) and key not in self._ends:
+                self._ends[key] = self._shared.timers.set(RETRY_S, self._over, key)
+            return
         self._note(key, snapshot)
 
     async def _read(self, key: Key) -> Manual:

@@ -12,6 +12,12 @@ from greendot.core.wheel import Timer, Wheel
 
 _log = logging.getLogger("greendot.timers")
 _SHORTEST_S = 0.01  # timers due within so much of each other share one wake-up
+_STALL_S, _CATCH_UP_S = 2.0, 0.5  # a wake-up so late found the process stopped: what came meanwhile is read first
+
+
+def _end(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 class Timers:
@@ -34,12 +40,26 @@ class Timers:
     def cancel(self, timer: Timer | None) -> None:
         self._wheel.cancel(timer)
 
+    async def sleep(self, delay_s: float) -> None:
+        """Return when the time has passed on the node's own clock."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.set(delay_s, _end, over)
+        try:
+            await over
+        finally:
+            self.cancel(timer)
+
     def next_due(self) -> float | None:
         return self._wheel.next_due()
 
     def tick(self) -> None:
         """Fire what is due."""
+        late = self.now() - self._wake_at
         self._wake_at = float("inf")
+        if self._driven and late > _STALL_S:
+            # Clients were silent because nobody read what they said. They must not be taken for dead before it is.
+            self._sleep_until(self.now() + _CATCH_UP_S)
+            return
         for timer in self._wheel.advance(self.now()):
             try:
                 timer.fire()

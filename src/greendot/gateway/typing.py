@@ -48,6 +48,16 @@ class TypingLine:
             if user not in self._entries:
                 self._hold(user, name, remaining)
 
+    def resync(self, typists: Iterable[Typist]) -> None:
+        """What the engine knows now, after something may have been missed."""
+        now = {typist.user: typist for typist in typists}
+        for user in [*self._entries]:
+            if user not in now:
+                self._stop(user)
+        for user, name, remaining in now.values():
+            if user not in self._entries:
+                self.heard(Typing(user, name, remaining))
+
     def heard(self, typing: Typing) -> None:
         """A start, a repetition or a stop from the bus."""
         if typing.expires_in_ms <= 0:

@@ -7,12 +7,16 @@ duplicate between snapshot and changes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from itertools import groupby
 
-from greendot.core.presence import NOBODY, Change
+from msgspec import structs
+
+from greendot.core.presence import NOBODY, Change, Face, Snapshot
 from greendot.core.projection import entry, project
-from greendot.engine.base import Engine, Topic
-from greendot.errors import Refused
+from greendot.engine.base import Engine, Part, Topic
+from greendot.errors import EngineUnavailable, Refused
 from greendot.gateway.connection import Connection
 from greendot.gateway.following import Followed, Following
 from greendot.gateway.hub import Channel
@@ -22,27 +26,33 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
 
+AT_ONCE = 250  # users read or told of in one turn of the loop
+
 
 class Watched(Followed):
     """A user with local watchers, as last heard."""
 
-    __slots__ = ("devices", "face", "name", "own")
+    __slots__ = ("devices", "face", "held", "name", "own", "stale")
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
         self.face = self.own = NOBODY
         self.name: str | None = None
         self.devices: list[str] = []
+        self.held = False  # after a loss: what is heard means nothing until everybody's sessions are restored
+        self.stale = False  # the engine has been away for a while, and watchers know it
 
 
 class Watching:
     """All watched users of this node."""
 
-    def __init__(self, engine: Engine, shared: Shared, most: int) -> None:
+    def __init__(self, engine: Engine, shared: Shared, most: int, hold_s: float) -> None:
         self._engine = engine
         self._shared = shared
-        self._most = most
+        self._most = most  # users one connection may watch
+        self._hold_s = hold_s  # how long all nodes together take to restore what was lost
         self._watched = Following(engine, shared, Watched, self._read, lambda watched: None)
+        self._restoring: list[Watched] = []
 
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> list[Presence]:
         """The users' states, in the order asked for; changes follow as events until `unwatch` or the end."""
@@ -62,7 +72,8 @@ class Watching:
                 continue
             self._watched.attach(watched, connection)
             face = watched.own if user == session.user else watched.face
-            entries.append(entry(user, face, watched.name, watched.devices, own=user == session.user))
+            own = user == session.user
+            entries.append(entry(user, face, watched.name, watched.devices, own=own, stale=watched.stale))
         return entries
 
     def unwatch(self, connection: Connection, session: Session, users: list[str]) -> None:
@@ -91,21 +102,97 @@ class Watching:
     def changed(self, topic: Topic, change: Change) -> None:
         """A change from the bus."""
         watched = self._watched.get(topic)
-        if watched is None:
+        if watched is None or watched.held:
+            return
+        if change.restored and not (_same(change.face, watched.face) and _same_own(change.own, watched.own)):
+            # The user's other sessions may be still to come: showing this now would be a flicker.
+            watched.held = True
+            if not self._restoring:
+                self._shared.timers.set(self._hold_s, self._restored)
+            self._restoring.append(watched)
             return
         watched.name, watched.devices = change.name or watched.name, change.devices
-        user, now, key = topic.name, self._shared.clock.now_ms(), ("presence", topic.name)
-        devices = self._shared.registry.connections_of(topic.tenant, user)
-        own = [device for device in devices if device in watched.channel.listeners]
         if change.public and change.face.version > watched.face.version:
-            watched.face = change.face
-            frame = encode_event(entry(user, change.face, watched.name), now)
-            self._shared.hub.offer(watched.channel, frame, key=key, skip=own)
+            self._show(watched, change.face)
         if change.private and change.own.version > watched.own.version:
-            watched.own = change.own
-            if own:
-                frame = encode_event(entry(user, change.own, watched.name, own=True), now)
-                self._shared.hub.send_each(own, frame, key=key)
+            self._show_own(watched, change.own)
+
+    def _show(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
+        """Others see this now; told unless it looks the same."""
+        before, watched.face = watched.face, face
+        if not anyway and _same(before, face):
+            return
+        topic = watched.channel.topic
+        frame = encode_event(entry(topic.name, face, watched.name, stale=watched.stale), self._shared.clock.now_ms())
+        key = ("presence", topic.name)
+        self._shared.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
+
+    def _show_own(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
+        before, watched.own = watched.own, face
+        if not anyway and _same_own(before, face):
+            return
+        if own := self._devices(watched):
+            user = watched.channel.topic.name
+            shown = entry(user, face, watched.name, own=True, stale=watched.stale)
+            self._shared.hub.send_each(own, encode_event(shown, self._shared.clock.now_ms()), key=("presence", user))
+
+    def _devices(self, watched: Watched) -> list[Connection]:
+        topic, listeners = watched.channel.topic, watched.channel.listeners
+        return [c for c in self._shared.registry.connections_of(topic.tenant, topic.name) if c in listeners]
+
+    # --- when something may have been missed ---
+
+    def hold(self, part: Part) -> None:
+        """Show nothing new of these users until they are read again: their sessions are being restored."""
+        for watched in self._watched.within(part):
+            watched.held = True
+
+    def _restored(self, _: None) -> None:
+        """Users that were restored before this node knew of any loss must all be back by now."""
+        found, self._restoring = self._restoring, []
+        known = [watched for watched in found if self._watched.get(watched.channel.topic) is watched]
+        self._shared.tasks.spawn(self._quietly(known))
+
+    async def _quietly(self, known: list[Watched]) -> None:
+        try:
+            await self._resync(known, False)
+        except EngineUnavailable:
+            pass  # everything is read again when it is back
+
+    async def mark_stale(self, part: Part) -> None:
+        """Watchers are told that what they see is not followed any more."""
+        for number, watched in enumerate(self._watched.within(part)):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if not watched.stale:
+                watched.stale = True
+                self._show(watched, watched.face, anyway=True)
+                self._show_own(watched, watched.own, anyway=True)
+
+    async def resync(self, part: Part, *, intact: bool) -> None:
+        """Read everybody again and tell what is different. Unless `intact`, an older version may be the truth."""
+        await self._resync(self._watched.within(part), intact)
+
+    async def _resync(self, all_watched: list[Watched], intact: bool) -> None:
+        all_watched.sort(key=lambda watched: watched.channel.topic.tenant)
+        for tenant, theirs in groupby(all_watched, key=lambda watched: watched.channel.topic.tenant):
+            users = [*theirs]
+            for at in range(0, len(users), AT_ONCE):
+                chunk = users[at : at + AT_ONCE]
+                before = [watched.face for watched in chunk]
+                for watched in chunk:
+                    watched.held = False  # what is heard from here on is newer than what is being read
+                snapshots = await self._engine.read(tenant, [watched.channel.topic.name for watched in chunk])
+                for watched, snapshot, face in zip(chunk, snapshots, before, strict=True):
+                    self._again(watched, snapshot, settled=intact or watched.face is not face)
+
+    def _again(self, watched: Watched, snapshot: Snapshot, *, settled: bool) -> None:
+        """What was read. Unless `settled`, it stands even if its version is older: what was newer is lost."""
+        was_stale, watched.stale = watched.stale, False
+        if snapshot.face.version >= watched.face.version or not settled:
+            watched.name, watched.devices = snapshot.name or watched.name, snapshot.devices
+        self._show(watched, _newer(watched.face, snapshot.face, settled), anyway=was_stale)
+        self._show_own(watched, _newer(watched.own, snapshot.own, settled), anyway=was_stale)
 
     async def _read(self, fresh: Sequence[Watched]) -> None:
         topics = [watched.channel.topic for watched in fresh]
@@ -115,3 +202,22 @@ class Watching:
             # A change that came between subscribing and reading may be newer than what was read.
             watched.face = max(watched.face, snapshot.face, key=lambda face: face.version)
             watched.own = max(watched.own, snapshot.own, key=lambda face: face.version)
+
+
+def _same(one: Face, other: Face) -> bool:
+    """Whether others would see no difference."""
+    return (one.state, one.text) == (other.state, other.text)
+
+
+def _same_own(one: Face, other: Face) -> bool:
+    """Whether the user would see no difference."""
+    return _same(one, other) and (one.status, one.until) == (other.status, other.until)
+
+
+def _newer(shown: Face, read: Face, settled: bool) -> Face:
+    if read.version >= shown.version:
+        return read
+    if settled or _same_own(shown, read):
+        return shown
+    # Readers take nothing older than what they have: the truth gets a version of its own.
+    return structs.replace(read, version=shown.version + 1)

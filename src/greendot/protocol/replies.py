@@ -87,15 +87,15 @@ class RefreshReply(Reply, frozen=True):
 
 
 class SessionInfo(Struct, frozen=True):
-    """One session as operators see it."""
+    """One session as operators see it. What only its own node knows is None when another one is asked."""
 
     session: str
     user: str
     device: str
-    client: dict[str, str]
+    client: dict[str, str] | None
     node: str
-    connected_at: int
-    last_heard: int
+    connected_at: int | None
+    last_heard: int | None
     state: str  # online, idle or lingering
     ip_hash: str | None
     agent_hash: str | None

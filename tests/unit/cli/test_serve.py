@@ -32,7 +32,7 @@ def test_no_secret_is_refused_and_what_to_do_is_said() -> None:
         (["--port", "-1"], "server.port"),
         (["--port", "65536"], "server.port"),
         (["--workers", "0"], "server.workers"),
-        (["--engine", "redis://localhost"], "engine.url"),
+        (["--engine", "rabbit://localhost"], "engine.url"),
         (["--store", "greendot.db"], "store.url"),
         (["--config", "/nowhere/greendot.toml"], "/nowhere/greendot.toml"),
     ],

@@ -4,7 +4,7 @@
 |---|---|---|
 | `presence:{tag}:BB` | hash | `tenant/user` → the packed record of a user with sessions |
 | `seen:{tag}:BB` | hash | `tenant/user` → the packed face and name of a user without |
-| `nodes:{tag}` | hash | incarnation → `live`, or when its last renewal was and from when its sessions do not count; `~epoch` tells a partition that was lost from one that was not, `~clock` is its time's correction |
+| `nodes:{tag}` | hash | incarnation → `live`, or when its last renewal was and from when its sessions do not count |
 | `leases:{tag}` | hash | incarnation → counter and time of its last renewal; only in the first partition |
 | `claim:{tag}:WHAT` | string | who is about to bury a node, reap or sweep; only in the first partition |
 | `typing:{tag}:tenant/room` | sorted set | user (and name) → when the start came, negated once stopped |
@@ -12,6 +12,8 @@
 | `watch:{tag}:tenant/user` | channel | changes of a user's presence |
 | `node:{tag}:INCARNATION` | channel | what one node hears |
 | `beat:{tag}:INCARNATION` | channel | what one node says to itself, to find out whether its connections work |
+
+In `nodes`, `~epoch` tells a partition that was lost from one that was not, and `~clock` corrects its time.
 
 A tag names a partition. All keys of a verb carry the same tag, so that each verb stays in one slot of a cluster.
 """

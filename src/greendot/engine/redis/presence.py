@@ -70,8 +70,8 @@ class RedisPresence:
         about = (known.device, letter, escape(known.name), known.age_ms, *_packed(manual))
         await self._verbs.on_user("touch", tenant, user, *ref, *about)
 
-    async def adopt(self, tenant: str, user: str, ref: Ref) -> Adopted | None:
-        answer = await self._verbs.on_user("adopt", tenant, user, *ref)
+    async def adopt(self, tenant: str, user: str, session: str, ref: Ref) -> Adopted | None:
+        answer = await self._verbs.on_user("adopt", tenant, user, *ref, session)
         return Adopted(answer[0].decode(), answer[1] == b"i") if answer else None
 
     async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:

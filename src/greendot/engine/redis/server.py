@@ -152,5 +152,3 @@ class Server:
         if pushes is None:
             raise EngineUnavailable(f"Redis at {self.address} cannot be reached: {self.trouble}")
         await asyncio.gather(*(pushes.subscribe(kind, batch) for batch in batches))
-
-

@@ -197,5 +197,3 @@ class Servers:
         elif code == "NOSCRIPT":  # what was refused is lost, the next will pass
             for script in SCRIPTS.values():
                 server.post("SCRIPT", "LOAD", script.source)
-
-

@@ -84,7 +84,7 @@ async def _ask(place: Place, host: Address, *command: str) -> Any:
     try:
         async with asyncio.timeout(2 * ASK_S):
             # Not execute_command: it would reshape the answer, differently in each version.
-            connection = await client.connection_pool.get_connection()
+            connection = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
             await connection.send_command(*command)
             return await connection.read_response()
     except (DriverError, OSError, TimeoutError) as error:

@@ -113,10 +113,7 @@ class Watchdog:
         prefix, new = self._verbs.prefix, str(int(correction) + by)
         partitions = only or [*server.partitions]
         await asyncio.gather(
-            *(
-                self._verbs.servers.run(p, "correct", [keys.nodes_key(prefix, p)], correction, new)
-                for p in partitions
-            ),
+            *(self._verbs.servers.run(p, "correct", [keys.nodes_key(prefix, p)], correction, new) for p in partitions),
             return_exceptions=True,
         )
         if only is None:

@@ -1,6 +1,6 @@
--- Take a session over from the node that has it. Answers {incarnation it was with, i if idle}, or nothing if there is no
--- such session of this user.
--- ARGV from 6: session, incarnation, connection
+-- A session goes on under another id and connection. Answers {incarnation it was with, i if idle}, or nothing if there is
+-- no such session of this user.
+-- ARGV from 6: session, incarnation, connection, the session it was
 local v = verb()
 local session, node, conn = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local refused = fenced(v.nodes, node)
@@ -10,10 +10,11 @@ local record = load_record(v)
 if not record then return {} end
 local before = told(record)
 prune(record, v.nodes, v.now)
-local seat = find_seat(record, session)
+local seat = find_seat(record, ARGV[9])
 local answer = {}
 if seat then
   answer = { seat.node, seat.idle and 'i' or '' }
+  seat.session = session
   seat.node, seat.conn, seat.deadline, seat.heard = node, conn, nil, nil
 end
 settle(v, record, before)

@@ -1,0 +1,128 @@
+"""What a node does when the engine was away, has forgotten something, or took the node for dead.
+
+Always the same: tell it the sessions as they are now, in batches and with jitter so that many nodes do not come at
+once; then read again what is followed and tell the differences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+from msgspec import Struct
+
+from greendot.core.wheel import Timer
+from greendot.engine.base import Engine, Part
+from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.gateway.rooms import Rooms
+from greendot.gateway.session import Session
+from greendot.gateway.sessions import Sessions
+from greendot.gateway.shared import Shared
+from greendot.gateway.watching import Watching
+
+PAUSE_S = 0.1  # between two batches
+JITTER_S = 0.5  # before the first
+AGAIN_S = 2.0  # before another attempt
+_log = logging.getLogger("greendot.recovery")
+
+
+class Pace(Struct, frozen=True):
+    """From the settings."""
+
+    batch: int = 500  # sessions restored together
+    stale_after_s: float = 30.0
+    hold_s: float = 7.0  # how long all nodes together take to restore what was lost
+
+
+class Parts(Struct, frozen=True):
+    """What it works on."""
+
+    sessions: Sessions
+    watching: Watching
+    rooms: Rooms
+
+
+class Recovery:
+    """One for each node."""
+
+    def __init__(self, engine: Engine, parts: Parts, shared: Shared, pace: Pace) -> None:
+        self.restored = 0  # sessions told to the engine again
+        self.resyncs = 0  # times everything of a part was read again
+        self.ended = 0  # sessions the engine had of this node that it did not hold
+        self._engine = engine
+        self._parts = parts
+        self._shared = shared
+        self._pace = pace
+        self._away: dict[Part, Timer] = {}
+
+    def lost(self, part: Part) -> None:
+        """The engine went away."""
+        self._away[part] = self._shared.timers.set(self._pace.stale_after_s, self._stale, part)
+
+    def _stale(self, part: Part) -> None:
+        self._shared.tasks.spawn(self._parts.watching.mark_stale(part))
+
+    def found(self, part: Part, *, intact: bool) -> None:
+        """It is there again, or was found to have forgotten."""
+        for timer in self._away.values():
+            self._shared.timers.cancel(timer)
+        self._away.clear()
+        if not intact:
+            self._parts.watching.hold(part)
+        self._shared.tasks.spawn(self._recover(part, intact))
+
+    def reborn(self, incarnation: str) -> None:
+        """Every session is told again, under the new name."""
+        self._parts.sessions.incarnation = incarnation
+        self._shared.tasks.spawn(self._recover(Part(), True))
+
+    def audit(self) -> None:
+        """Compare what the engine has of this node with what it holds."""
+        self._shared.tasks.spawn(self._audit_quietly())
+
+    async def _recover(self, part: Part, intact: bool) -> None:
+        """Restore, compare, read again. When the engine goes away meanwhile, all of it waits for its return."""
+        started = self._shared.timers.now()
+        try:
+            await self._shared.timers.sleep(random.uniform(0, JITTER_S))
+            if intact:
+                await self._resync(part, intact)
+            await self._restore([s for s in self._parts.sessions.here() if part.covers(*s.key)])
+            await self._audit()
+            if not intact:
+                # What is not there yet is being restored by its own node.
+                await self._shared.timers.sleep(started + self._pace.hold_s - self._shared.timers.now())
+                await self._resync(part, intact)
+        except (EngineUnavailable, StoreUnavailable) as error:
+            if self._engine.trouble is None:
+                _log.info("recovery is tried again: %s", error)
+                await self._shared.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
+                self._shared.tasks.spawn(self._recover(part, intact))
+
+    async def _restore(self, sessions: list[Session]) -> None:
+        for at in range(0, len(sessions), self._pace.batch):
+            if at:
+                await self._shared.timers.sleep(PAUSE_S)
+            batch = sessions[at : at + self._pace.batch]
+            results = await asyncio.gather(
+                *(self._parts.sessions.restore(session) for session in batch), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            self.restored += len(batch)
+
+    async def _audit(self) -> None:
+        self.ended += await self._engine.audit(self._parts.sessions.holds)
+
+    async def _resync(self, part: Part, intact: bool) -> None:
+        self.resyncs += 1
+        await self._parts.watching.resync(part, intact=intact)
+        await self._parts.rooms.resync(part)
+
+    async def _audit_quietly(self) -> None:
+        try:
+            await self._audit()
+        except EngineUnavailable as error:
+            _log.info("not compared, the next sweep will: %s", error)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import hiredis
 import pytest
 
-from redis_servers import KINDS, RedisProcess, redis_cluster
+from redis_servers import KINDS, Connection, Proxy, RedisProcess, redis_cluster, until
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -98,3 +99,87 @@ def test_a_slot_moves_with_its_keys(kind: str, tmp_path: Path) -> None:
         assert [target.command("GET", key) for key in keys] == [b"value"] * 150
         with pytest.raises(hiredis.ReplyError, match=f"MOVED .*:{target.port}"):
             source.command("GET", keys[0])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisProcess]:
+    with RedisProcess("redis", tmp_path) as process:
+        yield process
+
+
+@pytest.fixture
+def proxy(server: RedisProcess) -> Iterator[Proxy]:
+    with Proxy(server.port) as between:
+        yield between
+
+
+def test_a_cut_network_resets_connections_and_refuses_new_ones_until_it_heals(proxy: Proxy) -> None:
+    with Connection(proxy.port) as client:
+        assert client.call("PING") == b"PONG"
+        assert proxy.connections == 1
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            client.call("PING")
+    with pytest.raises(ConnectionRefusedError):
+        Connection(proxy.port)
+    assert proxy.connections == 0
+    proxy.heal()
+    with Connection(proxy.port) as client:
+        assert client.call("PING") == b"PONG"
+
+
+def test_a_frozen_network_is_silent_and_delivers_when_it_thaws(server: RedisProcess, proxy: Proxy) -> None:
+    with Connection(proxy.port) as old, server.connect() as direct:
+        proxy.freeze()
+        with Connection(proxy.port) as new:
+            for client in (old, new):
+                client.send("INCR", "count")
+                with pytest.raises(TimeoutError):
+                    client.read(within_s=0.1)
+            assert direct.call("GET", "count") is None
+            assert proxy.frozen == proxy.connections == 2
+            proxy.thaw()
+            assert {old.read(), new.read()} == {1, 2}
+
+
+def test_only_new_connections_freeze(proxy: Proxy) -> None:
+    with Connection(proxy.port) as old:
+        assert old.call("PING") == b"PONG"
+        proxy.freeze_new()
+        with Connection(proxy.port) as new:
+            new.send("PING")
+            with pytest.raises(TimeoutError):
+                new.read(within_s=0.1)
+            assert old.call("PING") == b"PONG"
+
+
+def test_only_the_subscriber_freezes(server: RedisProcess, proxy: Proxy) -> None:
+    with Connection(proxy.port) as subscriber, Connection(proxy.port) as other:
+        assert subscriber.call("SUBSCRIBE", "news") == [b"subscribe", b"news", 1]
+        proxy.freeze(b"SUBSCRIBE")
+        assert other.call("PUBLISH", "news", "late") == 1
+        with pytest.raises(TimeoutError):
+            subscriber.read(within_s=0.1)
+        with Connection(proxy.port) as second:
+            second.send("SUBSCRIBE", "news")
+            until(lambda: proxy.frozen == 2, "the second subscriber is frozen")
+            assert server.command("PUBSUB", "NUMSUB", "news") == [b"news", 1]
+            proxy.thaw()
+            assert subscriber.read() == [b"message", b"news", b"late"]
+            assert second.read() == [b"subscribe", b"news", 1]
+
+
+def test_much_passes_unchanged_and_an_end_is_passed_on(server: RedisProcess, proxy: Proxy) -> None:
+    much = bytes(range(256)) * 8192
+    with Connection(proxy.port) as client:
+        assert client.call("SET", "key", much) == b"OK"
+        assert client.call("GET", "key") == much
+        assert client.call("QUIT") == b"OK"
+        with pytest.raises(ConnectionResetError, match="closed"):
+            client.read()
+    until(lambda: proxy.connections == 0, "the proxy forgets who left")
+    with Connection(proxy.port) as client:
+        assert client.call("PING") == b"PONG"
+        server.kill()
+        with pytest.raises(ConnectionResetError):
+            client.read()

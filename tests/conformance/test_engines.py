@@ -9,10 +9,10 @@ import pytest
 
 from greendot.engine.base import Engine, Message, Topic
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.redis.keys import channel
+from greendot.engine.redis.keys import channel, partition_of
 from greendot.testing import EngineSuite, ManualClock
 from hosts import RecordingHost, RedisNode
-from redis_servers import KINDS, redis_server
+from redis_servers import KINDS, redis_cluster, redis_server
 
 
 class MemoryHarness:
@@ -70,9 +70,23 @@ class TestRedis(EngineSuite):
         async with self.harness() as h:
             topic = Topic("room", "t1", "r1")
             await h.engine.subscribe([topic])
-            server = h.engine.servers.of(0)
+            server = h.engine.servers.of(partition_of(topic.tenant, topic.name))
             for forged in (b"", b"m", b"mxxxxxxxxxxxxxxxxxxxx", b"c" + b"0" * 40 + b"o1|o1|A||1|1", b"\xff\xfe", b"t1"):
                 await server.call(h.engine.bus.publish_command, channel(self.prefix, topic), forged)
             await h.settle()
             assert h.heard == []
             assert h.engine.counts()["realtime_pubsub_invalid_total"] == 6
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_cluster(request.param, tmp_path_factory.mktemp(f"{request.param}-cluster")) as cluster:
+        yield cluster.url
+
+
+class TestCluster(TestRedis):
+    """Three primaries: every verb must stay in one slot, every channel must be heard where it is."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, cluster: str, request: pytest.FixtureRequest) -> None:
+        self.url, self.prefix = cluster, f"{request.node.name}:"

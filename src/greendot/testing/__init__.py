@@ -5,7 +5,8 @@
 """
 
 from greendot.testing.clock import ManualClock, ShiftedClock
-from greendot.testing.engine_suite import EngineHarness, EngineSuite
+from greendot.testing.engine_harness import EngineHarness
+from greendot.testing.engine_suite import EngineSuite
 from greendot.testing.server import Served, serving
 from greendot.testing.store_suite import StoreSuite
 from greendot.testing.wire import Closed, WireClient

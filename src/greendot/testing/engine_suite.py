@@ -2,61 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
-
-from greendot.core.presence import Change, Manual, Ref, Snapshot
-from greendot.engine.base import Deliver, Engine, Fenced, Message, Topic, Typing
-
-T = "t1"  # a tenant
-AUTO = Manual(rev=1)
+from greendot.core.presence import Manual, Ref
+from greendot.engine.base import Deliver, Fenced, Topic, Typing
+from greendot.testing.engine_harness import AUTO, T
+from greendot.testing.life_suite import LifeSuite
 
 
-class EngineHarness(Protocol):
-    """An engine under test with one node registered, and a hand on its time."""
-
-    engine: Engine
-    incarnation: str
-    heard: list[tuple[Topic, Message]]
-
-    async def advance(self, seconds: float) -> None:
-        """Let engine time pass."""
-        ...
-
-    async def settle(self) -> None:
-        """Return when everything published so far has been received."""
-        ...
-
-
-class EngineSuite:
+class EngineSuite(LifeSuite):
     """The contract of `greendot.engine.base`, as tests."""
-
-    def harness(self) -> AbstractAsyncContextManager[EngineHarness]:
-        raise NotImplementedError
-
-    # --- helpers ---
-
-    @staticmethod
-    async def come(h: EngineHarness, user: str, session: str = "s1", *, device: str = "d1", conn: int = 1) -> Ref:
-        ref = Ref(session, h.incarnation, conn)
-        touched = await h.engine.touch(T, user, ref, device, False, user.title())
-        if not touched.status_known:
-            await h.engine.set_status(T, user, AUTO)
-        return ref
-
-    @staticmethod
-    async def see(h: EngineHarness, user: str) -> Snapshot:
-        (snapshot,) = await h.engine.read(T, [user])
-        return snapshot
-
-    @staticmethod
-    async def changes(h: EngineHarness, user: str) -> list[str]:
-        """The public states published about a user since the last look."""
-        await h.settle()
-        topic = Topic("watch", T, user)
-        told = [m for t, m in h.heard if t == topic and isinstance(m, Change) and m.public]
-        h.heard.clear()
-        return [change.face.state for change in told]
 
     # --- presence ---
 

@@ -151,10 +151,16 @@ def _announce(settings: Settings, port: int, notes: list[str]) -> None:
     click.echo(f"Greendot {__version__} is ready.  WebSocket: ws://{shown}:{port}/v1/connect")
     if settings.server.dev:
         click.echo(f"Open  http://{shown}:{port}/  in two browser tabs.")
-    click.echo(f"Engine: {settings.engine.url}.  Store: {store}.  {workers}Stop with Ctrl-C.")
+    click.echo(f"Engine: {without_login(settings.engine.url)}.  Store: {store}.  {workers}Stop with Ctrl-C.")
     for note in notes:
         click.echo(note)
     sys.stdout.flush()
+
+
+def without_login(url: str) -> str:
+    """The URL without user and password: what is printed at start is kept in logs."""
+    scheme, separator, rest = url.partition("://")
+    return scheme + separator + rest.rpartition("@")[2]
 
 
 def _set_up_process() -> None:

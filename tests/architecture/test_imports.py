@@ -48,6 +48,7 @@ RESERVED = [
 DRIVERS = [
     ("picows", {"gateway.websocket", "gateway.connection", "client"}),
     ("hiredis", {"engine.redis"}),
+    ("redis", {"engine.redis"}),
     ("uvicorn", {"gateway.server"}),
     ("starlette", {"api"}),
     ("sqlite3", {"store.sqlite"}),

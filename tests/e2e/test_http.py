@@ -544,7 +544,9 @@ async def test_a_session_of_another_tenant_cannot_be_ended_or_seen() -> None:
 async def test_operators_see_the_node_and_its_counts() -> None:
     async with backend() as (served, api):
         await served.client("alice")
-        assert await api.get("/v1/nodes") == {"nodes": [{"node": served.node.incarnation, "state": "live"}]}
+        node = served.node.incarnation
+        listed = {"node": node, "state": "live", "renewed_at": served.clock.now_ms(), "ends_at": None}
+        assert await api.get("/v1/nodes") == {"nodes": [listed], "asked": node}
         stats = await api.get("/v1/stats")
         assert (stats["connections"], stats["sessions"], stats["users"]) == (1, 1, 1)
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from greendot.core.presence import NOBODY, Change, Face, Manual, Ref, Snapshot
-from greendot.engine.base import Fenced, Message, Topic
+from greendot.engine.base import Fenced, Topic
 from greendot.engine.memory import MemoryEngine
 from greendot.testing import ManualClock
+from hosts import RecordingHost
 
 T = TypeVar("T")
 TENANT = "t1"
@@ -141,15 +142,23 @@ class PresenceMachine(RuleBasedStateMachine):
         self.ends: dict[str, int] = {}  # incarnation → from when on its sessions do not count
         self.revision = 0
         self.incarnations = 0
-        self.published: dict[str, list[Change]] = {user: [] for user in USERS}
+        self.host = RecordingHost()
+
+    @property
+    def published(self) -> dict[str, list[Change]]:
+        """By user."""
+        found: dict[str, list[Change]] = {user: [] for user in USERS}
+        for topic, message in self.host.messages:
+            assert isinstance(message, Change)
+            found[topic.name].append(message)
+        return found
 
     # --- the node ---
 
     @initialize()
     def begin(self) -> None:
         self.incarnations += 1
-        self.node = f"n{self.incarnations}"
-        done(self.engine.start(self.node, self.receive))
+        self.node = done(self.engine.start(self.host))
         done(self.engine.subscribe([Topic("watch", TENANT, user) for user in USERS]))
 
     @precondition(lambda self: self.incarnations < 4)
@@ -164,10 +173,6 @@ class PresenceMachine(RuleBasedStateMachine):
 
     def lives(self, session: Session) -> bool:
         return session.ref.incarnation not in self.ends
-
-    def receive(self, topic: Topic, message: Message) -> None:
-        assert isinstance(message, Change)
-        self.published[topic.name].append(message)
 
     @property
     def now(self) -> int:

@@ -145,8 +145,14 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"limits": {"commands_burst": 49}}, ["limits.commands_burst", "limits.commands_per_s"]),
         ({"auth": {"secret": "x" * 31}}, ["auth.secret", "32", "openssl rand -hex 32"]),
         ({"server": {"log": "loud"}}, ["server.log", "'loud'", "debug, info, warning, error"]),
-        ({"server": {"workers": 2}}, ["2 workers", "memory", "--workers 1"]),
-        ({"engine": {"url": "redis://localhost"}}, ["engine.url", "'redis://localhost'", "memory"]),
+        ({"server": {"workers": 2}}, ["2 workers", "memory", "--workers 1", "redis://"]),
+        (
+            {"server": {"workers": 2}, "engine": {"url": "redis://h"}, "store": {"url": "sqlite:///:memory:"}},
+            ["store in memory", "sqlite:///FILE"],
+        ),
+        ({"engine": {"url": "amqp://localhost"}}, ["engine.url", "'amqp'", "memory", "redis://", "redis+cluster://"]),
+        ({"engine": {"prefix": "a{b}"}}, ["engine.prefix", "'a{b}'", "letters, digits"]),
+        ({"engine": {"prefix": "x" * 65}}, ["engine.prefix", "64"]),
         ({"store": {"url": "postgres://localhost"}}, ["store.url", "'postgres://localhost'", "sqlite:///"]),
     ],
 )
@@ -164,8 +170,16 @@ def test_relations_are_checked_over_all_sources_together(file: Path) -> None:
     assert load(file, {"GREENDOT_PRESENCE_HEARTBEAT_S": "10"}, {}).presence.dead_after_s == 20
 
 
+@pytest.mark.parametrize("base", ["redis", "rediss"])
+@pytest.mark.parametrize("kind", ["", "+sentinel", "+cluster"])
+def test_workers_may_share_any_redis(base: str, kind: str) -> None:
+    engine = {"url": f"{base}{kind}://localhost", "prefix": "app.live_1:"}
+    assert load(None, {}, {"server": {"workers": 4}, "engine": engine}).server.workers == 4
+
+
 def test_a_secret_is_never_repeated() -> None:
     assert "hush" not in complaint(auth={"secret": "hush"})
+    assert "hush" not in complaint(engine={"url": "amqp://me:hush@localhost"})
 
 
 @pytest.mark.parametrize(

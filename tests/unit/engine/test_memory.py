@@ -8,9 +8,10 @@ import pytest
 
 from greendot.core.presence import NOBODY, Change, Manual, Ref, Snapshot
 from greendot.core.typists import Typists
-from greendot.engine.base import Deliver, Fenced, Message, Topic, Typing
+from greendot.engine.base import Deliver, Fenced, Known, Message, NodeInfo, SeatInfo, Swept, Topic, Typing
 from greendot.engine.memory import MemoryEngine
 from greendot.testing import ManualClock
+from hosts import RecordingHost
 
 T = "t1"
 AUTO = Manual(rev=1)
@@ -23,21 +24,27 @@ class Lab:
     def __init__(self, **periods: int) -> None:
         self.clock = ManualClock()
         self.engine = MemoryEngine(self.clock, **periods)
-        self.node = "n1"
-        self.heard: list[tuple[Topic, Message]] = []
+        self.host = RecordingHost()
+        self.node = ""  # the incarnation that lives, or lived last
 
-    async def start(self, node: str = "n1") -> None:
-        self.node = node
-        await self.engine.start(node, lambda topic, message: self.heard.append((topic, message)))
+    @property
+    def heard(self) -> list[tuple[Topic, Message]]:
+        return self.host.messages
+
+    async def start(self) -> None:
+        self.node = await self.engine.start(self.host)
+
+    def ref(self, session: str = "s1", conn: int = 1) -> Ref:
+        return Ref(session, self.node, conn)
 
     async def come(self, user: str, session: str = "s1", name: str | None = None) -> Ref:
-        ref = Ref(session, self.node, 1)
+        ref = self.ref(session)
         if not (await self.engine.touch(T, user, ref, "phone", False, name)).status_known:
             await self.engine.set_status(T, user, AUTO)
         return ref
 
     async def go(self, user: str, session: str = "s1") -> None:
-        await self.engine.linger(T, user, Ref(session, self.node, 1), 0, 0)
+        await self.engine.linger(T, user, self.ref(session), 0, 0)
 
     async def see(self, user: str) -> Snapshot:
         return (await self.engine.read(T, [user]))[0]
@@ -57,12 +64,25 @@ async def lab(**periods: int) -> Lab:
 
 async def test_an_incarnation_is_never_used_twice() -> None:
     it = await lab()
-    with pytest.raises(Fenced):
-        await it.start("n1")
+    lives = {it.node}
+    for _ in range(100):
+        await it.engine.close()
+        await it.start()
+        lives.add(it.node)
+    assert len(lives) == 101
+    assert all(len(life) == 4 for life in lives)
+
+
+async def test_the_nodes_are_listed_with_how_long_their_sessions_count() -> None:
+    it = await lab(grace_ms=4_000)
+    first, exit_ms = it.node, it.clock.now_ms()
     await it.engine.close()
-    with pytest.raises(Fenced):
-        await it.start("n1")
-    await it.start("n2")
+    await it.start()
+    it.clock.advance(1.0)
+    assert await it.engine.nodes() == [
+        NodeInfo(first, "dead", exit_ms, exit_ms + 4_000),
+        NodeInfo(it.node, "live", it.clock.now_ms(), None),
+    ]
 
 
 async def test_after_a_clean_exit_sessions_count_for_the_grace_and_no_longer() -> None:
@@ -82,8 +102,8 @@ async def test_a_session_that_returns_after_the_exit_of_its_node_stays() -> None
     it = await lab(grace_ms=4_000)
     await it.come("ann")
     await it.engine.close()
-    await it.start("n2")
-    assert (await it.engine.touch(T, "ann", Ref("s1", "n2", 1), "phone", None, None)).resumed
+    await it.start()
+    assert (await it.engine.touch(T, "ann", it.ref(), "phone", None, None)).resumed
     it.clock.advance(60.0)
     assert await it.states("ann") == ["online"]
 
@@ -92,7 +112,7 @@ async def test_a_node_that_has_exited_cannot_write() -> None:
     it = await lab()
     await it.engine.close()
     with pytest.raises(Fenced):
-        await it.engine.touch(T, "ann", Ref("s1", "n1", 1), "phone", False, None)
+        await it.engine.touch(T, "ann", it.ref(), "phone", False, None)
 
 
 async def test_a_node_that_has_exited_hears_nothing() -> None:
@@ -108,7 +128,7 @@ async def test_the_next_node_does_not_hear_what_the_last_one_had_subscribed_to()
     it = await lab()
     await it.engine.subscribe([Topic("room", T, "lobby")])
     await it.engine.close()
-    await it.start("n2")
+    await it.start()
     it.engine.publish(Topic("room", T, "lobby"), Deliver(b"x"))
     assert it.heard == []
 
@@ -216,17 +236,17 @@ async def test_a_status_of_one_who_is_not_here_is_left_to_the_store() -> None:
     it = await lab()
     snapshot = await it.engine.set_status(T, "ann", Manual("busy", rev=5))
     assert snapshot.face == NOBODY
-    touched = await it.engine.touch(T, "ann", Ref("s1", "n1", 1), "phone", False, None)
+    touched = await it.engine.touch(T, "ann", it.ref(), "phone", False, None)
     assert not touched.status_known
 
 
 async def test_a_status_is_asked_for_again_after_everybody_left() -> None:
     it = await lab()
     await it.come("ann")
-    assert (await it.engine.touch(T, "ann", Ref("s2", "n1", 2), "laptop", False, None)).status_known
+    assert (await it.engine.touch(T, "ann", it.ref("s2", 2), "laptop", False, None)).status_known
     for session, conn in (("s1", 1), ("s2", 2)):
-        await it.engine.linger(T, "ann", Ref(session, "n1", conn), 0, 0)
-    assert not (await it.engine.touch(T, "ann", Ref("s3", "n1", 3), "phone", False, None)).status_known
+        await it.engine.linger(T, "ann", it.ref(session, conn), 0, 0)
+    assert not (await it.engine.touch(T, "ann", it.ref("s3", 3), "phone", False, None)).status_known
 
 
 # --- typing ---
@@ -277,10 +297,77 @@ async def test_a_list_of_those_online_leaves_out_whose_time_is_over() -> None:
     it = await lab()
     await it.come("ann")
     await it.come("bob")
-    await it.engine.linger(T, "ann", Ref("s1", "n1", 1), 1_000, 0)
+    await it.engine.linger(T, "ann", it.ref(), 1_000, 0)
     it.clock.advance(1.0)
     assert await it.engine.online(T, None, 10) == (["bob"], None, 1)
 
 
 async def test_reading_nobody_is_nothing() -> None:
     assert await (await lab()).engine.read(T, []) == []
+
+
+async def test_a_session_is_listed_with_its_node_and_how_long_it_lingers() -> None:
+    it = await lab()
+    await it.come("ann", "s1")
+    await it.come("ann", "s2")
+    await it.engine.linger(T, "ann", it.ref("s2"), 5_000, 0)
+    it.clock.advance(2.0)
+    assert await it.engine.sessions(T, "ann") == [
+        SeatInfo("s1", "phone", it.node, "online", None),
+        SeatInfo("s2", "phone", it.node, "online", 3_000),
+    ]
+    it.clock.advance(3.0)
+    assert [info.session for info in await it.engine.sessions(T, "ann")] == ["s1"]
+    assert await it.engine.sessions(T, "bob") == []
+
+
+# --- repair ---
+
+
+async def test_a_sweep_ends_what_no_longer_counts_and_tells_it_once() -> None:
+    it = await lab(grace_ms=4_000)
+    for user in ("ann", "bob"):
+        await it.come(user)
+    await it.engine.close()
+    await it.start()
+    await it.engine.subscribe([Topic("watch", T, "ann")])
+    assert await it.engine.sweep() == Swept()
+    it.clock.advance(4.0)
+    assert await it.engine.sweep() == Swept(sessions=2, users=2)
+    assert await it.engine.sweep() == Swept()
+    assert [message.face.state for _, message in it.heard if isinstance(message, Change)] == ["offline"]
+
+
+async def test_an_audit_ends_only_the_sessions_the_node_does_not_know() -> None:
+    it = await lab()
+    for user in ("ann", "bob"):
+        await it.come(user, f"{user}-1")
+    assert await it.engine.audit(lambda ref: ref.session == "ann-1") == 1
+    assert await it.states("ann", "bob") == ["online", "offline"]
+
+
+async def test_a_session_that_is_restored_goes_on_since_when_it_was_and_the_change_says_so() -> None:
+    it = await lab()
+    await it.engine.subscribe([Topic("watch", T, "ann")])
+    it.clock.advance(60.0)
+    await it.engine.restore(T, "ann", it.ref(), Known("phone", True, "Ann", 10_000, AUTO))
+    ((_, change),) = it.heard
+    assert isinstance(change, Change)
+    assert (change.restored, change.face.state, change.face.since) == (True, "idle", it.clock.now_ms() - 10_000)
+    await it.engine.restore(T, "ann", it.ref(), Known("phone", True, "Ann", 10_000, AUTO))
+    assert len(it.heard) == 1
+
+
+async def test_a_session_that_is_taken_over_goes_on_under_its_new_name_and_nobody_is_told() -> None:
+    it = await lab()
+    await it.engine.subscribe([Topic("watch", T, "ann")])
+    await it.come("ann")
+    before, told = it.node, len(it.heard)
+    await it.engine.close()
+    await it.start()
+    await it.engine.subscribe([Topic("watch", T, "ann")])
+    assert await it.engine.adopt(T, "ann", "s1", it.ref("s2")) == (before, False)
+    assert [info.session for info in await it.engine.sessions(T, "ann")] == ["s2"]
+    assert await it.engine.adopt(T, "ann", "s1", it.ref("s3")) is None
+    assert await it.engine.adopt(T, "bob", "s1", it.ref("s3")) is None
+    assert len(it.heard) == told

@@ -8,7 +8,7 @@ from pathlib import Path
 import hiredis
 import pytest
 
-from redis_servers import KINDS, Connection, Proxy, RedisProcess, redis_cluster, until
+from redis_servers import KINDS, Connection, Proxy, RedisProcess, redis_cluster, redis_sentinel, until
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -183,3 +183,27 @@ def test_much_passes_unchanged_and_an_end_is_passed_on(server: RedisProcess, pro
         server.kill()
         with pytest.raises(ConnectionResetError):
             client.read()
+
+
+def test_sentinels_promote_the_replica_of_a_dead_primary(tmp_path: Path) -> None:
+    with redis_sentinel(tmp_path) as group:
+        old, replica = group.primary, group.replica
+        assert group.fail_over() is replica is group.primary
+        assert replica.command("SET", "key", "value") == b"OK"
+        old.restart()
+        group.heal()
+        assert old.command("GET", "key") == b"value"
+
+
+def test_a_split_leaves_two_primaries_that_answer_their_clients_until_it_heals(tmp_path: Path) -> None:
+    with redis_sentinel(tmp_path) as group, Connection(group.proxies[group.primary].port) as client:
+        client.call("SET", "key", "before")
+        client.call("WAIT", 1, 1000)
+        old = group.split()
+        assert old is not group.primary
+        assert client.call("SET", "key", "lost") == b"OK"
+        with Connection(group.proxies[old].port) as newcomer:
+            assert newcomer.call("ROLE")[0] == group.primary.command("ROLE")[0] == b"master"
+        assert group.primary.command("GET", "key") == b"before"
+        group.heal()
+        assert old.command("GET", "key") == b"before"

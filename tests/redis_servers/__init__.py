@@ -6,6 +6,7 @@ from .cluster import Cluster, redis_cluster
 from .process import KINDS, RedisProcess, binary, free_port, redis_server, until
 from .proxy import Proxy
 from .resp import Connection
+from .sentinel import Sentinel, redis_sentinel
 
 __all__ = [
     "KINDS",
@@ -13,9 +14,11 @@ __all__ = [
     "Connection",
     "Proxy",
     "RedisProcess",
+    "Sentinel",
     "binary",
     "free_port",
     "redis_cluster",
+    "redis_sentinel",
     "redis_server",
     "until",
 ]

@@ -96,17 +96,20 @@ class RedisProcess:
     `login` is what `command` uses. To be started and restarted in the main thread: it ends with the thread.
     """
 
-    def __init__(self, kind: str, folder: Path, *, login: Login | None = None, **settings: Setting) -> None:
+    def __init__(
+        self, kind: str, folder: Path, *, login: Login | None = None, sentinel: bool = False, **settings: Setting
+    ) -> None:
         self.port = free_port()
         self.login = login
         self._binary = binary(kind)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = folder / str(self.port)
         self._folder.mkdir(parents=True)
-        self._flags: list[str] = []
+        self._flags = ["--sentinel"] if sentinel else []
         self._environment = dict(os.environ)
         given = {name.replace("_", "-"): value for name, value in settings.items()}
-        self.configure(DEFAULTS | {"port": self.port, "dir": str(self._folder)} | given)
+        defaults = {"bind": DEFAULTS["bind"]} if sentinel else DEFAULTS  # a sentinel knows no settings of data
+        self.configure(defaults | {"port": self.port, "dir": str(self._folder)} | given)
 
     def configure(self, settings: dict[str, Setting]) -> None:
         """Add to the configuration that is read at the next start."""

@@ -81,12 +81,13 @@ class Proxy:
         """Reset every connection and refuse new ones."""
         self._do(self._cut)
 
-    def freeze(self, containing: bytes = b"") -> None:
+    def freeze(self, *containing: bytes) -> None:
         """Go silent: connections stay open and are accepted, but not a byte and no end passes in either direction.
 
-        With `containing`, only for clients that have sent these bytes or will: these bytes do not pass either.
+        With `containing`, only for clients that have sent any of these or will: what they send then is held back too.
         """
-        self._do(lambda: self._freeze(lambda link: containing in link.sent))
+        wanted = containing or (b"",)
+        self._do(lambda: self._freeze(lambda link: any(part in link.sent for part in wanted)))
 
     def freeze_new(self) -> None:
         """Connections from now on are accepted and silent; those there are go on."""

@@ -1,0 +1,211 @@
+"""Several real nodes on one real Redis, and clients that remember all they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from e2e.processes import PATIENCE_S, Process, running, until
+from greendot.testing import Closed, WireClient
+
+LEASE_S, RENEW_S, GRACE_S, CLEAN_GRACE_S = 3.0, 1.0, 2.0, 1.0
+LAPSE_S = LEASE_S + GRACE_S + 2.0  # by then whoever was on a dead node is offline
+PERIODS = {
+    "GREENDOT_NODE_LEASE_S": f"{LEASE_S:g}",
+    "GREENDOT_NODE_RENEW_S": f"{RENEW_S:g}",
+    "GREENDOT_PRESENCE_GRACE_S": f"{GRACE_S:g}",
+    "GREENDOT_PRESENCE_CLEAN_GRACE_S": f"{CLEAN_GRACE_S:g}",
+    "GREENDOT_LIMITS_ENABLED": "false",
+}
+
+
+def redis_url(port: int) -> str:
+    return f"redis://127.0.0.1:{port}"
+
+
+@asynccontextmanager
+async def serving(folder: Path, *engines: str, **environment: str) -> AsyncIterator[list[Process]]:
+    """A node for each of these engine URLs, all on one store. When the test fails, what they logged is shown."""
+    async with AsyncExitStack() as stack:
+        entering = (stack.enter_async_context(node(folder, engine, **environment)) for engine in engines)
+        yield [*await asyncio.gather(*entering)]
+
+
+@asynccontextmanager
+async def node(folder: Path, engine: str, **environment: str) -> AsyncIterator[Process]:
+    async with running(folder, "--host", "127.0.0.1", "--engine", engine, **PERIODS | environment) as process:
+        try:
+            yield process
+        except BaseException:
+            await process.kill()
+            print(f"--- node on port {process.port}\n{(await process.ended()).err}", file=sys.stderr)
+            raise
+
+
+class Told(NamedTuple):
+    """A frame, and when it came."""
+
+    at: float  # monotonic seconds
+    type: str
+    data: dict[str, Any]
+    frame: dict[str, Any]
+
+
+class Listener:
+    """A client that reads all the time."""
+
+    def __init__(self, client: WireClient) -> None:
+        self.client = client
+        self.told: list[Told] = []
+        self.closed: Closed | None = None
+        self._numbers = 0
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                frame = await self.client.receive()
+            except TimeoutError:
+                continue  # nothing to tell
+            except Closed as closed:
+                self.closed = closed
+                return
+            self.told.append(Told(time.monotonic(), frame["type"], frame.get("data", {}), frame))
+
+    # --- saying ---
+
+    def send(self, **command: Any) -> None:
+        self.client.send(**command)
+
+    async def request(self, within_s: float = PATIENCE_S, **command: Any) -> dict[str, Any]:
+        """The reply's data; AssertionError with the frame if it was refused."""
+        frame = await self.answer(within_s, **command)
+        assert frame["type"] == "reply", frame
+        data: dict[str, Any] = frame["data"]
+        return data
+
+    async def answer(self, within_s: float = PATIENCE_S, **command: Any) -> dict[str, Any]:
+        """The reply or error."""
+        self._numbers += 1
+        number = f"r{self._numbers}"
+        self.send(**command, id=number)
+        found: list[dict[str, Any]] = []
+
+        def answered() -> bool:
+            found.extend(told.frame for told in self.told if told.frame.get("id") == number)
+            return bool(found) or self.closed is not None
+
+        await until(answered, within_s)
+        assert found, self.closed
+        return found[0]
+
+    async def watch(self, *users: str) -> dict[str, dict[str, Any]]:
+        """Their states, by user."""
+        reply = await self.request(type="watch", users=[*users])
+        return {entry["user"]: entry for entry in reply["presence"]}
+
+    # --- hearing ---
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The data of all events of a kind."""
+        return [told.data for told in self.told if told.type == kind]
+
+    def changes(self, *users: str) -> list[Told]:
+        """What was told of these users since they are watched; of everybody, if none is named."""
+        all_changes = [told for told in self.told if told.type == "presence.changed"]
+        return [told for told in all_changes if not users or told.data["user"] in users]
+
+    def states(self, user: str) -> list[str]:
+        """The states the user was shown in after the first snapshot."""
+        return [told.data["state"] for told in self.changes(user)]
+
+    async def sees(self, user: str, *states: str, within_s: float = PATIENCE_S) -> None:
+        """Wait until the user was shown in exactly these states, one after the other."""
+        try:
+            await until(lambda: len(self.states(user)) >= len(states), within_s)
+        except TimeoutError:
+            raise AssertionError(f"{user} was shown as {self.states(user)}, expected {[*states]}") from None
+        assert self.states(user) == [*states], f"{user} was shown as {self.states(user)}, expected {[*states]}"
+
+    async def hears(self, kind: str, within_s: float = PATIENCE_S, **data: Any) -> dict[str, Any]:
+        """Wait for an event of a kind, with these in its data."""
+        found: list[dict[str, Any]] = []
+
+        def heard() -> bool:
+            found.extend(d for d in self.of(kind) if all(d.get(name) == value for name, value in data.items()))
+            return bool(found)
+
+        try:
+            await until(heard, within_s)
+        except TimeoutError:
+            raise AssertionError(f"no {kind} with {data} among {self.told[-20:]}") from None
+        return found[0]
+
+    # --- life ---
+
+    async def end(self) -> None:
+        """The socket is lost."""
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        await self.client.end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.end()
+
+
+class Clients(AsyncExitStack):
+    """All clients of a test; none is left at its end."""
+
+    async def join(self, node: Process, user: str, **hello: Any) -> Listener:
+        return await self.enter_async_context(Listener(await node.client(user, **hello)))
+
+    async def crowd(self, node: Process, users: Iterable[str], **hello: Any) -> dict[str, Listener]:
+        """A client for each, side by side."""
+        names = [*users]
+        return dict(zip(names, await asyncio.gather(*(self.join(node, user, **hello) for user in names)), strict=True))
+
+    async def watchers(self, nodes: Iterable[Process], *users: str) -> list[Listener]:
+        """On each node somebody who watches these."""
+        found = []
+        for number, process in enumerate(nodes):
+            watcher = await self.join(process, f"watcher{number}")
+            await watcher.watch(*users)
+            found.append(watcher)
+        return found
+
+
+async def counted(node: Process, name: str) -> int:
+    """A value of the node's metrics."""
+    text = (await node.ask("GET", "/metrics")).body.decode()
+    found = re.search(rf"^{name}{{[^}}]*}} (\d+)$", text, re.MULTILINE)
+    assert found, f"no {name} in {text}"
+    return int(found[1])
+
+
+async def lives(node: Process) -> dict[str, str]:
+    """All nodes' lives, as this one sees them."""
+    return {life["node"]: life["state"] for life in (await node.ask("GET", "/v1/nodes")).json()["nodes"]}
+
+
+async def eventually(check: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> None:
+    """Ask again and again, until the answer is yes."""
+    end = time.monotonic() + within_s
+    while not await check():
+        assert time.monotonic() < end, f"not within {within_s} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+def now_ms() -> int:
+    return round(time.time() * 1000)

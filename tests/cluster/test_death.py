@@ -1,0 +1,109 @@
+"""Nodes that die: their users go offline once, in time, unless they are somewhere else by then."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from cluster.nodes import LAPSE_S, RENEW_S, Clients, counted, eventually, lives, now_ms, redis_url, serving
+from e2e.processes import until
+from greendot.engine.redis import keys
+from redis_servers import RedisProcess
+
+SLACK_MS = 300  # a renewal may be so late on a busy machine
+
+
+async def test_users_of_a_killed_node_go_offline_once_and_those_with_a_device_elsewhere_notice_nothing(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
+    users = [f"u{number:03}" for number in range(200)]
+    elsewhere, gone = users[:50], users[50:]
+    async with serving(tmp_path, *[redis_url(redis.port)] * 3) as (dying, second, third), Clients() as clients:
+        await clients.crowd(dying, users)
+        await clients.crowd(second, elsewhere, device="phone")
+        bystander = await clients.join(third, "bystander")
+        watchers = await clients.watchers((second, third), *users, "bystander")
+
+        killed, killed_ms = time.monotonic(), now_ms()
+        await dying.kill()
+        for watcher in watchers:
+            await until(lambda watcher=watcher: len(watcher.changes()) >= len(gone), LAPSE_S)
+        bystander.send(type="bye")
+        for watcher in watchers:
+            await watcher.sees("bystander", "offline")
+            changes = watcher.changes(*users)
+            assert sorted(told.data["user"] for told in changes) == gone, "once each, and nobody else"
+            assert {told.data["state"] for told in changes} == {"offline"}
+            assert max(told.at for told in changes) - killed <= LAPSE_S
+            ages = [killed_ms - told.data["last_seen"] for told in changes]
+            assert min(ages) > -SLACK_MS
+            assert max(ages) <= RENEW_S * 1000 + SLACK_MS
+            last = max(told.at for told in changes) - killed
+            print(f"last offline {last:.2f} s after the kill; last_seen {min(ages)}-{max(ages)} ms before it")
+        for watcher in watchers:
+            entries = await watcher.request(type="presence.get", users=elsewhere)
+            assert {(entry["state"], *entry["devices"]) for entry in entries["presence"]} == {("online", "phone")}
+        assert await counted(second, "presence_node_deaths_total") + await counted(third, "presence_node_deaths_total") == 1
+        swept = [await counted(node, "presence_swept_users_total") for node in (second, third)]
+        assert sum(swept) <= len(gone), "one reap"
+
+
+async def test_clients_that_come_back_on_another_node_within_the_grace_were_never_away(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
+    groups = [[f"{kind}{number}" for number in range(10)] for kind in ("resumes", "anew", "resumes-late", "anew-late")]
+    users = [user for group in groups for user in group]
+    async with serving(tmp_path, *[redis_url(redis.port)] * 3) as (dying, second, third), Clients() as clients:
+        old = await clients.crowd(dying, [*users, "canary"], device="phone")
+        incarnation = old["canary"].client.welcome["node"]
+        watchers = await clients.watchers((second, third), *users, "canary")
+
+        def resume(user: str) -> dict[str, str]:
+            return {"session": old[user].client.welcome["session"]}
+
+        await dying.kill()
+        resumed = [await clients.join(second, user, device="phone", resume=resume(user)) for user in groups[0]]
+        await clients.crowd(third, groups[1], device="phone")
+
+        async def declared() -> bool:
+            return (await lives(second))[incarnation] == "dead"
+
+        await eventually(declared, "the node is declared dead")
+        resumed += [await clients.join(third, user, device="phone", resume=resume(user)) for user in groups[2]]
+        await clients.crowd(second, groups[3], device="phone")
+        assert all(client.client.welcome["resumed"] for client in resumed)
+        await asyncio.gather(*(watcher.sees("canary", "offline", within_s=LAPSE_S) for watcher in watchers))
+        for watcher in watchers:
+            assert watcher.changes(*users) == []
+            entries = (await watcher.request(type="presence.get", users=users))["presence"]
+            assert {(entry["state"], *entry["devices"]) for entry in entries} == {("online", "phone")}
+
+
+async def test_after_all_nodes_were_killed_only_those_who_return_are_online(tmp_path: Path, redis: RedisProcess) -> None:
+    async with Clients() as clients:
+        async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes:
+            first = [await clients.crowd(node, [f"gone{at}", f"back{at}"]) for at, node in enumerate(nodes)]
+            old = {client.client.welcome["node"] for crowd in first for client in crowd.values()}
+            await asyncio.gather(*(node.kill() for node in nodes))
+        async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes:
+            watchers = await clients.watchers(nodes, "gone0", "gone1", "back0", "back1")
+            for at, node in enumerate(nodes):
+                await clients.join(node, f"back{at}")
+
+            async def alone() -> bool:
+                found = await lives(nodes[0])
+                return {found[node] for node in old} == {"dead"} and list(found.values()).count("live") == 2
+
+            await eventually(alone, "the old lives are over")
+            for watcher in watchers:
+                await watcher.sees("gone0", "offline", within_s=LAPSE_S)
+                await watcher.sees("gone1", "offline", within_s=LAPSE_S)
+                assert watcher.changes("back0", "back1") == []
+            page = (await nodes[1].ask("GET", "/v1/presence/online")).json()["users"]
+            assert page == ["back0", "back1", "watcher0", "watcher1"]
+
+            async def struck_off() -> bool:
+                return int(redis.command("HLEN", keys.leases_key(""))) == 2
+
+            await eventually(struck_off, "the old leases are struck off")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from greendot.engine.redis import url
 from greendot.errors import ConfigError
 from greendot.settings import Auth, Settings, load, strange_variables
 
@@ -34,7 +35,10 @@ def settings_from(config: Path | None, flags: Mapping[str, Mapping[str, Any]]) -
 def check_config(config: Path | None) -> None:
     """Check the settings and print what they come to; secrets are not shown."""
     settings = settings_from(config, {})
+    if settings.engine.url != "memory":
+        url.parse(settings.engine.url)
     shown = msgspec.to_builtins(settings)
+    shown["engine"]["url"] = url.without_login(settings.engine.url)
     for section, values in shown.items():
         click.echo(f"[{section}]")
         for key, value in values.items():

@@ -22,6 +22,7 @@ from greendot import __version__
 from greendot.assembly import Greendot
 from greendot.cli.config import config_option, dev_file, dev_value, settings_from
 from greendot.cli.workers import Supervisor, reserve
+from greendot.engine.redis.url import without_login
 from greendot.settings import Api, Auth, Settings, strange_variables
 
 STUCK_S = 10.0  # a worker that takes so much longer than its drain will not stop by itself
@@ -32,7 +33,7 @@ STOPPED = "Stopped."
 @click.command()
 @click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
 @click.option("--port", type=int, help="Port to listen on. [default: 8000]")
-@click.option("--engine", metavar="URL", help="Where signals live: memory.")
+@click.option("--engine", metavar="URL", help="Where signals live: memory or redis://HOST:PORT.")
 @click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE.")
 @click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]")
 @click.option(
@@ -155,12 +156,6 @@ def _announce(settings: Settings, port: int, notes: list[str]) -> None:
     for note in notes:
         click.echo(note)
     sys.stdout.flush()
-
-
-def without_login(url: str) -> str:
-    """The URL without user and password: what is printed at start is kept in logs."""
-    scheme, separator, rest = url.partition("://")
-    return scheme + separator + rest.rpartition("@")[2]
 
 
 def _set_up_process() -> None:

@@ -38,6 +38,16 @@ def test_wrong_settings_are_explained(tmp_path: Path) -> None:
     assert "No such file" in complaint("check-config", "--config", str(tmp_path / "missing.toml"))
 
 
+def test_the_password_of_the_engine_is_not_shown_and_a_wrong_url_is_explained() -> None:
+    result = call("check-config", GREENDOT_ENGINE_URL="redis://ann:hush@localhost:6379/1")
+    assert 'url = "redis://localhost:6379/1"\n' in result.output
+    assert "hush" not in result.output
+    assert "ann" not in result.output
+    said = complaint("check-config", GREENDOT_ENGINE_URL="redis://:hu/sh@localhost")
+    assert "%2F" in said
+    assert "hu" not in said
+
+
 def test_a_flag_that_was_not_given_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GREENDOT_SERVER_PORT", "1234")
     assert settings_from(None, {"server": {"port": None, "host": None}}).server.port == 1234

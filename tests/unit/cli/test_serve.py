@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from cli.calls import complaint
-from greendot.cli.serve import without_login
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "127.0.0.1.example.com"])
@@ -40,16 +39,3 @@ def test_no_secret_is_refused_and_what_to_do_is_said() -> None:
 )
 def test_a_wrong_flag_is_named(flags: list[str], word: str) -> None:
     assert word in complaint("serve", *flags)
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("memory", "memory"),
-        ("redis://localhost:6379/1", "redis://localhost:6379/1"),
-        ("redis://:hush@localhost", "redis://localhost"),
-        ("rediss+cluster://ann:hu@sh@a:1,b:2?ca=/ca.pem", "rediss+cluster://a:1,b:2?ca=/ca.pem"),
-    ],
-)
-def test_the_password_of_the_engine_is_not_printed(url: str, shown: str) -> None:
-    assert without_login(url) == shown

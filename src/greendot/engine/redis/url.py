@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ssl
 from typing import Literal, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from msgspec import Struct
 
@@ -64,7 +64,7 @@ def parse(url: str) -> Place:
     base, _, word = scheme.partition("+")
     if not separator or base not in ("redis", "rediss") or word not in _KINDS:
         raise _bad("it must begin with redis://, rediss://, redis+sentinel:// or redis+cluster://")
-    kind, split = _KINDS[word], urlsplit(url)
+    kind, split = _KINDS[word], _split(url)
     login, at, places = split.netloc.rpartition("@")
     user, _, password = login.partition(":")
     path = split.path.strip("/").split("/") if split.path.strip("/") else []
@@ -88,6 +88,23 @@ def parse(url: str) -> Place:
         tls=base == "rediss",
         files=_options(split.query, base == "rediss"),
     )
+
+
+def without_login(url: str) -> str:
+    """A URL that `parse` takes, as it may be shown: without user and password. `memory` stays as it is."""
+    split = _split(url)
+    return split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        raise _bad("it is not a URL: an IPv6 address is written [::1]") from None
+    beyond = split.path + split.fragment + ("" if "@" in split.netloc else split.query)
+    if "@" in beyond:  # half of a password would be taken for a host, and repeated where hosts are
+        raise _bad("a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @")
+    return split
 
 
 def _options(query: str, tls: bool) -> dict[str, str]:

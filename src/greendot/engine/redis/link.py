@@ -205,10 +205,14 @@ async def connect(make: Callable[[], Link], place: Place, address: Address, tls:
     except (OSError, TimeoutError, ssl.SSLError, EngineUnavailable) as error:
         if link is not None:
             link.abort()
-        reason = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
-        raise EngineUnavailable(f"{address}: {reason}") from None
+        reason = "it did not answer in time" if isinstance(error, TimeoutError) else _reason(error)
+        raise EngineUnavailable(reason) from None
     except BaseException:
         if link is not None:
             link.abort()
         raise
     return link
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -109,7 +109,7 @@ class Server:
         assert self.commands is not None
         role, info = await asyncio.gather(self.commands.call("ROLE"), self.commands.call("INFO", "server"))
         if role[0] != b"master":
-            raise EngineUnavailable(f"{self.address}: it is a replica")
+            raise EngineUnavailable("it is a replica")
         text = info if isinstance(info, str) else bytes(info).decode()
         self.run_id = next(line[7:] for line in text.splitlines() if line.startswith("run_id:"))
 

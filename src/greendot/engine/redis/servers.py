@@ -61,7 +61,7 @@ class Servers:
         await asyncio.gather(*(server.first for server in servers))
         down = [server for server in servers if not server.up]
         if down:
-            reasons = "; ".join(server.trouble for server in down)
+            reasons = "; ".join(f"Redis at {server.address} cannot be used: {server.trouble}" for server in down)
             await self.close()
             raise EngineUnavailable(reasons)
         if self.place.kind != "standalone":

@@ -238,11 +238,13 @@ class RedisEngine(RedisPresence, RedisTyping):
 
     async def _repair(self, code: str, partition: int) -> None:
         server = self.servers.of(partition)
+        if self._host is None:
+            return  # whoever only looks has no life to register, and leaves the time to the nodes
         if code == "CLOCK":
             await self.watchdog.mend(server, partition)
         elif code == "FENCED":
             self._spawn("rebirth", self._rebirth())
-        elif self._host is not None:
+        else:
             answers = await self.lives.register([partition])
             if self.watchdog.is_other(answers):
                 self._spawn(f"lost {server.address}", self._lost_state(server))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from greendot.core.presence import Ref
 from greendot.engine.base import Audit, Swept, Topic
@@ -45,12 +45,11 @@ class Sweeper:
         over = [death.node for death in table.dead() if death.ends <= now]
         if not over or not await self._claim("reap", CLAIM_MS):
             return None
-        swept = await self._pass(retention_ms=None, keep_claim=True)
-        if swept is not None:
-            await self._nodes.strike_off(over)
-            _log.info("reaped %s: %d sessions ended, %d users offline", ", ".join(over), swept.sessions, swept.users)
-            self._add(swept)
-            await self._release("reap")  # one that was cut short is tried again when the claim has run out
+        swept = await self._pass(None, over)
+        await self._nodes.strike_off(over)
+        _log.info("reaped %s: %d sessions ended, %d users offline", ", ".join(over), swept.sessions, swept.users)
+        self._add(swept)
+        await self._release("reap")  # one that was cut short is tried again when the claim has run out
         return swept
 
     async def sweep_if_due(self) -> Swept | None:
@@ -58,7 +57,10 @@ class Sweeper:
         return await self.sweep() if await self._claim("sweep", SWEEP_EVERY_MS) else None
 
     async def sweep(self) -> Swept:
-        """Everything: end what does not count, forget what is past its time, ask each node to compare its own."""
+        """Everything: end what does not count, forget what is past its time, ask each node to compare its own.
+
+        EngineUnavailable if not all of it could be done: that nothing was found would not mean that all is well.
+        """
         await self._nodes.reconcile(range(keys.PARTITIONS))
         swept = await self._pass(self._retention_ms)
         table = await self._nodes.table()
@@ -69,7 +71,9 @@ class Sweeper:
         for node, life in table.lives.items():
             if life == "live":
                 self._bus.publish(Topic("node", "", node), Audit())
-        swept = (swept or Swept())._replace(nodes=len(old))
+        # Whoever only came to sweep leaves at once, and would take along what has not been sent.
+        await asyncio.gather(*(server.call("PING") for server in self._verbs.servers.all.values()))
+        swept = swept._replace(nodes=len(old))
         self._add(swept)
         if any(swept):
             _log.info("swept: %s", swept)
@@ -99,29 +103,31 @@ class Sweeper:
 
     # --- passes ---
 
-    async def _pass(self, retention_ms: int | None, *, keep_claim: bool = False) -> Swept | None:
-        """Over all servers at once; None if not all of it could be done."""
+    async def _pass(self, retention_ms: int | None, *, keep_claim: bool = False) -> Swept:
+        """Over all servers at once; EngineUnavailable if not all of it could be done."""
         servers = [*self._verbs.servers.all.values()]
         try:
             parts = await asyncio.gather(*(self._over(s, retention_ms, keep_claim) for s in servers))
         except EngineUnavailable as error:
             _log.warning("a pass over the buckets was cut short: %s", error)
-            return None
-        return Swept(*(sum(column) for column in zip(*parts, strict=True))) if parts else None
+            raise
+        return Swept(*(sum(column) for column in zip(*parts, strict=True)))
 
-    async def _over(self, server: Server, retention_ms: int | None, keep_claim: bool) -> Swept:
+    async def _over(self, server: Server, retention_ms: int | None, only: Sequence[str]) -> Swept:
         total = Swept()
         for partition in [*server.partitions]:
             for at in range(0, keys.BUCKETS, AT_ONCE):
                 reaped = await asyncio.gather(
-                    *(self._reap(partition, bucket, retention_ms) for bucket in range(at, at + AT_ONCE))
+                    *(self._reap(partition, bucket, retention_ms, only) for bucket in range(at, at + AT_ONCE))
                 )
                 total = Swept(*(a + sum(column) for a, column in zip(total, zip(*reaped, strict=True), strict=True)))
-            if keep_claim and partition % 16 == 0:
+            if only and partition % 16 == 0:
                 self._verbs.servers.of(HOME).post("PEXPIRE", keys.claim_key(self._verbs.prefix, "reap"), CLAIM_MS)
         return total
 
-    async def _reap(self, partition: int, bucket: int, retention_ms: int | None) -> tuple[int, int, int, int]:
+    async def _reap(
+        self, partition: int, bucket: int, retention_ms: int | None, only: Sequence[str]
+    ) -> tuple[int, int, int, int]:
         verbs = self._verbs
         presence, seen = keys.buckets(verbs.prefix, partition, bucket)
         ended, gone, forgotten = await verbs.servers.run(
@@ -133,6 +139,7 @@ class Sweeper:
             verbs.messages.script_key,
             keys.watch_channels(verbs.prefix, partition),
             "" if retention_ms is None else retention_ms,
+            *only,
         )
         return ended, gone, forgotten, 0
 

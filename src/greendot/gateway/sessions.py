@@ -52,7 +52,6 @@ class Sessions:
         self._timers = shared.timers
         self._tasks = shared.tasks
         self._periods = periods
-        self._numbers = 0
         self._coming: set[str] = set()  # sessions on their way here from other nodes
 
     # --- coming ---
@@ -83,7 +82,7 @@ class Sessions:
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
         self._timers.cancel(session.leave_timer)
         session.leave_timer = None
-        session.ref = self._next_ref(session.id)
+        session.ref = self._next_ref(session)
         session.grants = grants
         session.connection = connection
         session.connected_at = self._clock.now_ms()
@@ -100,9 +99,9 @@ class Sessions:
         else:
             self._tasks.spawn(self._linger(session, session.ref))
 
-    def _next_ref(self, session_id: str) -> Ref:
-        self._numbers += 1
-        return Ref(session_id, self.incarnation, self._numbers)
+    def _next_ref(self, session: Session) -> Ref:
+        """Its next connection, by a number of its own: small, because the engine keeps it for every session."""
+        return Ref(session.id, self.incarnation, session.ref.conn + 1)
 
     def _resumable(self, grants: Grants, hello: Hello) -> Session | None:
         wanted = hello.resume.session if hello.resume else None
@@ -119,7 +118,7 @@ class Sessions:
         wanted = hello.resume.session if hello.resume else None
         if wanted is None or wanted in self._registry.sessions:
             return None
-        ref = self._next_ref(new_session_id(self.incarnation))
+        ref = Ref(new_session_id(self.incarnation), self.incarnation, 1)
         self._coming.add(ref.session)
         try:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
@@ -130,6 +129,7 @@ class Sessions:
         if adopted is None:
             return None
         session = Session(ref.session, grants, hello.device, hello.client)
+        session.ref = ref
         self._registry.add(session)
         session.idle = adopted.idle
         session.active_at = session.state_at = self._timers.now()
@@ -270,7 +270,7 @@ class Sessions:
         if leaving is not None and not leaving.since(self._timers.now())[0]:
             return  # its end has come meanwhile, and its own timer says so
         if session.ref.incarnation != self.incarnation:
-            session.ref = self._next_ref(session.id)
+            session.ref = self._next_ref(session)
         age_ms = round((self._timers.now() - session.state_at) * 1000)
         known = Known(session.device, session.idle, session.grants.name, age_ms, manual)
         ref = session.ref

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -67,8 +68,26 @@ def read_change(text: str) -> Change:
 UNKNOWN = Snapshot(Face(), Face(), None, [])
 
 
-def read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | None:
+# Most records are like this: one session, connected, an automatic status that is known, everybody sees the same.
+_simple = re.compile(
+    rb"([oif])([0-9a-f]+)\|\|([^|%]*)\|a\|[0-9a-f]*\|([^-,;|]*)-[^,;|]*,([^,;|]*),[0-9a-f]+(?:,i)?"
+).fullmatch
+_SIMPLE_STATES: dict[bytes, State] = {letter.encode(): state for letter, state in _STATES.items()}
+
+
+def read_snapshot(record: bytes, alive: Container[str], now: int) -> Snapshot | None:
     """What is kept of a user, as `lua/read.lua` answers it. None if something in it may have run out by `now`."""
+    simple = _simple(record)
+    if simple is not None:
+        letter, version, name_bytes, node_bytes, device_bytes = simple.groups()
+        if node_bytes.decode() in alive:
+            number = int(version, 16)
+            face = Face(_SIMPLE_STATES[letter], number, None, number)
+            return Snapshot(face, face, name_bytes.decode() or None, [device_bytes.decode() or "default"])
+    return _read_snapshot(record.decode(), alive, now)
+
+
+def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | None:
     parts = text.split("|")
     if len(parts) == 2:  # no sessions
         face = read_face(parts[0])

@@ -82,7 +82,7 @@ class RedisPresence:
 
     async def set_status(self, tenant: str, user: str, manual: Manual) -> Snapshot:
         answer = await self._verbs.on_user("status", tenant, user, *_packed(manual))
-        return cast(Snapshot, read_snapshot(answer.decode(), _Everybody(), 0))
+        return cast(Snapshot, read_snapshot(answer, _Everybody(), 0))
 
     # --- reading ---
 
@@ -90,16 +90,14 @@ class RedisPresence:
         where = [keys.user_keys(self._verbs.prefix, tenant, user) for user in users]
         shares = self._shares(where)
         answers = await asyncio.gather(*(self._read_share(where, share) for share in shares))
-        texts: list[str] = [""] * len(users)
+        found: list[Snapshot | None] = [None] * len(users)
         for share, answer in zip(shares, answers, strict=True):
-            for index, text in zip(share, answer, strict=True):
-                texts[index] = text.decode()
-        alive, now = self._verbs.alive, self._verbs.time.now()
-        found = [read_snapshot(text, alive, now) for text in texts]
+            for index, snapshot in zip(share, answer, strict=True):
+                found[index] = snapshot
         due = [index for index, snapshot in enumerate(found) if snapshot is None]
         settled = await asyncio.gather(*(self._settled(tenant, users[index]) for index in due))
-        for index, snapshot in zip(due, settled, strict=True):
-            found[index] = snapshot
+        for index, one in zip(due, settled, strict=True):
+            found[index] = one
         return found  # type: ignore[return-value]
 
     def _shares(self, where: Sequence[keys.UserKeys]) -> list[list[int]]:
@@ -111,18 +109,20 @@ class RedisPresence:
             shares.setdefault(user.partition, []).append(index)
         return [*shares.values()]
 
-    async def _read_share(self, where: Sequence[keys.UserKeys], share: list[int]) -> list[bytes]:
+    async def _read_share(self, where: Sequence[keys.UserKeys], share: list[int]) -> list[Snapshot | None]:
+        """None for those in whom something may have run out. Read while Redis is at the next share."""
         names: list[str] = []
         for index in share:
             names += (where[index].presence, where[index].seen)
         fields = [where[index].field for index in share]
-        answer: list[bytes] = await self._verbs.servers.run(where[share[0]].partition, "read", names, *fields)
-        return answer
+        answer = await self._verbs.servers.run(where[share[0]].partition, "read", names, *fields)
+        alive, now = self._verbs.alive, self._verbs.time.now()
+        return [read_snapshot(record, alive, now) for record in answer]
 
     async def _settled(self, tenant: str, user: str) -> Snapshot:
         """Have what has run out ended. What is left counts then, whatever we have heard of its nodes."""
         answer = await self._verbs.on_user("settle", tenant, user)
-        return cast(Snapshot, read_snapshot(answer.decode(), _Everybody(), 0))
+        return cast(Snapshot, read_snapshot(answer, _Everybody(), 0))
 
     async def online(self, tenant: str, after: str | None, limit: int) -> Page:
         there: list[str] = []

@@ -1,17 +1,35 @@
 -- One bucket: settle every user something has run out for, forget last-seens past their time.
 -- Answers {sessions ended, users gone offline, last-seens forgotten}.
 -- KEYS: presence bucket, nodes, seen bucket
--- ARGV: time, publish command, bus key, channels' beginning, how long a last-seen is kept (ms; empty: look another time)
+-- ARGV: time, publish command, bus key, channels' beginning, how long a last-seen is kept (ms; empty: look another time),
+--   incarnations: then only records that name one of these are looked at
 local now = clock(KEYS[2], ARGV[1])
 if not now then return other_time() end
+local publish, key, channels, retention = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local ended, gone, forgotten = 0, 0, 0
+local match, gmatch, sha1hex, call = string.match, string.gmatch, redis.sha1hex, redis.call
 
--- Most seats have three fields, and their node lives: those are passed over without taking the record apart.
+-- When a node died there are thousands of these and they are all alike: one session, an automatic status, everybody
+-- sees the same. Such a record need not be taken apart; what comes of it is as `settle` has it.
+local SIMPLE = '^[oi](%x+)||([^|]*)|a,?%x*|(%x*)|([^-,;|]*)%-[^,;|]*,[^,;|]*,%x+,?i?$'
+local left, kept = {}, {}  -- fields to take out of the presence bucket; fields and values to put into the other
+
+local function end_simple(field, version, name, heard, life)
+  local after = math.max(tonumber(version, 16) + 1, now)
+  local seen = math.max(number(heard) or 0, life.renewed or now)
+  local face = 'f' .. hex(after) .. ',' .. (after == now and '' or hex(now)) .. ',' .. hex(seen)
+  left[#left + 1] = field
+  kept[#kept + 1] = field
+  kept[#kept + 1] = face .. '|' .. name
+  local channel, body = channels .. field, face .. '|' .. face .. '|' .. name .. '||1|1|'
+  call(publish, channel, 'c' .. sha1hex(key .. channel .. body) .. body)
+end
+
 local function due(text)
-  for seat in string.gmatch(string.match(text, '[^|]*$'), '[^;]+') do
-    local node, rest = string.match(seat, '^([^,-]*)[^,]*,[^,]*,[^,]*,?(.*)$')
+  for seat in gmatch(match(text, '[^|]*$'), '[^;]+') do
+    local node, rest = match(seat, '^([^,-]*)[^,]*,[^,]*,[^,]*,?(.*)$')
     if rest ~= '' then
-      local deadline, other = string.match(rest, '^[^,]*,?([^,]*),?[^,]*,?([^,]*)')
+      local deadline, other = match(rest, '^[^,]*,?([^,]*),?[^,]*,?([^,]*)')
       if deadline ~= '' and tonumber(deadline, 16) <= now then return true end
       if other ~= '' then node = other end
     end
@@ -21,25 +39,50 @@ local function due(text)
   return false
 end
 
-local found = redis.call('HGETALL', KEYS[1])
+local function end_any(field, text)
+  local record = read_record(text)
+  local before = told(record)
+  ended = ended + prune(record, KEYS[2], now)
+  if #record.seats == 0 then gone = gone + 1 end
+  settle({ presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = now, field = field, channel = channels .. field,
+           publish = publish, key = key }, record, before)
+end
+
+local function concerned(text)
+  for index = 6, #ARGV do
+    if string.find(text, ARGV[index], 1, true) then return true end
+  end
+  return #ARGV < 6
+end
+
+local found = call('HGETALL', KEYS[1])
 for index = 1, #found, 2 do
-  if due(found[index + 1]) then
-    local field = found[index]
-    local record = read_record(found[index + 1])
-    local before = told(record)
-    ended = ended + prune(record, KEYS[2], now)
-    if #record.seats == 0 then gone = gone + 1 end
-    settle({ presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = now, field = field, channel = ARGV[4] .. field,
-             publish = ARGV[2], key = ARGV[3] }, record, before)
+  local field, text = found[index], found[index + 1]
+  local version, name, heard, node
+  local concerned = concerned(text)
+  if concerned then version, name, heard, node = match(text, SIMPLE) end
+  if version then
+    local life = life_of(KEYS[2], node)
+    if not life.alive and life.ends <= now then
+      ended, gone = ended + 1, gone + 1
+      end_simple(field, version, name, heard, life)
+    end
+  elseif concerned and due(text) then
+    end_any(field, text)
   end
 end
-if ARGV[5] ~= '' then
-  local horizon = now - tonumber(ARGV[5])
-  local seen = redis.call('HGETALL', KEYS[3])
+for at = 1, #left, 1000 do  -- as many as unpack bears
+  call('HDEL', KEYS[1], unpack(left, at, math.min(at + 999, #left)))
+  call('HSET', KEYS[3], unpack(kept, 2 * at - 1, math.min(2 * at + 1998, #kept)))
+end
+
+if retention then
+  local horizon = now - retention
+  local seen = call('HGETALL', KEYS[3])
   for index = 1, #seen, 2 do
-    local version = string.match(seen[index + 1], '^f(%x*)')
+    local version = match(seen[index + 1], '^f(%x*)')
     if (tonumber(version or '', 16) or 0) < horizon then
-      redis.call('HDEL', KEYS[3], seen[index])
+      call('HDEL', KEYS[3], seen[index])
       forgotten = forgotten + 1
     end
   end

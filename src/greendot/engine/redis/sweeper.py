@@ -103,11 +103,11 @@ class Sweeper:
 
     # --- passes ---
 
-    async def _pass(self, retention_ms: int | None, *, keep_claim: bool = False) -> Swept:
-        """Over all servers at once; EngineUnavailable if not all of it could be done."""
+    async def _pass(self, retention_ms: int | None, only: Sequence[str] = ()) -> Swept:
+        """Over all servers at once, for these incarnations or everything. EngineUnavailable if it was cut short."""
         servers = [*self._verbs.servers.all.values()]
         try:
-            parts = await asyncio.gather(*(self._over(s, retention_ms, keep_claim) for s in servers))
+            parts = await asyncio.gather(*(self._over(s, retention_ms, only) for s in servers))
         except EngineUnavailable as error:
             _log.warning("a pass over the buckets was cut short: %s", error)
             raise

@@ -111,7 +111,11 @@ class Process:
 
     async def client(self, user: str, **hello: Any) -> WireClient:
         client = await WireClient.connect(self.port)
-        await client.hello(self.token(user), **hello)
+        try:
+            await client.hello(self.token(user), **hello)
+        except BaseException:
+            await client.end()
+            raise
         return client
 
     def token(self, user: str) -> str:

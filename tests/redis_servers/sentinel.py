@@ -17,7 +17,7 @@ BACKSTAGE = (b"sentinel-", b"REPLCONF")
 # Sentinel's own periods are made for networks; failing over would take most of a test's time.
 PERIODS_MS = {
     "info-period": 200,
-    "ping-period": 100,
+    "ping-period": 400,  # times five is how old the news of a replica may be that is promoted; they come every second
     "ask-period": 100,
     "publish-period": 200,
     "tilt-period": 1_000,  # after a pause of a busy machine sentinels do nothing for this long; 30 s otherwise

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import hiredis
 import pytest
 
-from redis_servers import KINDS, Connection, Proxy, RedisProcess, redis_cluster, redis_sentinel, until
+from redis_servers import KINDS, Connection, Proxy, RedisProcess, certificates, redis_cluster, redis_sentinel, until
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -207,3 +208,40 @@ def test_a_split_leaves_two_primaries_that_answer_their_clients_until_it_heals(t
         assert group.primary.command("GET", "key") == b"before"
         group.heal()
         assert old.command("GET", "key") == b"before"
+
+
+@every_kind
+def test_the_wall_clock_of_a_running_server_jumps(kind: str, tmp_path: Path) -> None:
+    with RedisProcess(kind, tmp_path, clock_file=tmp_path / "clock") as server:
+        server.command("SET", "key", "value", "EX", 60)
+        first = server.time_ms()
+        server.jump(3_600_500)
+        assert 3_600_500 <= server.time_ms() - first < 3_620_000
+        assert 3_600_500 <= server.command("EVAL", IN_LUA, 0) - first < 3_620_000
+        assert server.command("GET", "key") is None
+        server.jump(-7_200_999)
+        assert -3_600_499 <= server.time_ms() - first < -3_580_000
+
+
+IN_LUA = "local now = redis.call('TIME') return now[1] * 1000 + math.floor(now[2] / 1000)"
+
+
+def test_a_server_with_tls_answers_a_user_who_trusts_its_authority(tmp_path: Path) -> None:
+    users = ["default off", "ann on >secret ~* &* +@all"]
+    made = certificates(tmp_path)
+    with RedisProcess("redis", tmp_path, tls=made, login=("ann", "secret"), user=users) as server:
+        assert server.command("PING") == b"PONG"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Connection(server.port, tls=ssl.create_default_context())
+        with Connection(server.port) as plain, pytest.raises(ConnectionResetError):
+            plain.call("PING")
+        with Connection(server.port, tls=made.context()) as nobody, pytest.raises(hiredis.ReplyError, match="NOAUTH"):
+            nobody.call("PING")
+
+
+def test_a_certificate_for_another_host_is_noticed(tmp_path: Path) -> None:
+    made = certificates(tmp_path, hosts=("elsewhere.example",))
+    with RedisProcess("redis", tmp_path, tls=made) as server:
+        with pytest.raises(ssl.SSLCertVerificationError, match="IP address mismatch"):
+            Connection(server.port, tls=made.context())
+        assert server.command("PING") == b"PONG"

@@ -7,15 +7,18 @@ from .process import KINDS, RedisProcess, binary, free_port, redis_server, until
 from .proxy import Proxy
 from .resp import Connection
 from .sentinel import Sentinel, redis_sentinel
+from .tls import Certificates, certificates
 
 __all__ = [
     "KINDS",
+    "Certificates",
     "Cluster",
     "Connection",
     "Proxy",
     "RedisProcess",
     "Sentinel",
     "binary",
+    "certificates",
     "free_port",
     "redis_cluster",
     "redis_sentinel",

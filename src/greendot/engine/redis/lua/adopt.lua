@@ -14,6 +14,11 @@ local seat = find_seat(record, ARGV[9])
 local answer = {}
 if seat then
   answer = { seat.node, seat.idle and 'i' or '' }
+  local kept = {}
+  for _, other in ipairs(record.seats) do
+    if other == seat or other.session ~= session then kept[#kept + 1] = other end
+  end
+  record.seats = kept
   seat.session = session
   seat.node, seat.conn, seat.deadline, seat.heard = node, conn, nil, nil
 end

@@ -41,7 +41,7 @@ bench-quick: $(READY)  ## The same, shorter and rougher (about a minute)
 	@$(BIN)/python bench/run.py --quick
 
 debs:
-	@sh scripts/ensure-debs chromium redis-server
+	@sh scripts/ensure-debs chromium redis-server gcc
 
 clean:  ## Remove the virtual environment and everything built
 	rm -rf $(VENV) bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -142,6 +142,10 @@ class Part:
         """Whether this user or room is in it. All are, unless a subclass says otherwise."""
         return True
 
+    def away(self) -> Part | None:
+        """What of it cannot be reached at the moment."""
+        return None
+
 
 class Host(Protocol):
     """The node an engine works for. What it is told, it is told in the loop's thread and must not take long."""

@@ -12,7 +12,6 @@ import random
 
 from msgspec import Struct
 
-from greendot.core.wheel import Timer
 from greendot.engine.base import Engine, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.gateway.rooms import Rooms
@@ -54,20 +53,25 @@ class Recovery:
         self._parts = parts
         self._shared = shared
         self._pace = pace
-        self._away: dict[Part, Timer] = {}
+        self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
+        self._unhealed: list[Part] = []  # whose loss could not be repaired before they went away again
 
     def lost(self, part: Part) -> None:
-        """The engine went away."""
-        self._away[part] = self._shared.timers.set(self._pace.stale_after_s, self._stale, part)
+        """The engine went away. Watchers are told if it stays away."""
+        self._shared.timers.set(self._pace.stale_after_s, self._stale, part)
 
     def _stale(self, part: Part) -> None:
-        self._shared.tasks.spawn(self._parts.watching.mark_stale(part))
+        if (away := part.away()) is not None:
+            self._shared.tasks.spawn(self._parts.watching.mark_stale(away))
 
     def found(self, part: Part, *, intact: bool) -> None:
         """It is there again, or was found to have forgotten."""
-        for timer in self._away.values():
-            self._shared.timers.cancel(timer)
-        self._away.clear()
+        unhealed, self._unhealed = self._unhealed, []
+        for lost in unhealed:
+            self._begin(lost, intact=False)
+        self._begin(part, intact=intact)
+
+    def _begin(self, part: Part, *, intact: bool) -> None:
         if not intact:
             self._parts.watching.hold(part)
         self._shared.tasks.spawn(self._recover(part, intact))
@@ -75,7 +79,7 @@ class Recovery:
     def reborn(self, incarnation: str) -> None:
         """Every session is told again, under the new name."""
         self._parts.sessions.incarnation = incarnation
-        self._shared.tasks.spawn(self._recover(Part(), True))
+        self._begin(Part(), intact=True)
 
     def audit(self) -> None:
         """Compare what the engine has of this node with what it holds."""
@@ -86,28 +90,34 @@ class Recovery:
         started = self._shared.timers.now()
         try:
             await self._shared.timers.sleep(random.uniform(0, JITTER_S))
+            sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
             if intact:
-                await self._resync(part, intact)
-            await self._restore([s for s in self._parts.sessions.here() if part.covers(*s.key)])
-            await self._audit()
-            if not intact:
+                await asyncio.gather(self._restore(sessions), self._resync(part, intact))
+                await self._audit()
+            else:
+                await self._restore(sessions)
+                await self._audit()
                 # What is not there yet is being restored by its own node.
                 await self._shared.timers.sleep(started + self._pace.hold_s - self._shared.timers.now())
                 await self._resync(part, intact)
         except (EngineUnavailable, StoreUnavailable) as error:
-            if self._engine.trouble is None:
-                _log.info("recovery is tried again: %s", error)
-                await self._shared.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
-                self._shared.tasks.spawn(self._recover(part, intact))
+            _log.info("recovery is to be tried again: %s", error)
+            await self._failed(part, intact)
+
+    async def _failed(self, part: Part, intact: bool) -> None:
+        if part.away() is None:
+            await self._shared.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
+            self._begin(part, intact=intact)
+        elif not intact:
+            self._unhealed.append(part)  # its return will not say that something had been lost before
 
     async def _restore(self, sessions: list[Session]) -> None:
         for at in range(0, len(sessions), self._pace.batch):
-            if at:
-                await self._shared.timers.sleep(PAUSE_S)
             batch = sessions[at : at + self._pace.batch]
-            results = await asyncio.gather(
-                *(self._parts.sessions.restore(session) for session in batch), return_exceptions=True
-            )
+            async with self._turn:
+                work = (self._parts.sessions.restore(session) for session in batch)
+                results = await asyncio.gather(*work, return_exceptions=True)
+                await self._shared.timers.sleep(PAUSE_S)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result

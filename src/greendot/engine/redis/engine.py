@@ -19,6 +19,7 @@ from greendot.engine.base import Engine, Host, Message, NodeInfo, Part, Swept, T
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.checks import check
+from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.messages import Messages
 from greendot.engine.redis.nodes import HOME, Nodes, Periods, Table
 from greendot.engine.redis.presence import RedisPresence, Verbs
@@ -49,11 +50,16 @@ class Options(Struct, frozen=True):
 class Partitions(Part):
     """The users and rooms on some partitions."""
 
-    def __init__(self, partitions: Iterable[int]) -> None:
+    def __init__(self, partitions: Iterable[int], servers: Servers) -> None:
         self._partitions = frozenset(partitions)
+        self._servers = servers
 
     def covers(self, tenant: str, name: str) -> bool:
         return keys.partition_of(tenant, name) in self._partitions
+
+    def away(self) -> Part | None:
+        away = [partition for partition in self._partitions if not self._servers.of(partition).up]
+        return Partitions(away, self._servers) if away else None
 
 
 class RedisEngine(RedisPresence, RedisTyping):
@@ -76,6 +82,7 @@ class RedisEngine(RedisPresence, RedisTyping):
         self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)
         self._host: Host | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._being_born = asyncio.Lock()
         self._busy: set[str] = set()  # what is being done in the background, by name
         self._restored_at = self._swept_at = self._clock.monotonic()
 
@@ -85,7 +92,7 @@ class RedisEngine(RedisPresence, RedisTyping):
         await self.observe()
         try:
             await asyncio.gather(*(check(server) for server in self.servers.all.values()))
-            await self.lives.begin()
+            await self.lives.begin(range(keys.PARTITIONS))
             await self.lives.look()
             self._host = host
             self.bus.attach(host)
@@ -144,32 +151,35 @@ class RedisEngine(RedisPresence, RedisTyping):
 
     def is_up(self, server: Server) -> None:
         if self._host is not None:
-            self._host.found(Partitions(server.partitions), intact=server.intact)
+            self._host.found(Partitions(server.partitions, self.servers), intact=server.intact)
 
     def went_down(self, server: Server) -> None:
         self.bus.counts.gaps += 1
         if HOME in server.partitions:
             self.lives.restart_observation()
         if self._host is not None:
-            self._host.lost(Partitions(server.partitions))
+            self._host.lost(Partitions(server.partitions, self.servers))
 
     async def moved(self, server: Server, partitions: set[int]) -> None:
         self.bus.counts.gaps += 1
         await self._settle_in(server, partitions)
         if self._host is not None:
-            self._host.found(Partitions(partitions), intact=False)
+            self._host.found(Partitions(partitions, self.servers), intact=False)
 
     def pushed(self, push: list[Any]) -> None:
         self.bus.pushed(push)
 
     async def _settle_in(self, server: Server, partitions: set[int]) -> bool:
         """Live there, hear what is wanted from there. Whether everything is as it was."""
+        incarnation = self.lives.incarnation
         try:
-            intact = await self.watchdog.compare(server, await self.lives.register(partitions))
-        except EngineUnavailable as error:
-            if "FENCED" in str(error):
-                self._spawn("rebirth", self._rebirth())
-            raise
+            answers = await self.lives.register(partitions)
+        except RedisError as error:
+            if error.code != "FENCED":
+                raise
+            await self._rebirth(incarnation, server)
+            answers = await self.lives.register(partitions)
+        intact = await self.watchdog.compare(server, answers)
         await self.watchdog.listen(server)
         await self.bus.resubscribe(server, partitions)
         return intact
@@ -198,7 +208,7 @@ class RedisEngine(RedisPresence, RedisTyping):
         if life is None:
             self._spawn("lost home", self._lost_state(self.servers.of(HOME)))
         elif life != "live":
-            self._spawn("rebirth", self._rebirth())
+            self._spawn("rebirth", self._rebirth(self.lives.incarnation))
         else:
             self._look_after(table)
         if self._clock.monotonic() - self._restored_at >= RESTORE_EVERY_S and self._host is not None:
@@ -226,15 +236,19 @@ class RedisEngine(RedisPresence, RedisTyping):
         if server.up and self._host is not None:
             _log.warning("redis %s: its data is gone; restoring", server.address)
             await self.watchdog.compare(server, await self.lives.register(server.partitions))
-            self._host.found(Partitions(server.partitions), intact=False)
+            self._host.found(Partitions(server.partitions, self.servers), intact=False)
 
-    async def _rebirth(self) -> None:
-        """We were taken for dead: nothing is accepted under the old name any more."""
-        if self._host is not None:
-            _log.warning("node %s was taken for dead; going on under a new name", self.lives.incarnation)
-            await self.lives.begin()
-            await self._listen()
+    async def _rebirth(self, taken_for_dead: str, coming: Server | None = None) -> None:
+        """Nothing is accepted under that name any more. `coming` is a server that is not up yet."""
+        async with self._being_born:
+            if self._host is None or self.lives.incarnation != taken_for_dead:
+                return
+            servers = [s for s in self.servers.all.values() if s.up or s is coming]
+            await self.lives.begin([p for server in servers for p in server.partitions])
+            _log.warning("node %s was taken for dead; it goes on as %s", taken_for_dead, self.lives.incarnation)
+            self.bus.own.add(self.lives.incarnation)
             self._host.reborn(self.lives.incarnation)
+        self._spawn("listen", self._listen())
 
     async def _repair(self, code: str, partition: int) -> None:
         server = self.servers.of(partition)
@@ -243,7 +257,7 @@ class RedisEngine(RedisPresence, RedisTyping):
         if code == "CLOCK":
             await self.watchdog.mend(server, partition)
         elif code == "FENCED":
-            self._spawn("rebirth", self._rebirth())
+            self._spawn("rebirth", self._rebirth(self.lives.incarnation))
         else:
             answers = await self.lives.register([partition])
             if self.watchdog.is_other(answers):

@@ -104,13 +104,14 @@ class Nodes:
             for p, (epoch, now, correction) in zip(chosen, answers, strict=True)
         }
 
-    async def begin(self) -> None:
-        """A new life, in every partition at once; a name that was taken is given up for another."""
+    async def begin(self, partitions: Iterable[int]) -> None:
+        """A new life, in these partitions; a name that was taken is given up for another."""
+        chosen = [*partitions]
         while True:
             self.incarnation = new_incarnation()
             try:
                 await self._lease_first()
-                await self.register(range(keys.PARTITIONS), new=True)
+                await self.register(chosen, new=True)
                 return
             except RedisError as error:
                 if error.code != "FENCED":
@@ -205,9 +206,10 @@ class Nodes:
             name = keys.nodes_key(self._verbs.prefix, partition)
             there = _pairs(await self._verbs.servers.of(partition).call("HGETALL", name))
             for node, life in there.items():
-                if life == "live" and not node.startswith("~") and home.get(node) != "live":
-                    renewed = home.get(node, "").partition(",")[0]
-                    await self._bury(partition, node, str(int(renewed, 16)) if renewed else "", grace_ms)
+                # One that home does not know may be about to register there: only what is known to be dead is.
+                if life == "live" and node in home and home[node] != "live":
+                    renewed = home[node].partition(",")[0]
+                    await self._bury(partition, node, str(int(renewed, 16)), grace_ms)
 
     async def strike_off(self, nodes: Iterable[str]) -> None:
         """These are reaped: nothing of them is left but their entries."""

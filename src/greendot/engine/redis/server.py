@@ -71,8 +71,12 @@ class Server:
         delay = BACKOFF_S
         try:
             while True:
-                if await self._once():
-                    delay = BACKOFF_S
+                try:
+                    if await self._once():
+                        delay = BACKOFF_S
+                except Exception:  # a server that is given up for good would be a part of all users lost
+                    _log.exception("redis %s: connecting failed", self.address)
+                    self._drop()
                 if not self.first.done():
                     self.first.set_result(None)
                 await asyncio.sleep(delay * random.uniform(0.5, 1.0))

@@ -21,7 +21,7 @@ from greendot.errors import EngineUnavailable
 
 AT_ONCE = 64  # buckets asked for together
 SWEEP_EVERY_MS = 600_000
-REMEMBERED_MS = 3_600_000  # how long a dead node is listed
+REMEMBERED_MS = 90_000_000  # how long a dead node is listed: longer than any bucket lives without its nodes
 _log = logging.getLogger("greendot.redis")
 
 

@@ -19,7 +19,7 @@ import pytest
 from e2e.processes import PATIENCE_S, SECRET, Ended, Process, greendot, running
 from greendot.engine.redis.keys import user_keys
 from greendot.testing import WireClient
-from redis_servers import RedisProcess
+from redis_servers import Cluster, RedisProcess, redis_cluster
 
 QUICK_S = 6.0  # what cannot be done is said by then, the start of Python on a busy machine included
 
@@ -33,11 +33,11 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
 class Site:
     """Servers and commands with the same settings, apart from other tests' by their prefix."""
 
-    def __init__(self, folder: Path, redis: RedisProcess, **environment: str) -> None:
+    def __init__(self, folder: Path, redis: RedisProcess | Cluster, **environment: str) -> None:
         self.folder = folder
         self.redis = redis
         self.prefix = f"{folder.name}:"
-        self.url = f"redis://:hush@127.0.0.1:{redis.port}"
+        self.url = redis.url if isinstance(redis, Cluster) else f"redis://:hush@127.0.0.1:{redis.port}"
         self.environment = environment | {"GREENDOT_ENGINE_PREFIX": self.prefix, "GREENDOT_PRESENCE_GRACE_S": "60"}
 
     @asynccontextmanager
@@ -65,14 +65,18 @@ class Site:
 
     def record(self, user: str) -> bytes | None:
         where = user_keys(self.prefix, "default", user)
-        record: bytes | None = self.redis.command("HGET", where.presence, where.field)
+        record: bytes | None = self._command("HGET", where.presence, where.field)
         return record
 
     def plant(self, user: str, session: str) -> None:
         """A user whose only session is this one, written by hand as a stranger's record."""
         where = user_keys(self.prefix, "default", user)
         record = f"o{round(time.time() * 1000):x}|||a||{session},,1"
-        self.redis.command("HSET", where.presence, where.field, record)
+        self._command("HSET", where.presence, where.field, record)
+
+    def _command(self, name: str, key: str, *arguments: str) -> Any:
+        server = self.redis.primary_of(key) if isinstance(self.redis, Cluster) else self.redis
+        return server.command(name, key, *arguments)
 
 
 async def counted(server: Process, metric: str) -> int:
@@ -251,6 +255,34 @@ async def test_a_session_its_live_node_does_not_hold_is_removed_soon_after_and_c
         async with asyncio.timeout(PATIENCE_S):
             while await counted(server, "presence_audited_sessions_total") != 1:
                 pass
+
+
+async def test_a_cluster_is_seen_and_swept_as_one(tmp_path: Path) -> None:
+    with redis_cluster("redis", tmp_path / "cluster") as cluster:
+        site = Site(tmp_path, cluster)
+        async with (
+            site.serving() as one,
+            site.serving() as other,
+            await one.client("alice") as alice,
+            await other.client("bob") as bob,
+        ):
+            nodes = {client.welcome["node"] for client in (alice, bob)}
+            assert {(node["node"], node["state"]) for node in (await site.json("nodes"))["nodes"]} == {
+                (node, "live") for node in nodes
+            }
+            users = [f"user-{number}" for number in range(12)]  # on all three servers, in all likelihood
+            for number, user in enumerate(users):
+                site.plant(user, f"{[*nodes][number % 2]}-planted{number:03}")
+            await alice.request(type="watch", users=users)
+            site.plant("dave", "Zzzz-planted000")
+            rows = await site.rows("presence", "alice", "bob", *users)
+            assert [row["STATE"] for row in rows] == ["online"] * 14
+            assert len(await site.rows("sessions", "bob")) == 1
+            assert await site.said("typing", "club") == "Nobody is typing in club.\n"
+            assert await site.json("sweep") == {"sessions": 1, "users": 1, "forgotten": 0, "nodes": 0, "asked": 2}
+            gone = [(await alice.receive("presence.changed"))["data"] for _ in users]
+            assert sorted((entry["user"], entry["state"]) for entry in gone) == sorted((u, "offline") for u in users)
+            assert await alice.quiet() == []
 
 
 async def test_a_sweep_under_another_secret_still_cleans_up_and_no_node_believes_what_it_says(

@@ -10,6 +10,7 @@ import pytest
 
 from greendot.api.app import make_app
 from greendot.api.backend import Backend
+from greendot.cli import cli
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import COMMANDS
 from greendot.protocol.events import EVENTS
@@ -70,6 +71,11 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for name in re.findall(r"GREENDOT_[A-Z_]+", text):
         _, section, key = name.lower().split("_", 2)
         assert hasattr(getattr(Settings(), section), key), name
+
+
+def test_every_command_of_the_command_line_is_documented() -> None:
+    documented = [name.split()[:2] for name in table("cli.md", "## Commands")]
+    assert sorted(documented) == sorted(["greendot", name] for name in cli.commands)
 
 
 @pytest.mark.parametrize("document", [*DOCS.glob("**/*.md"), *DOCS.parent.glob("*.md")], ids=lambda path: path.name)

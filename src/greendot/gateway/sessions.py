@@ -271,7 +271,8 @@ class Sessions:
             return  # its end has come meanwhile, and its own timer says so
         if session.ref.incarnation != self.incarnation:
             session.ref = self._next_ref(session)
-        age_ms = round((self._timers.now() - session.state_at) * 1000)
+        since = self._statuses.since(session.key, manual, session.state_at)
+        age_ms = round((self._timers.now() - since) * 1000)
         known = Known(session.device, session.idle, session.grants.name, age_ms, manual)
         ref = session.ref
         await self._engine.restore(*session.key, ref, known)

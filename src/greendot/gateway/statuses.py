@@ -29,6 +29,7 @@ class Statuses:
         self._asked: dict[Key, asyncio.Future[Manual]] = {}
         self._ends: dict[Key, Timer] = {}  # of the users with sessions here
         self._invisible: set[Key] = set()  # of the same
+        self._seen: dict[Key, tuple[int, float]] = {}  # of the same: a version, and when it came (monotonic seconds)
 
     async def set(self, key: Key, manual: Manual) -> Snapshot:
         """Keep what the user set and show it. Refused when it would be over before it began."""
@@ -51,10 +52,21 @@ class Statuses:
         """Whether a user with sessions here must not be seen by others in any way."""
         return key in self._invisible
 
+    def since(self, key: Key, manual: Manual, state_at: float) -> float:
+        """Since when the user is in this state, as far as it is known here; one of the sessions is since `state_at`.
+
+        Being busy lasts from when it was set, whatever becomes of the sessions.
+        """
+        _, set_at = self._seen.get(key, (0, None))
+        if set_at is None:
+            return state_at
+        return set_at if manual.status == "busy" else max(set_at, state_at)
+
     def forget(self, key: Key) -> None:
         """The user has no session here any more."""
         self._shared.timers.cancel(self._ends.pop(key, None))
         self._invisible.discard(key)
+        self._seen.pop(key, None)
 
     async def _show(self, key: Key, manual: Manual) -> Snapshot:
         snapshot = await self._engine.set_status(*key, manual)
@@ -63,9 +75,14 @@ class Statuses:
 
     def _note(self, key: Key, snapshot: Snapshot) -> None:
         """Remember what this node must know of a user with sessions here."""
+        seen, own = self._seen.get(key), snapshot.own
         self.forget(key)
         if not self._shared.registry.sessions_of(*key):
             return
+        if own.since == own.version and (seen is None or seen[0] != own.version):
+            seen = own.version, self._shared.timers.now()
+        if seen is not None:
+            self._seen[key] = seen
         if snapshot.own.status == "invisible":
             self._invisible.add(key)
         if snapshot.own.until is not None:

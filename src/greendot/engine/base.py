@@ -14,7 +14,7 @@ An engine is three small ports on one connection: presence, typing and the bus. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -170,6 +170,9 @@ class Host(Protocol):
         ...
 
 
+Pace = Callable[[int], Awaitable[None]]
+
+
 class PresenceEngine(Protocol):
     """Who is there. See the module's docstring for what holds for every verb."""
 
@@ -282,8 +285,11 @@ class Engine(PresenceEngine, TypingEngine, Bus, Protocol):
         """Look at everything and end what no longer counts. Also done now and then without being asked."""
         ...
 
-    async def audit(self, holds: Callable[[Ref], bool]) -> int:
-        """End this node's sessions that `holds` does not know; how many there were."""
+    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
+        """End this node's sessions that `holds` does not know; how many there were.
+
+        `pace` is awaited before every so many commands, with their number: they can be many, and are not urgent.
+        """
         ...
 
     def counts(self) -> dict[str, int]:

@@ -21,6 +21,7 @@ from greendot.engine.base import (
     Known,
     Message,
     NodeInfo,
+    Pace,
     Page,
     SeatInfo,
     Swept,
@@ -92,7 +93,7 @@ class MemoryEngine:
         after = sum(len(record.seats) for record in self._users.values()), len(self._users)
         return Swept(before[0] - after[0], before[1] - after[1])
 
-    async def audit(self, holds: Callable[[Ref], bool]) -> int:
+    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
         ended = 0
         for (tenant, user), record in [*self._users.items()]:
             for session, seat in [*record.seats.items()]:

@@ -86,20 +86,19 @@ class Recovery:
         self._shared.tasks.spawn(self._audit_quietly())
 
     async def _recover(self, part: Part, intact: bool) -> None:
-        """Restore, compare, read again. When the engine goes away meanwhile, all of it waits for its return."""
+        """Restore, read again, compare. When the engine goes away meanwhile, all of it waits for its return."""
         started = self._shared.timers.now()
         try:
             await self._shared.timers.sleep(random.uniform(0, JITTER_S))
             sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
             if intact:
                 await asyncio.gather(self._restore(sessions), self._resync(part, intact))
-                await self._audit()
             else:
                 await self._restore(sessions)
-                await self._audit()
                 # What is not there yet is being restored by its own node.
                 await self._shared.timers.sleep(started + self._pace.hold_s - self._shared.timers.now())
                 await self._resync(part, intact)
+            await self._audit()
         except (EngineUnavailable, StoreUnavailable) as error:
             _log.info("recovery is to be tried again: %s", error)
             await self._failed(part, intact)
@@ -124,7 +123,12 @@ class Recovery:
             self.restored += len(batch)
 
     async def _audit(self) -> None:
-        self.ended += await self._engine.audit(self._parts.sessions.holds)
+        self.ended += await self._engine.audit(self._parts.sessions.holds, self._slowly)
+
+    async def _slowly(self, commands: int) -> None:
+        """No more at a time than sessions are restored: after a loss all nodes do this at once."""
+        async with self._turn:
+            await self._shared.timers.sleep(PAUSE_S * commands / self._pace.batch)
 
     async def _resync(self, part: Part, intact: bool) -> None:
         self.resyncs += 1

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock, SystemClock
 from greendot.core.presence import Ref
-from greendot.engine.base import Engine, Host, Message, NodeInfo, Part, Swept, Topic
+from greendot.engine.base import Engine, Host, Message, NodeInfo, Pace, Part, Swept, Topic
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.checks import check
@@ -305,8 +305,8 @@ class RedisEngine(RedisPresence, RedisTyping):
     async def sweep(self) -> Swept:
         return await self.sweeper.sweep()
 
-    async def audit(self, holds: Callable[[Ref], bool]) -> int:
-        return await self.sweeper.audit(holds)
+    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
+        return await self.sweeper.audit(holds, pace)
 
     def counts(self) -> dict[str, int]:
         bus, total = self.bus.counts, self.sweeper.total

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from greendot.core.presence import Ref
-from greendot.engine.base import Audit, Swept, Topic
+from greendot.engine.base import Audit, Pace, Swept, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, Table
@@ -79,12 +79,14 @@ class Sweeper:
             _log.info("swept: %s", swept)
         return swept
 
-    async def audit(self, holds: Callable[[Ref], bool]) -> int:
+    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None) -> int:
         """End the sessions kept under our names that `holds` does not know."""
         ended = 0
         for incarnation in [*self._bus.own]:
             for server in [*self._verbs.servers.all.values()]:
                 for partition in [*server.partitions]:
+                    if pace is not None:
+                        await pace(keys.BUCKETS)
                     ended += await self._audit(partition, incarnation, holds)
         return ended
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -66,10 +66,11 @@ class Listener:
         self.told: list[Told] = []
         self.closed: Closed | None = None
         self._numbers = 0
+        self._ending = False  # asyncio.wait_for may swallow a cancellation
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:
-        while True:
+        while not self._ending:
             try:
                 frame = await self.client.receive()
             except TimeoutError:
@@ -152,6 +153,7 @@ class Listener:
 
     async def end(self) -> None:
         """The socket is lost."""
+        self._ending = True
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         await self.client.end()
@@ -199,7 +201,25 @@ async def lives(node: Process) -> dict[str, str]:
     return {life["node"]: life["state"] for life in (await node.ask("GET", "/v1/nodes")).json()["nodes"]}
 
 
-async def eventually(check: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> None:
+@asynccontextmanager
+async def meanwhile(*steps: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Each of these again and again, at the same time."""
+    over = asyncio.Event()
+
+    async def go_on(step: Callable[[], Awaitable[None]]) -> None:
+        while not over.is_set():
+            await step()
+
+    async with asyncio.TaskGroup() as group:
+        for step in steps:
+            group.create_task(go_on(step))
+        try:
+            yield
+        finally:
+            over.set()
+
+
+async def eventually(check: Callable[[], Awaitable[bool]], what: str, within_s: float = PATIENCE_S) -> None:
     """Ask again and again, until the answer is yes."""
     end = time.monotonic() + within_s
     while not await check():

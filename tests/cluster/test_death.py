@@ -44,7 +44,10 @@ async def test_users_of_a_killed_node_go_offline_once_and_those_with_a_device_el
         for watcher in watchers:
             entries = await watcher.request(type="presence.get", users=elsewhere)
             assert {(entry["state"], *entry["devices"]) for entry in entries["presence"]} == {("online", "phone")}
-        assert await counted(second, "presence_node_deaths_total") + await counted(third, "presence_node_deaths_total") == 1
+        assert (
+            await counted(second, "presence_node_deaths_total") + await counted(third, "presence_node_deaths_total")
+            == 1
+        )
         swept = [await counted(node, "presence_swept_users_total") for node in (second, third)]
         assert sum(swept) <= len(gone), "one reap"
 
@@ -80,7 +83,9 @@ async def test_clients_that_come_back_on_another_node_within_the_grace_were_neve
             assert {(entry["state"], *entry["devices"]) for entry in entries} == {("online", "phone")}
 
 
-async def test_after_all_nodes_were_killed_only_those_who_return_are_online(tmp_path: Path, redis: RedisProcess) -> None:
+async def test_after_all_nodes_were_killed_only_those_who_return_are_online(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
     async with Clients() as clients:
         async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes:
             first = [await clients.crowd(node, [f"gone{at}", f"back{at}"]) for at, node in enumerate(nodes)]

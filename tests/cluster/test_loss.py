@@ -1,0 +1,150 @@
+"""Redis forgets everything while nodes are at work: who is online is complete again soon, and watchers saw nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.nodes import RENEW_S, Clients, Listener, counted, eventually, meanwhile, redis_url, serving
+from e2e.processes import Process
+from greendot.testing import Closed
+from redis_servers import RedisProcess
+
+BATCH = 100  # sessions restored together, ten times a second
+AROUND = 2_000  # commands for whatever does not grow with the sessions: the traffic, registering, what the test asks
+COMPLETE_S = RENEW_S + 2.0
+RECONNECT_S = 2.0  # the longest pause between two attempts
+CROWD = [f"u{number:03}" for number in range(300)]
+
+
+def flush(redis: RedisProcess) -> None:
+    redis.command("FLUSHALL")
+
+
+def restart(redis: RedisProcess) -> None:
+    redis.restart()
+
+
+@asynccontextmanager
+async def traffic(nodes: list[Process], clients: Clients, active: list[Listener]) -> AsyncIterator[None]:
+    """People come and leave, type and wave all the time; `active` ones are active."""
+    talkers = [await clients.join(node, f"talker{number}") for number, node in enumerate(nodes)]
+    assert (await nodes[0].ask("PUT", "/v1/rooms/lively", {"open": True})).status < 300
+    for talker in talkers:
+        await talker.request(type="room.join", room="lively")
+
+    async def talk() -> None:
+        for number, talker in enumerate(talkers):
+            talker.send(type="typing.start", room="lively")
+            talker.send(type="signal.send", user=f"talker{1 - number}", kind="wave")
+        for client in active:
+            client.send(type="activity")
+        await asyncio.sleep(0.1)
+
+    async def pass_by() -> None:
+        for node in nodes:
+            with suppress(Closed, AssertionError):  # refused while Redis is away
+                async with await node.client("passer") as passer:
+                    passer.send(type="bye")
+                    await passer.closed()
+
+    async with meanwhile(talk, pass_by):
+        yield
+
+
+async def snapshot(node: Process, users: list[str]) -> dict[str, dict[str, Any]]:
+    reply = (await node.ask("POST", "/v1/presence/query", {"users": users})).json()
+    return {entry["user"]: entry for entry in reply.get("presence", [])}
+
+
+def faces(entries: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    return {
+        user: (entry["state"], entry["name"], entry["status_text"], sorted(entry["devices"]))
+        for user, entry in entries.items()
+    }
+
+
+async def busiest_second(redis: RedisProcess, over: asyncio.Event) -> int:
+    """The most scripts Redis ran in any second until it is over: one for each session and bucket."""
+    samples: list[tuple[float, int]] = []
+    most = 0
+    while not over.is_set():
+        try:
+            stats = (await asyncio.to_thread(redis.info, "commandstats"))["cmdstat_evalsha"]
+            count = int(stats.removeprefix("calls=").partition(",")[0])
+        except (OSError, KeyError):
+            samples.clear()
+        else:
+            now = time.monotonic()
+            if samples and count < samples[-1][1]:
+                samples.clear()
+            samples.append((now, count))
+            samples = [sample for sample in samples if sample[0] > now - 1.0]
+            most = max(most, count - samples[0][1])
+        await asyncio.sleep(0.05)
+    return most
+
+
+@pytest.mark.parametrize("lose", [flush, restart])
+async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
+    tmp_path: Path, redis: RedisProcess, lose: Callable[[RedisProcess], None]
+) -> None:
+    env = {"GREENDOT_ENGINE_RESTORE_BATCH": str(BATCH), "GREENDOT_PRESENCE_IDLE_S": "2"}
+    users = [*CROWD, "two", "works", "busy", "ghost"]
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **env) as nodes, Clients() as clients:
+        first, second = nodes
+        await clients.crowd(first, CROWD)
+        await clients.join(first, "two", device="laptop")  # idle here, active there
+        active = [await clients.join(second, "two", device="phone"), await clients.join(second, "works")]
+        busy = await clients.join(first, "busy")
+        await busy.request(type="status.set", status="busy", text="in a meeting")
+        ghost = await clients.join(second, "ghost")
+        await ghost.request(type="status.set", status="invisible")
+        leaving = await clients.join(second, "leaves")
+        watchers = await clients.watchers(nodes, *users, "lingers", "leaves")
+
+        async with traffic(nodes, clients, active):
+            await asyncio.gather(*(w.sees(user, "idle") for w in watchers for user in [*CROWD, "leaves"]))
+            lingering = await clients.join(first, "lingers")
+            await asyncio.gather(*(w.sees("lingers", "online") for w in watchers))
+            before = await snapshot(first, users)
+            told = [len(watcher.changes(*users)) for watcher in watchers]
+            resynced = [await counted(node, "realtime_resync_total") for node in nodes]
+
+            over = asyncio.Event()
+            measuring = asyncio.create_task(busiest_second(redis, over))
+            await lingering.end()
+            lose(redis)
+            leaving.send(type="bye")
+            lost = time.monotonic()
+
+            async def complete() -> bool:
+                return faces(await snapshot(first, users)) == faces(before)
+
+            allowed = COMPLETE_S + (RECONNECT_S if lose is restart else 0)
+            await eventually(complete, "everybody is back", allowed)
+            took = time.monotonic() - lost
+
+            async def resync() -> bool:
+                now = [await counted(node, "realtime_resync_total") for node in nodes]
+                return all(after > before for after, before in zip(now, resynced, strict=True))
+
+            await eventually(resync, "both nodes have read everything again")
+            over.set()
+            most = await measuring
+            await asyncio.gather(*(w.sees("lingers", "online", "offline") for w in watchers))
+            await asyncio.gather(*(w.sees("leaves", "idle", "offline") for w in watchers))
+            for watcher, count in zip(watchers, told, strict=True):
+                assert [t.data for t in watcher.changes(*users)[count:]] == []
+            after = await snapshot(second, users)
+            for user in users:  # an invisible one is like anybody offline: since when is lost with Redis
+                expected = None if user == "ghost" else pytest.approx(before[user]["since"], abs=100)
+                assert after[user]["since"] == expected, user
+        print(f"{lose.__name__}: complete after {took:.2f} s, at most {most} commands/s by {len(nodes)} nodes")
+        assert most <= len(nodes) * 10 * BATCH + AROUND

@@ -99,7 +99,7 @@ class Link(asyncio.Protocol):
         self._unsent.append(_pack(tuple(command)))  # type: ignore[arg-type]
         self._expected.append(expected)
         if self._watch is None:
-            self._watch = self._loop.call_later(DEADLINE_S, self._look, self._answered)
+            self._watch = self._loop.call_later(DEADLINE_S / 2, self._look, self._answered, 1)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
@@ -173,15 +173,19 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _look(self, answered: int) -> None:
-        """Nothing answered for a whole deadline although something waited all the time: the link is dead."""
+    def _look(self, answered: int, halves: int) -> None:
+        """Nothing answered for a whole deadline although something waited all the time: the link is dead.
+
+        Looked at twice in each, so that what falls silent right after an answer is found in half a deadline more.
+        """
         self._watch = None
         if not self._expected:
             return
-        if self._answered == answered:
+        silent = halves if self._answered == answered else 0
+        if silent == 2:
             self.abort()
             return
-        self._watch = self._loop.call_later(DEADLINE_S, self._look, self._answered)
+        self._watch = self._loop.call_later(DEADLINE_S / 2, self._look, self._answered, silent + 1)
 
 
 def _fail(expected: asyncio.Future[Any] | _Confirmations | None, reason: str) -> None:
@@ -198,7 +202,8 @@ async def connect(make: Callable[[], Link], place: Place, address: Address, tls:
     try:
         async with asyncio.timeout(CONNECT_S):
             _, link = await loop.create_connection(make, *address, ssl=tls)
-            login = ("AUTH", place.user or "default", place.password) if place.password is not None else ()
+            # A user without a password is one that needs none; to leave the user out would log in as another.
+            login = ("AUTH", place.user or "default", place.password or "") if place.user or place.password else ()
             await link.call("HELLO", "3", *login, "SETNAME", "greendot")
             if place.db:
                 await link.call("SELECT", place.db)

@@ -136,8 +136,11 @@ class RedisBus:
 
     def _beat(self, push: list[Any]) -> None:
         server = self._beats.get(push[1])
-        if server is not None and push[2].isdigit():
-            server.beat_heard = max(server.beat_heard, int(push[2]))
+        if server is not None:
+            try:
+                server.beat_heard = max(server.beat_heard, self._messages.read_beat(push[1].decode(), push[2]))
+            except Malformed:
+                self.counts.invalid += 1
 
     # --- speaking ---
 

@@ -89,6 +89,20 @@ class Messages:
 
         return read
 
+    def write_beat(self, channel: str, number: int) -> bytes:
+        body = str(number).encode()
+        mac = self._mac(channel)
+        mac.update(body)
+        return mac.digest() + body
+
+    def read_beat(self, channel: str, data: bytes) -> int:
+        """The number of a beat. Malformed if it is not ours: a stranger's would hide that ours do not arrive."""
+        mac = self._mac(channel)
+        mac.update(data[_MAC:])
+        if not compare_digest(mac.digest(), data[:_MAC]):
+            raise Malformed("not signed by us")
+        return int(data[_MAC:])
+
     def _mac(self, channel: str) -> blake2b:
         return blake2b(channel.encode() + b"\0", digest_size=_MAC, key=self._key)
 
@@ -101,5 +115,7 @@ def _told(mac: object, data: bytes) -> Message:
     text = body.decode()
     if data[:1] == b"c":
         return read_change(text)
+    if data[:1] != b"t":
+        raise Malformed("of no kind")
     user, name, held = text.split("|")
     return Typing(user, unescape(name), int(held))

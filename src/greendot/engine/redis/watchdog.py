@@ -73,7 +73,7 @@ class Watchdog:
             server.beat_sent += 1
             server.unheard.append((server.beat_sent, now))
             name, sha = keys.nodes_key(self._verbs.prefix, server.beat_partition), SCRIPTS["beat"].sha
-            message = str(server.beat_sent)
+            message = self._verbs.messages.write_beat(server.beat_channel, server.beat_sent)
             answer = await server.call("EVALSHA", sha, 1, name, server.beat_channel, self._verbs.publish, message)
         except EngineUnavailable as error:
             self._verbs.servers.refused(server, error)

@@ -1,0 +1,99 @@
+"""Engines without a node around them, on servers and links that a test breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from greendot.core.presence import Manual, Ref
+from greendot.engine.base import Deliver, Topic
+from greendot.engine.redis.keys import PARTITIONS, partition_of
+from greendot.engine.redis.nodes import Periods
+from hosts import RedisNode
+
+LEASE_S, RENEW_S, GRACE_S = 3.0, 1.0, 2.0
+PERIODS = Periods(LEASE_S, RENEW_S, GRACE_S)
+TENANT = "default"
+PREFIX = "gd:"
+FOUND_S = 5.0  # by then a link that does not work is found
+PATIENCE_S = 15.0
+
+
+@asynccontextmanager
+async def engines(*urls: str, **options: Any) -> AsyncIterator[list[RedisNode]]:
+    """One for each URL, at work by itself, all on the same keys."""
+    options.setdefault("periods", PERIODS)
+    async with AsyncExitStack() as stack:
+        made = []
+        for url in urls:
+            node = RedisNode(url, PREFIX, driven=True, **options)
+            await node.start()
+            stack.push_async_callback(node.close)
+            made.append(node)
+        yield made
+
+
+async def until(condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> float:
+    """Wait for something no event tells of; gives the seconds it took."""
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < within_s, f"not within {within_s} s: {what}"
+        await asyncio.sleep(0.005)
+    return time.monotonic() - begin
+
+
+def names_everywhere(kind: str) -> list[str]:
+    """A name in every partition."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < PARTITIONS:
+        name, number = f"{kind}{number}", number + 1
+        found.setdefault(partition_of(TENANT, name), name)
+    return [found[partition] for partition in range(PARTITIONS)]
+
+
+def gaps(node: RedisNode) -> int:
+    return node.engine.counts()["realtime_pubsub_gaps_total"]
+
+
+def was_lost(node: RedisNode) -> bool:
+    """Whether it has told its host that the engine is away."""
+    return any(what == "lost" for what, _ in node.host.told)
+
+
+def findings(node: RedisNode) -> list[bool]:
+    """How the engine was found again, each time: whether everything was as it was."""
+    return [how for what, how in node.host.told if what == "found"]
+
+
+async def all_hear(listener: RedisNode, speaker: RedisNode, topics: Iterable[Topic]) -> float:
+    """Say something on each of these topics until all are heard; gives the seconds it took."""
+    begin, deaf, word = time.monotonic(), {*topics}, 0
+    while deaf:
+        assert time.monotonic() - begin < PATIENCE_S, f"deaf on {len(deaf)} topics: {sorted(deaf)[:5]}"
+        word += 1
+        since = len(listener.heard)
+        for topic in deaf:
+            speaker.engine.publish(topic, Deliver(b"%d" % word))
+        await asyncio.sleep(0.05)
+        deaf -= {topic for topic, message in listener.heard[since:] if isinstance(message, Deliver)}
+    return time.monotonic() - begin
+
+
+def ref(node: RedisNode, name: str, conn: int = 1) -> Ref:
+    return Ref(f"{node.incarnation}-{name}", node.incarnation, conn)
+
+
+async def come(node: RedisNode, user: str, conn: int = 1) -> Ref:
+    """The user is online there."""
+    here = ref(node, user, conn)
+    await node.engine.touch(TENANT, user, here, "default", False, user)
+    await node.engine.set_status(TENANT, user, Manual())
+    return here
+
+
+async def state(node: RedisNode, user: str) -> str:
+    return str((await node.engine.read(TENANT, [user]))[0].face.state)

@@ -1,0 +1,241 @@
+"""Connections to Redis that die, fall silent or are abused: found soon, counted, and nothing missed for good."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.engines import (
+    FOUND_S,
+    PREFIX,
+    TENANT,
+    all_hear,
+    come,
+    engines,
+    findings,
+    gaps,
+    names_everywhere,
+    state,
+    until,
+    was_lost,
+)
+from cluster.nodes import Clients, counted, eventually, node, redis_url
+from greendot.engine.base import Deliver, Topic
+from greendot.engine.redis import keys
+from greendot.engine.redis.messages import Messages
+from greendot.engine.redis.nodes import Periods
+from redis_servers import Proxy, RedisProcess
+
+COMMANDS, PUSHES = b"EVALSHA", b"SUBSCRIBE"  # what only the one or the other connection sends
+
+
+def kill_subscriber(redis: RedisProcess, proxy: Proxy) -> None:
+    """The newest only: that of the node whose connections are broken."""
+    clients = redis.command("CLIENT", "LIST", "TYPE", "pubsub").decode().splitlines()
+    redis.command("CLIENT", "KILL", "ID", max(int(client.split()[0].removeprefix("id=")) for client in clients))
+
+
+def freeze_pushes(redis: RedisProcess, proxy: Proxy) -> None:
+    proxy.freeze(PUSHES)
+
+
+def freeze_commands(redis: RedisProcess, proxy: Proxy) -> None:
+    proxy.freeze(COMMANDS)
+
+
+def freeze_both(redis: RedisProcess, proxy: Proxy) -> None:
+    proxy.freeze()
+
+
+Fault = Callable[[RedisProcess, Proxy], None]
+every_fault = pytest.mark.parametrize("fault", [kill_subscriber, freeze_pushes, freeze_commands, freeze_both])
+
+
+@every_fault
+async def test_a_connection_that_dies_or_falls_silent_is_found_and_every_topic_is_heard_again(
+    redis: RedisProcess, fault: Fault
+) -> None:
+    topics = [Topic("room", TENANT, room) for room in names_everywhere("r")]
+    with Proxy(redis.port) as proxy:
+        urls = redis_url(redis.port), redis_url(proxy.port)
+        async with engines(*urls, periods=Periods()) as (healthy, broken):  # a fault is found before a lease is over
+            await broken.engine.subscribe(topics)
+            await all_hear(broken, healthy, topics)
+            fault(redis, proxy)
+            took = await until(lambda: was_lost(broken), "the fault is found", FOUND_S)
+            proxy.heal()
+            await until(lambda: findings(broken), "the engine is found again")
+            print(f"{fault.__name__}: found after {took:.2f} s")
+            assert findings(broken) == [True], "nothing was lost on the server"
+            assert gaps(broken) == 1
+            await all_hear(broken, healthy, topics)
+            assert not any(what == "reborn" for what, _ in broken.host.told + healthy.host.told)
+
+
+async def test_a_change_in_the_gap_reaches_the_watcher_after_it(tmp_path: Path, redis: RedisProcess) -> None:
+    lease = {"GREENDOT_NODE_LEASE_S": "15", "GREENDOT_NODE_RENEW_S": "5"}  # longer than it takes to find a fault
+    with Proxy(redis.port) as proxy:
+        async with (
+            node(tmp_path, redis_url(redis.port), **lease) as healthy,
+            node(tmp_path, redis_url(proxy.port), **lease) as broken,
+            Clients() as clients,
+        ):
+            ann = await clients.join(healthy, "ann")
+            watcher = await clients.join(broken, "watcher")
+            await watcher.watch("ann")
+            versions = [0]
+            for number, fault in enumerate([freeze_pushes, freeze_both, kill_subscriber], 1):
+                fault(redis, proxy)
+                status = "busy" if number % 2 else "auto"
+                await ann.request(type="status.set", status=status, text=f"gap {number}")
+
+                async def found(number: int = number) -> bool:
+                    return await counted(broken, "realtime_pubsub_gaps_total") == number
+
+                await eventually(found, "the gap is counted", FOUND_S)
+                proxy.heal()
+                shown = await watcher.hears("presence.changed", user="ann", status_text=f"gap {number}")
+                versions.append(shown["version"])
+            assert versions == sorted(set(versions))
+            assert [c.data["status_text"] for c in watcher.changes("ann")] == ["gap 1", "gap 2", "gap 3"]
+            assert await counted(broken, "realtime_resync_total") == 3
+            assert await counted(healthy, "realtime_pubsub_gaps_total") == 0
+
+
+async def test_what_strangers_publish_on_any_channel_is_dropped_and_counted(redis: RedisProcess) -> None:
+    room, watch = Topic("room", TENANT, "r1"), Topic("watch", TENANT, "ann")
+    other_key, ours = Messages(b"somebody else's key"), Messages(b"a key for tests")
+    async with engines(redis_url(redis.port)) as (listener,):
+        await listener.engine.subscribe([room, watch])
+        own = Topic("node", "", listener.incarnation)
+        channels = [keys.channel(PREFIX, topic) for topic in (room, watch, own)]
+        (server,) = listener.engine.servers.all.values()
+        channels.append(server.beat_channel)
+        sent = 0
+        for channel in channels:
+            good = ours.write(channel, Deliver(b"{}"))
+            forged = [
+                b"",
+                b"m",
+                b"\xff\xfe" * 40,
+                b"c" + b"0" * 40 + b"o1|o1|A||1|1|",
+                b"t" + b"0" * 40 + b"ann|Ann|5000",
+                b"9" * 5_000,  # longer than Python makes a number of
+                b"99999999",
+                good[:-1],
+                good[:20],
+                good + b"x",
+                other_key.write(channel, Deliver(b"{}")),
+                ours.write(channel + "x", Deliver(b"{}")),  # of another channel
+            ]
+            for message in forged:
+                assert redis.command("PUBLISH", channel, message) == 1
+            sent += len(forged)
+        await until(
+            lambda: listener.engine.counts()["realtime_pubsub_invalid_total"] == sent, "everything was dropped, counted"
+        )
+        assert listener.heard == []
+        await all_hear(listener, listener, [room])
+        assert gaps(listener) == 0
+        # A stranger's beat has not made it deaf to its own silence.
+        redis.command("CLIENT", "KILL", "TYPE", "pubsub")
+        await until(lambda: findings(listener), "the killed connection is made anew")
+
+
+async def test_a_beat_forged_by_a_stranger_does_not_hide_a_silent_connection(redis: RedisProcess) -> None:
+    with Proxy(redis.port) as proxy:
+        async with engines(redis_url(proxy.port)) as (listener,):
+            (server,) = listener.engine.servers.all.values()
+            assert redis.command("PUBLISH", server.beat_channel, b"99999999") == 1
+            heard = server.beat_heard
+            await until(lambda: server.beat_heard > heard, "beats go on")
+            proxy.freeze(PUSHES)
+            await until(lambda: was_lost(listener), "the fault is found", FOUND_S)
+            proxy.heal()
+            await until(lambda: findings(listener), "the engine is found again")
+
+
+async def test_a_node_that_does_not_keep_up_is_cut_off_and_reads_everything_again(tmp_path: Path) -> None:
+    topic = Topic("room", TENANT, "r1")
+    with RedisProcess("redis", tmp_path, client_output_buffer_limit="pubsub 64kb 64kb 0") as redis:
+        async with engines(redis_url(redis.port)) as (slow,):
+            await slow.engine.subscribe([topic])
+            channel, flood = keys.channel(PREFIX, topic), b"x" * 60_000
+            with redis.connect() as stranger:
+                published = 0
+                # Meanwhile the loop of this thread, and the engine with it, reads nothing.
+                while stranger.call("PUBLISH", channel, flood):
+                    published += len(flood)
+                    assert published < 100_000_000
+            await until(lambda: findings(slow), "the engine is found again")
+            assert findings(slow) == [True]
+            assert gaps(slow) == 1
+            print(f"cut off after {published / 1e6:.1f} MB")
+            await all_hear(slow, slow, [topic])
+
+
+async def test_while_redis_is_away_nodes_try_again_now_and_then_and_not_together(redis: RedisProcess) -> None:
+    away_s = 5.0
+    async with engines(*[redis_url(redis.port)] * 3) as nodes:
+        attempts: list[float] = []
+
+        def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            attempts.append(time.monotonic())
+            writer.close()
+
+        redis.kill()
+        server = await asyncio.start_server(refuse, "127.0.0.1", redis.port)
+        begin = time.monotonic()
+        try:
+            await until(lambda: time.monotonic() - begin > away_s, "Redis was away for a while")
+        finally:
+            server.close()
+            await server.wait_closed()
+        redis.start()
+        await until(lambda: all(findings(each) for each in nodes), "all are back", 5.0)
+        assert len(nodes) * 4 <= len(attempts) <= len(nodes) * 12, [f"{at - begin:.2f}" for at in attempts]
+        print(f"{len(attempts) / len(nodes):.1f} attempts of each in {away_s} s")
+        late = [at for at in attempts if at > begin + 1.5]
+        assert max(late) - min(late) > 0.5, "they do not come all at once"
+        assert [findings(each) for each in nodes] == [[False]] * 3
+
+
+async def test_a_node_struck_from_a_partition_by_hand_registers_there_again(redis: RedisProcess) -> None:
+    async with engines(*[redis_url(redis.port)] * 2) as (first, second):
+        users = names_everywhere("u")
+        here = {user: await come(first, user) for user in users[:3]}  # in partitions 0, 1, 2
+        for partition in range(3):
+            assert redis.command("HDEL", keys.nodes_key(PREFIX, partition), first.incarnation) == 1
+        # In the first partition it is seen missing at once, elsewhere when it next has something to say there.
+        name = keys.nodes_key(PREFIX, 0)
+        await until(lambda: redis.command("HGET", name, first.incarnation) == b"live", "registered again", FOUND_S)
+        for user in users[1:3]:
+            touched = await first.engine.touch(TENANT, user, here[user], "default", True, None)
+            assert touched.resumed
+            assert await state(second, user) == "idle"
+        for partition in range(3):
+            assert redis.command("HGET", keys.nodes_key(PREFIX, partition), first.incarnation) == b"live"
+        assert not any(what == "reborn" for what, _ in first.host.told)
+
+
+async def test_an_idle_node_asks_little_of_redis(redis: RedisProcess) -> None:
+    seconds = 5.0
+    nodes = 20
+    async with engines(*[redis_url(redis.port)] * nodes, periods=Periods()):
+        with redis.connect() as monitor:
+            redis.command("CONFIG", "RESETSTAT")
+            monitor.call("MONITOR")
+            begin = time.monotonic()
+            await until(lambda: time.monotonic() - begin > seconds, "a while has passed")
+            spent = time.monotonic() - begin
+            redis.command("ECHO", "over")
+            asked = 0
+            while b'"ECHO"' not in (line := bytes(monitor.read())):
+                asked += b" lua]" not in line
+        carried_out = sum(int(row.split(",")[0].split("=")[1]) for row in redis.info("commandstats").values())
+        print(f"{asked / spent / nodes:.2f} commands/s each, {carried_out / spent / nodes:.1f} with those in scripts")
+        assert asked / spent / nodes <= 5

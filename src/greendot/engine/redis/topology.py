@@ -67,6 +67,8 @@ def _layout(answer: Any, asked: Address) -> list[Address | None]:
 
 async def _ask(place: Place, host: Address, *command: str) -> Any:
     from redis.asyncio import Redis  # here, because standalone Redis does without it
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
     from redis.exceptions import RedisError as DriverError
 
     login = {} if place.kind == "sentinel" else {"username": place.user, "password": place.password}
@@ -77,6 +79,8 @@ async def _ask(place: Place, host: Address, *command: str) -> Any:
         protocol=2,
         socket_timeout=ASK_S,
         socket_connect_timeout=ASK_S,
+        # All are waited for: one that is down must say so at once, or every failover takes that much longer.
+        retry=Retry(NoBackoff(), 0),
         ssl=place.tls,
         **login,  # type: ignore[arg-type]
         **tls,  # type: ignore[arg-type]
@@ -88,7 +92,7 @@ async def _ask(place: Place, host: Address, *command: str) -> Any:
             await connection.send_command(*command)
             return await connection.read_response()
     except (DriverError, OSError, TimeoutError) as error:
-        return error
+        return error if str(error) else TimeoutError("it did not answer in time")
     finally:
         with contextlib.suppress(DriverError, OSError):
             await client.connection_pool.disconnect()

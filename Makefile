@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench bench-quick debs clean
+.PHONY: help serve test model check format bench bench-quick debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ serve: $(READY)  ## Start a development server on http://127.0.0.1:8000 (make se
 
 test: $(READY) debs  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python -m pytest $(ARGS)
+
+model: $(READY) debs  ## Ten thousand random stories on the memory and the Redis engine, compared (about ten minutes)
+	@MODEL_EXAMPLES=$${MODEL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/model/test_engines_agree.py --timeout=7200 $(ARGS)
 
 check: $(READY)  ## Format, lint, types and architecture, fast
 	@$(BIN)/ruff format --check src tests bench

@@ -15,10 +15,48 @@ from greendot.errors import ConfigError
         ("rediss://[::1]:7000/3", [("::1", 7000)]),
         ("redis+sentinel://a,b:1/main", [("a", 26379), ("b", 1)]),
         ("redis+cluster://ann:hush@a:1,b", [("a", 1), ("b", 6379)]),
+        ("rediss+cluster://[fe80::1],[fe80::2]:7000", [("fe80::1", 6379), ("fe80::2", 7000)]),
+        ("rediss+sentinel://ann@[::1],b/main/4", [("::1", 26379), ("b", 26379)]),
     ],
 )
 def test_hosts_have_the_port_that_is_usual_for_them(url: str, hosts: list[tuple[str, int]]) -> None:
     assert parse(url).hosts == tuple(Address(*host) for host in hosts)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "tls", "service", "db"),
+    [
+        ("redis://h", "standalone", False, "", 0),
+        ("rediss://h/15/", "standalone", True, "", 15),
+        ("redis+sentinel://h/main", "sentinel", False, "main", 0),
+        ("rediss+sentinel://h/main/2", "sentinel", True, "main", 2),
+        ("redis+cluster://h/", "cluster", False, "", 0),
+        ("rediss+cluster://h", "cluster", True, "", 0),
+    ],
+)
+def test_what_is_there_and_how_to_speak_to_it_is_told_by_scheme_and_path(
+    url: str, kind: str, tls: bool, service: str, db: int
+) -> None:
+    place = parse(url)
+    assert (place.kind, place.tls, place.service, place.db) == (kind, tls, service, db)
+    assert (place.context() is not None) == tls
+
+
+def test_an_address_is_shown_as_it_would_be_written() -> None:
+    assert [str(host) for host in parse("redis+cluster://[::1],h:1").hosts] == ["[::1]:6379", "h:1"]
+
+
+@pytest.mark.parametrize("login", ["", "ann@", ":@", "ann:@"])
+def test_without_a_password_there_is_none(login: str) -> None:
+    place = parse(f"redis://{login}h")
+    assert (place.user, place.password) == ("ann" if "ann" in login else None, None)
+
+
+def test_files_of_tls_that_cannot_be_used_are_named() -> None:
+    place = parse("rediss://h?ca=/no/ca.pem&cert=/no/cert.pem&key=/no/key.pem")
+    assert place.files == {"ca": "/no/ca.pem", "cert": "/no/cert.pem", "key": "/no/key.pem"}
+    with pytest.raises(ConfigError, match=r"/no/ca\.pem"):
+        place.context()
 
 
 def test_a_login_may_hold_any_character_if_it_is_escaped() -> None:

@@ -1,0 +1,128 @@
+"""What is published is read as it was written, and nothing else is read at all."""
+
+from __future__ import annotations
+
+from hashlib import sha1
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greendot.core.presence import Change, Face
+from greendot.engine.base import Audit, Deliver, Disconnect, MemberRemoved, Message, Topic, Typing
+from greendot.engine.redis.messages import Malformed, Messages
+
+KEY = b"a key for tests, thirty-two long"
+ROOM, NODE = Topic("room", "t1", "lobby"), Topic("node", "", "k3Fa")
+CHANNEL = "p:room:{9k}:t1/lobby"
+MESSAGES: list[Message] = [
+    Deliver(b'{"type":"room.message"}', 7),
+    Deliver(b"\x00\xff", None, "cursor", "k3Fa-c1"),
+    MemberRemoved("ann", "left"),
+    Disconnect("k3Fa-s1", 4505, "replaced"),
+    Disconnect("k3Fa-s1", 4503, "operator", "t1"),
+    Audit(),
+]
+
+
+def by_script(kind: str, body: str, channel: str = CHANNEL, key: bytes = KEY) -> bytes:
+    """As the Lua verbs write it."""
+    return f"{kind}{sha1(f'{Messages(key).script_key}{channel}{body}'.encode()).hexdigest()}{body}".encode()
+
+
+CHANGE = by_script("c", "o1a|b1b,1a,,Lunch%2C soon,b|A%7CB|phone,tv|1||1")
+TYPING = by_script("t", "ann|Zoë|5000")
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_every_kind_a_node_publishes_is_read_as_it_was_written(message: Message) -> None:
+    ours = Messages(KEY)
+    assert ours.reader(CHANNEL, ROOM)(ours.write(CHANNEL, message)) == (ROOM, message)
+
+
+def test_a_message_on_a_nodes_channel_may_name_the_topic_it_is_for() -> None:
+    ours, user = Messages(KEY), Topic("user", "t1", "ann")
+    topic, message = ours.reader("n", NODE)(ours.write("n", Deliver(b"x"), user))
+    assert (topic, message) == (user, Deliver(b"x"))
+
+
+def test_what_scripts_publish_is_read() -> None:
+    read = Messages(KEY).reader(CHANNEL, ROOM)
+    own = Face("busy", 0x1A, None, 0x1B, "Lunch, soon", "busy")
+    face = Face("online", 0x1A, None, 0x1A)
+    assert read(CHANGE) == (ROOM, Change(face, own, "A|B", ["phone", "tv"], True, False, True))
+    assert read(TYPING) == (ROOM, Typing("ann", "Zoë", 5_000))
+    assert read(by_script("t", "ann||0")) == (ROOM, Typing("ann", None, 0))
+
+
+@pytest.mark.parametrize("message", [Typing("ann", None, 0), Change(Face(), Face(), None, [], True, True)])
+def test_what_only_scripts_may_publish_is_not_written(message: Message) -> None:
+    with pytest.raises(TypeError, match="scripts"):
+        Messages(KEY).write(CHANNEL, message)
+
+
+def samples() -> list[bytes]:
+    return [*(Messages(KEY).write(CHANNEL, message) for message in MESSAGES), CHANGE, TYPING]
+
+
+@pytest.mark.parametrize("sample", samples(), ids=lambda sample: chr(sample[0]))
+def test_one_changed_byte_is_enough_to_be_refused(sample: bytes) -> None:
+    read = Messages(KEY).reader(CHANNEL, ROOM)
+    read(sample)
+    for at in range(1, len(sample)):
+        with pytest.raises(Malformed):
+            read(sample[:at] + bytes([sample[at] ^ 1]) + sample[at + 1 :])
+        with pytest.raises(Malformed):
+            read(sample[:at])
+    for kind in b"mx\x00":
+        if kind != sample[0]:
+            with pytest.raises(Malformed):
+                read(bytes([kind]) + sample[1:])
+    with pytest.raises(Malformed):
+        read(sample + b"\x00")
+
+
+@pytest.mark.parametrize("sample", samples(), ids=lambda sample: chr(sample[0]))
+def test_a_message_is_good_on_its_own_channel_and_under_its_own_key_only(sample: bytes) -> None:
+    for stranger in (
+        Messages(KEY).reader("p:room:{9k}:t1/other", ROOM),
+        Messages(b"another key").reader(CHANNEL, ROOM),
+        Messages(KEY[:-1]).reader(CHANNEL, ROOM),
+    ):
+        with pytest.raises(Malformed):
+            stranger(sample)
+
+
+def test_a_change_cannot_be_passed_off_as_typing() -> None:
+    """The seal of scripts does not cover the kind: the text itself must not do for the other."""
+    read = Messages(KEY).reader(CHANNEL, ROOM)
+    for sample, other in ((CHANGE, b"t"), (TYPING, b"c")):
+        with pytest.raises(Malformed):
+            read(other + sample[1:])
+
+
+@given(st.binary(max_size=200))
+def test_a_strangers_bytes_are_refused_and_never_more_than_that(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        Messages(KEY).reader(CHANNEL, ROOM)(data)
+
+
+@pytest.mark.parametrize("body", ["", "|", "x|x|x|x|x|x|x", "o1|o1|A|", "oZZ|o1|A||1|1|", "o1|o1|A||1|1||", "|||||||"])
+@pytest.mark.parametrize("kind", ["c", "t"])
+def test_what_is_signed_and_makes_no_sense_is_refused_too(kind: str, body: str) -> None:
+    with pytest.raises(Malformed):
+        Messages(KEY).reader(CHANNEL, ROOM)(by_script(kind, body))
+
+
+def test_a_signed_message_that_says_nothing_is_refused() -> None:
+    ours = Messages(KEY)
+    body = b"\x90"  # an empty array
+    seal = ours._mac(CHANNEL)
+    seal.update(body)
+    with pytest.raises(Malformed, match="empty"):
+        ours.reader(CHANNEL, ROOM)(b"m" + seal.digest() + body)
+
+
+def test_a_long_key_is_used_as_far_as_it_can_be() -> None:
+    long = Messages(b"k" * 200)
+    assert long.reader(CHANNEL, ROOM)(long.write(CHANNEL, Audit())) == (ROOM, Audit())

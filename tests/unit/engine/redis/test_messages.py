@@ -126,3 +126,15 @@ def test_a_signed_message_that_says_nothing_is_refused() -> None:
 def test_a_long_key_is_used_as_far_as_it_can_be() -> None:
     long = Messages(b"k" * 200)
     assert long.reader(CHANNEL, ROOM)(long.write(CHANNEL, Audit())) == (ROOM, Audit())
+
+
+def test_a_beat_is_read_as_it_was_written_and_a_strangers_is_not() -> None:
+    ours, beat = Messages(KEY), Messages(KEY).write_beat("beat:k3Fa", 17)
+    assert ours.read_beat("beat:k3Fa", beat) == 17
+    with pytest.raises(Malformed):
+        ours.read_beat("beat:other", beat)
+    with pytest.raises(Malformed):
+        Messages(b"another key").read_beat("beat:k3Fa", beat)
+    for forged in (b"", b"17", beat[:-1], beat + b"0", beat[:-1] + b"8", b"9" * 5_000):
+        with pytest.raises(Malformed):
+            ours.read_beat("beat:k3Fa", forged)

@@ -172,7 +172,16 @@ class RedisSide(Side):
             await each.engine.lives.look()
 
     async def reborn(self, node: int) -> None:
-        await self.nodes[node].engine._rebirth()
+        """It is refused wherever it comes, and goes on under a new name by itself."""
+        before, engine = self.incarnation(node), self.nodes[node].engine
+        with pytest.raises(Fenced):
+            await engine.touch("nobody's", "nobody", Ref(f"{before}-1", before, 1), "phone", None, None)
+        await self.renamed(node, before)
+
+    async def renamed(self, node: int, before: str) -> None:
+        await self.nodes[node].engine.settled()
+        assert self.incarnation(node) != before
+        assert self.nodes[node].host.told[-1] == ("reborn", self.incarnation(node))
 
     async def forget(self, tenant: str, user: str) -> None:
         where = keys.user_keys("model:", tenant, user)
@@ -204,6 +213,7 @@ class Story:
         self.sides: tuple[Side, Side] = (self.memory, redis)
         self.topics = [Topic("watch", self.tenant, user) for user in USERS]
         self.lives: list[str] = []  # every incarnation there was
+        self.lives_now: dict[int, str] = {}  # by node, also when it is dead and does not know it
         self.dead: set[int] = set()  # nodes that do not know it yet
         self.sessions: list[str] = []
 
@@ -228,8 +238,9 @@ class Story:
         await self.redis.nodes[0].engine.lives.forget(past)
 
     def live(self, node: int) -> None:
-        self.lives.append(self.redis.incarnation(node))
-        self.memory.live(self.lives[-1])
+        self.lives_now[node] = self.redis.incarnation(node)
+        self.lives.append(self.lives_now[node])
+        self.memory.live(self.lives_now[node])
         self.dead.discard(node)
 
     # --- time ---
@@ -265,15 +276,12 @@ class Story:
 
     async def go_on(self, node: int) -> None:
         """A node that was refused lives on under a new name, by itself."""
-        before = self.redis.incarnation(node)
-        await self.redis.nodes[node].engine.settled()
-        assert self.redis.incarnation(node) != before
-        assert self.redis.nodes[node].host.told[-1] == ("reborn", self.redis.incarnation(node))
+        await self.redis.renamed(node, self.lives_now[node])
         self.live(node)
 
     async def do(self, side: Side, step: Step) -> Any:
         engine, who = side.engine(step.node), (self.tenant, step.user)
-        ref = Ref(self.sessions[step.session], self.redis.incarnation(step.node), step.conn)
+        ref = Ref(self.sessions[step.session], self.lives_now[step.node], step.conn)
         try:
             match step.verb:
                 case "open" | "touch":
@@ -311,7 +319,7 @@ class Story:
         match step.verb, side:
             case "die", MemorySide():
                 if step.node not in self.dead:
-                    side.die(self.redis.incarnation(step.node), *step.more)
+                    side.die(self.lives_now[step.node], *step.more)
             case "die", RedisSide():
                 if step.node not in self.dead:
                     (renewed_ago,) = step.more

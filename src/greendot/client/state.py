@@ -34,9 +34,10 @@ class People:
         # from us now. Held to be old, it would leave them online here for ever.
         if known is not None and 0 < entry.version < known.version:
             return False
-        # An equal version is no news but may say more: snapshots name the devices, changes do not.
+        # An equal version is no news but may say more: snapshots name the devices, changes do not. Whether the server
+        # can still follow the user is news.
         self._known[entry.user] = entry
-        return known is None or entry.version != known.version
+        return known is None or (entry.version, entry.stale) != (known.version, known.stale)
 
     def forget(self, user: str) -> None:
         self._known.pop(user, None)

@@ -76,7 +76,7 @@ export class People {
     // Somebody who was just forgotten may still be spoken of.
     if (entry.user !== this.#me.id && !this.#names.has(entry.user)) return;
     const known = this.#entries.get(entry.user);
-    if (!isSnapshot && known && known.version >= entry.version) return;
+    if (!isSnapshot && known && known.version > entry.version) return;
     this.#entries.set(entry.user, entry);
     if (entry.name) this.meet(entry.user, entry.name);
   }
@@ -120,6 +120,7 @@ export class People {
     const words = [entry ? state : "…", entry?.status_text, entry?.stale && "as last known"].filter(Boolean).join(" · ");
     const since = entry?.since && state !== "offline" ? `${state} since ${exact(entry.since)}` : "";
     drawPerson(row, { id, name: this.nameOf(id), state, words, time: seen, title: since });
+    row.classList.toggle("stale", Boolean(this.#entries.get(id)?.stale));
     row.querySelector("button").hidden = state !== "offline";
     row.querySelector("button").setAttribute("aria-label", `Stop watching ${this.nameOf(id)}`);
   }

@@ -250,14 +250,15 @@ class RedisEngine(RedisPresence, RedisTyping):
             self._host.reborn(self.lives.incarnation)
         self._spawn("listen", self._listen())
 
-    async def _repair(self, code: str, partition: int) -> None:
+    async def _repair(self, code: str, partition: int, refused: str) -> None:
         server = self.servers.of(partition)
         if self._host is None:
             return  # whoever only looks has no life to register, and leaves the time to the nodes
         if code == "CLOCK":
             await self.watchdog.mend(server, partition)
         elif code == "FENCED":
-            self._spawn("rebirth", self._rebirth(self.lives.incarnation))
+            # Not the name we have now: what was said under the last one may still be refused when we live again.
+            self._spawn("rebirth", self._rebirth(refused))
         else:
             answers = await self.lives.register([partition])
             if self.watchdog.is_other(answers):

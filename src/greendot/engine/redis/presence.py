@@ -28,7 +28,8 @@ class Verbs:
         self.prefix = prefix
         self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
         self.alive: Collection[str] = ()  # incarnations known to live, as of the latest look
-        self.repair: Callable[[str, int], Any] = lambda code, partition: None  # awaited when a verb was refused
+        # Awaited when a verb was refused: with the error's code, and the incarnation it was refused for.
+        self.repair: Callable[[str, int, str], Any] = lambda code, partition, refused: None
 
     async def on_user(self, name: str, tenant: str, user: str, *arguments: Argument) -> Any:
         """A verb on one user. Refused because the node is not known there or the time is off, it is tried once more."""
@@ -40,11 +41,11 @@ class Verbs:
                 return await self.servers.run(where.partition, name, names, *fixed, *arguments)
             except RedisError as error:
                 if error.code == "FENCED":
-                    await self.repair("FENCED", where.partition)
+                    await self.repair("FENCED", where.partition, str(arguments[1]))
                     raise Fenced(str(arguments[1])) from None
                 if error.code not in ("UNKNOWN", "CLOCK") or attempt == 2:
                     raise _named(error, arguments) from None
-                await self.repair(error.code, where.partition)
+                await self.repair(error.code, where.partition, "")
         raise AssertionError("not reached")
 
 

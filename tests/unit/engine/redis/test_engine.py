@@ -1,0 +1,57 @@
+"""What the Redis engine does about its own life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from greendot.core.presence import Ref
+from greendot.engine.base import Fenced, Touched
+from hosts import RedisNode
+from redis_servers import redis_server
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server("redis", tmp_path_factory.mktemp("redis")) as port:
+        yield f"redis://127.0.0.1:{port}"
+
+
+@asynccontextmanager
+async def two_nodes(url: str, prefix: str) -> AsyncIterator[tuple[RedisNode, RedisNode]]:
+    one, other = RedisNode(url, prefix), RedisNode(url, prefix)
+    await one.start()
+    try:
+        await other.start()
+        try:
+            yield one, other
+        finally:
+            await other.close()
+    finally:
+        await one.close()
+
+
+async def touch(node: RedisNode, user: str, incarnation: str) -> Touched:
+    return await node.engine.touch("t1", user, Ref(f"{incarnation}-{user}", incarnation, 1), "phone", False, None)
+
+
+async def test_a_node_taken_for_dead_gets_one_new_name_however_much_was_said_under_the_old_one(url: str) -> None:
+    async with two_nodes(url, "once:") as (node, other):
+        old = node.incarnation
+        await other.engine.lives.bury(old, "")
+        for round in range(3):  # sessions are restored in batches: meanwhile the rest still speaks under the old name
+            late = await asyncio.gather(*(touch(node, f"u{n}", old) for n in range(20)), return_exceptions=True)
+            assert [type(answer) for answer in late] == [Fenced] * 20, round
+            await node.engine.settled()
+        new = node.engine.lives.incarnation
+        assert new != old
+        assert node.host.told == [("reborn", new)]
+        assert {info.node: info.state for info in await other.engine.nodes()} == {
+            old: "dead",
+            new: "live",
+            other.incarnation: "live",
+        }
+        assert not (await touch(node, "u1", new)).resumed

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from greendot.engine.base import Engine, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.gateway.registry import Registry
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
@@ -40,6 +41,18 @@ class Parts(Struct, frozen=True):
     sessions: Sessions
     watching: Watching
     rooms: Rooms
+
+
+class _Users(Part):
+    """Those of a part that have sessions on this node, or all others."""
+
+    def __init__(self, part: Part, registry: Registry, *, here: bool) -> None:
+        self._part = part
+        self._registry = registry
+        self._here = here
+
+    def covers(self, tenant: str, name: str) -> bool:
+        return bool(self._registry.sessions_of(tenant, name)) is self._here and self._part.covers(tenant, name)
 
 
 class Recovery:
@@ -92,12 +105,15 @@ class Recovery:
             await self._shared.timers.sleep(random.uniform(0, JITTER_S))
             sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
             if intact:
-                await asyncio.gather(self._restore(sessions), self._resync(part, intact))
+                # Whose sessions are here may have lapsed for others, who see them return: here nothing happened.
+                here, others = (_Users(part, self._shared.registry, here=here) for here in (True, False))
+                await asyncio.gather(self._restore(sessions), self._resync(part, others, intact))
+                await self._parts.watching.resync(here, intact=True)
             else:
                 await self._restore(sessions)
                 # What is not there yet is being restored by its own node.
                 await self._shared.timers.sleep(started + self._pace.hold_s - self._shared.timers.now())
-                await self._resync(part, intact)
+                await self._resync(part, part, intact)
             await self._audit()
         except (EngineUnavailable, StoreUnavailable) as error:
             _log.info("recovery is to be tried again: %s", error)
@@ -130,9 +146,9 @@ class Recovery:
         async with self._turn:
             await self._shared.timers.sleep(PAUSE_S * commands / self._pace.batch)
 
-    async def _resync(self, part: Part, intact: bool) -> None:
+    async def _resync(self, part: Part, users: Part, intact: bool) -> None:
         self.resyncs += 1
-        await self._parts.watching.resync(part, intact=intact)
+        await self._parts.watching.resync(users, intact=intact)
         await self._parts.rooms.resync(part)
 
     async def _audit_quietly(self) -> None:

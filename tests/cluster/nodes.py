@@ -135,18 +135,18 @@ class Listener:
             raise AssertionError(f"{user} was shown as {self.states(user)}, expected {[*states]}") from None
         assert self.states(user) == [*states], f"{user} was shown as {self.states(user)}, expected {[*states]}"
 
-    async def hears(self, kind: str, within_s: float = PATIENCE_S, **data: Any) -> dict[str, Any]:
-        """Wait for an event of a kind, with these in its data."""
+    async def hears(self, event: str, /, within_s: float = PATIENCE_S, **data: Any) -> dict[str, Any]:
+        """Wait for such an event, with these in its data."""
         found: list[dict[str, Any]] = []
 
         def heard() -> bool:
-            found.extend(d for d in self.of(kind) if all(d.get(name) == value for name, value in data.items()))
+            found.extend(d for d in self.of(event) if all(d.get(name) == value for name, value in data.items()))
             return bool(found)
 
         try:
             await until(heard, within_s)
         except TimeoutError:
-            raise AssertionError(f"no {kind} with {data} among {self.told[-20:]}") from None
+            raise AssertionError(f"no {event} with {data} among {self.told[-20:]}") from None
         return found[0]
 
     # --- life ---

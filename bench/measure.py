@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import jwt
 
-from server import Access, Server, Trouble, end, greendot, rawcast, spawn
+from server import Access, Cores, Server, Trouble, end, greendot, rawcast, spawn
 
 SETTLE_S = 2  # after the last connection: what connecting left to do must not count as idling
 
@@ -31,14 +31,32 @@ class Plan:
     idle_connections: int = 15_000
     heartbeat_s: float = 30
     idle_s: float = 60
-    limit_s: int = 360
+    # With Redis:
+    stored_users: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    quiet_connections: int = 18_000
+    cycles: int = 1_000_000
+    cycling_users: int = 10_000
+    read_rounds: int = 400
+    flood_messages: int = 1_000_000
+    delivery_s: float = 10
+    reaped: tuple[int, int] = (100_000, 1_000_000)  # sessions of the dead node, users in all
+    restored_connections: int = 12_000
+    worker_rounds: int = 3
+    limit_s: int = 1_800
+
+    @property
+    def most_connections(self) -> int:
+        return max(self.idle_connections, self.quiet_connections, self.restored_connections)
 
 
 FULL = Plan()
 # A third of the connections beating three times as often: as many heartbeats per second as in the full run.
 QUICK = Plan(
     rounds=2, warmup_s=0.5, seconds=1.5, connect_rounds=1,
-    idle_connections=5_000, heartbeat_s=10, idle_s=10, limit_s=75,
+    idle_connections=5_000, heartbeat_s=10, idle_s=10,
+    stored_users=(10_000, 100_000), quiet_connections=5_000, cycles=50_000, cycling_users=2_000, read_rounds=100,
+    flood_messages=300_000, delivery_s=4, reaped=(10_000, 100_000), restored_connections=4_000, worker_rounds=1,
+    limit_s=300,
 )  # fmt: skip
 
 
@@ -124,13 +142,13 @@ class Bench:
             say(f"idle: connecting {n:,} (the server has {before / 1e6:,.1f} MB resident)")
             options = ("--connections", n, "--heartbeat", plan.heartbeat_s, "--seconds", plan.idle_s, "--control")
             with self._controlled("idle", *self._on(server), *options) as load:
-                _line(load)  # "ready"
+                line(load)  # "ready"
                 time.sleep(SETTLE_S)
                 connected = server.rss_bytes()
                 say(f"idle: connected, {connected / 1e6:,.1f} MB; heartbeats for {plan.idle_s:g} s")
                 cpu_s, start = server.cpu_s(), time.monotonic()
-                _tell(load)
-                got = json.loads(_line(load))
+                tell(load)
+                got = json.loads(line(load))
                 cpu = (server.cpu_s() - cpu_s) / (time.monotonic() - start)
                 after = server.rss_bytes()
         say(
@@ -141,50 +159,60 @@ class Bench:
             raise Trouble("Idle connections were lost or heartbeats not answered: these figures would mean nothing.")
         return Idle(n, got["heartbeats"] / got["seconds"], (after - before) / n, cpu)
 
-    def _greendot(self) -> AbstractContextManager[Server]:
+    def _greendot(self, **how: Any) -> AbstractContextManager[Server]:
+        core = how.pop("core", self._server_core)
+        return greendot(self._command, self._access, self._new_folder(), core, **how)
+
+    def _new_folder(self) -> Path:
         self._servers += 1
-        return greendot(self._command, self._access, self._folder / f"server{self._servers}", self._server_core)
+        return self._folder / f"server{self._servers}"
 
     def _on(self, server: Server) -> tuple[object, ...]:
         return ("--port", server.port, "--pid", server.pid, "--tokens", self._tokens)
 
     def _load(self, *arguments: object) -> dict[str, Any]:
         with self._controlled(*arguments) as load:
-            got: dict[str, Any] = json.loads(_line(load))
+            got: dict[str, Any] = json.loads(line(load))
         return got
 
-    @contextmanager
-    def _controlled(self, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-        """The load generator with pipes to it. It leaves by itself once its stdin ends and its clients said bye."""
-        pipe = subprocess.PIPE
-        load = spawn([self._build / "load", *arguments], self._load_core, stdin=pipe, stdout=pipe, stderr=pipe)
-        try:
-            yield load
-            load.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            raise Trouble("The load generator did not come to an end.") from None
-        finally:
-            end(load)
+    def _controlled(self, *arguments: object) -> AbstractContextManager[subprocess.Popen[str]]:
+        """The load generator with pipes to it."""
+        return controlled([self._build / "load", *arguments], self._load_core)
+
+
+@contextmanager
+def controlled(command: Sequence[object], core: Cores) -> Iterator[subprocess.Popen[str]]:
+    """A program with pipes to it. It leaves by itself once its stdin ends and it has tidied up."""
+    pipe = subprocess.PIPE
+    program = spawn(command, core, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        yield program
+        program.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        raise Trouble(f"{Path(str(command[0])).name} did not come to an end.") from None
+    finally:
+        end(program)
 
 
 def say(line: str) -> None:
     print(f"  {line}", flush=True)
 
 
-def _line(load: subprocess.Popen[str]) -> str:
-    """The next line the generator prints. It gives up by itself when the server stalls, so this needs no clock."""
-    assert load.stdout is not None
-    assert load.stderr is not None
-    line = load.stdout.readline()
-    if not line:
-        raise Trouble(f"The load generator gave up: {load.stderr.read().strip().removeprefix('load: ')}.")
-    return line
+def line(program: subprocess.Popen[str]) -> str:
+    """The next line it prints. The programs give up by themselves when something stalls, so this needs no clock."""
+    assert program.stdout is not None
+    assert program.stderr is not None
+    said = program.stdout.readline()
+    if not said:
+        last = program.stderr.read().strip()
+        raise Trouble(f"{Path(str(program.args[0])).name} gave up: {last[-2000:]}")  # type: ignore[index]
+    return said
 
 
-def _tell(load: subprocess.Popen[str]) -> None:
-    assert load.stdin is not None
-    load.stdin.write("go\n")
-    load.stdin.flush()
+def tell(program: subprocess.Popen[str], what: str = "go") -> None:
+    assert program.stdin is not None
+    program.stdin.write(f"{what}\n")
+    program.stdin.flush()
 
 
 def _busy(got: dict[str, Any]) -> str:

@@ -46,22 +46,22 @@ def broadcast_rows(results: dict[tuple[str, int], Rounds], subscribers: int) -> 
         # Round by round, because neighbours in time share the machine's mood.
         ratios = [a / b for a, b in zip(ours.values, raw.values, strict=True)]
         what = f"broadcast to {subscribers:,}, {k} in flight"
-        rows.append(_rate(f"{what}: raw C", raw, "deliveries/s"))
-        rows.append(_rate(f"{what}: Greendot", ours, "deliveries/s", DELIVERIES_TARGET if k == 16 else None))
+        rows.append(rate(f"{what}: raw C", raw, "deliveries/s"))
+        rows.append(rate(f"{what}: Greendot", ours, "deliveries/s", DELIVERIES_TARGET if k == 16 else None))
         rows.append(
             Row(
                 f"{what}: Greendot ÷ raw C",
                 f"{median(ratios):.2f}",
                 f"{min(ratios):.2f}–{max(ratios):.2f}",
                 target=f"≥ {RATIO_TARGET}" if k == 1 else "",
-                verdict=_verdict(median(ratios) >= RATIO_TARGET) if k == 1 else "",
+                verdict=verdict(median(ratios) >= RATIO_TARGET) if k == 1 else "",
             )
         )
     return rows
 
 
 def connect_rows(rounds: Rounds) -> list[Row]:
-    return [_rate("connect, hello, welcome, bye", rounds, "/s", CONNECT_TARGET)]
+    return [rate("connect, hello, welcome, bye", rounds, "/s", CONNECT_TARGET)]
 
 
 def idle_rows(idle: Idle) -> list[Row]:
@@ -71,18 +71,18 @@ def idle_rows(idle: Idle) -> list[Row]:
             f"{what}: resident memory each",
             f"{idle.bytes_per_connection / 1000:.1f} KB",
             target=f"≤ {MEMORY_TARGET_BYTES // 1000} KB",
-            verdict=_verdict(idle.bytes_per_connection <= MEMORY_TARGET_BYTES),
+            verdict=verdict(idle.bytes_per_connection <= MEMORY_TARGET_BYTES),
         ),
         Row(
             f"{what}: CPU for {idle.heartbeats_per_s:.0f} heartbeats/s",
             f"{idle.cpu:.1%} of a core",
             target=f"≤ {CPU_TARGET:.0%}",
-            verdict=_verdict(idle.cpu <= CPU_TARGET),
+            verdict=verdict(idle.cpu <= CPU_TARGET),
         ),
     ]
 
 
-def _rate(figure: str, rounds: Rounds, unit: str, target: int | None = None) -> Row:
+def rate(figure: str, rounds: Rounds, unit: str, target: int | None = None) -> Row:
     middle, low, high = median(rounds.values), min(rounds.values), max(rounds.values)
     gap = "" if unit.startswith("/") else " "
     return Row(
@@ -91,11 +91,11 @@ def _rate(figure: str, rounds: Rounds, unit: str, target: int | None = None) -> 
         f"{low:,.0f}–{high:,.0f}",
         f"{median(rounds.server_cpu):.0%}",
         "" if target is None else f"≥ {target:,}{gap}{unit}",
-        "" if target is None else _verdict(middle >= target),
+        "" if target is None else verdict(middle >= target),
     )
 
 
-def _verdict(met: bool) -> str:
+def verdict(met: bool) -> str:
     return "met" if met else "**missed**"
 
 

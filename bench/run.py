@@ -1,7 +1,7 @@
 """Measure Greendot on this machine and show the figures beside their targets.
 
-`make bench` (some minutes, writes bench/RESULTS.md) or `make bench-quick` (a minute, only prints). The load generator
-and the raw floor are C (load.c, rawcast.c); RESULTS.md says how things are measured.
+`make bench` (a quarter of an hour, writes bench/RESULTS.md) or `make bench-quick` (some minutes, only prints). Load
+generators and floors are C (load.c, flood.c, rawcast.c, hget.c); RESULTS.md says how things are measured.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import redis_report
 import report
-from measure import FULL, QUICK, Bench, Plan, say
+from measure import FULL, QUICK, Plan, say
+from redis_measure import RedisBench
 from server import Trouble
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
 RESULTS = HERE / "RESULTS.md"
 PARTS = ("broadcast", "connect", "idle")
+REDIS_PARTS = ("memory", "quiet", "cycles", "read", "intake", "delivery", "reap", "restore", "workers")
+PROGRAMS = ("load", "rawcast", "hget", "flood")
 SPARE_FILES = 500  # descriptors a server needs beside its connections
 
 
@@ -37,10 +41,12 @@ def main() -> int:
     signal.alarm(plan.limit_s)
     started = time.monotonic()
     try:
-        rows, pinned = _measure(options, plan)
+        rows, redis_rows, pinned = _measure(options, plan)
         signal.alarm(0)
         whole = not (options.quick or options.only or options.server)
-        figures = f"{report.machine(pinned)}\n\n{report.table(rows)}"
+        tables = [report.table(rows)] if rows else []
+        tables += [f"### With Redis\n{report.table(redis_rows)}"] if redis_rows else []
+        figures = "\n\n".join([report.machine(pinned), *tables])
         if options.server:
             figures += f"\n\nNot Greendot: this was `{options.server}`."
         print(f"\n{figures}\n\nTook {time.monotonic() - started:.0f} s.", flush=True)
@@ -59,30 +65,36 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Greendot on this machine.")
     parser.add_argument("--quick", action="store_true", help="shorter and rougher; does not write RESULTS.md")
-    parser.add_argument("--only", action="append", choices=PARTS, help="one part (may be repeated); does not write")
+    parser.add_argument(
+        "--only", action="append", choices=PARTS + REDIS_PARTS, help="one part (may be repeated); does not write"
+    )
     parser.add_argument("--server", help="start this command instead of `greendot serve`, with the same flags")
     return parser.parse_args()
 
 
-def _measure(options: argparse.Namespace, plan: Plan) -> tuple[list[report.Row], bool]:
+def _measure(options: argparse.Namespace, plan: Plan) -> tuple[list[report.Row], list[report.Row], bool]:
     plan = _within_file_limit(plan)
     server_core, load_core = cores = _cores()
     if load_core is not None:
         os.sched_setaffinity(0, {load_core})  # the driver must not disturb the server either
     _compile()
     command = shlex.split(options.server) if options.server else _greendot_command()
-    parts = options.only or PARTS
+    parts = options.only or PARTS + REDIS_PARTS
     rows: list[report.Row] = []
+    redis_rows: list[report.Row] = []
     with tempfile.TemporaryDirectory(prefix="greendot-bench-") as folder:
-        bench = Bench(command, BUILD, Path(folder), cores)
-        bench.mint_tokens(plan.idle_connections)
+        bench = RedisBench(command, BUILD, Path(folder), cores)
+        bench.mint_tokens(plan.most_connections)
         if "broadcast" in parts:
             rows += report.broadcast_rows(bench.broadcast(plan), plan.subscribers)
         if "connect" in parts:
             rows += report.connect_rows(bench.connect(plan))
         if "idle" in parts:
             rows += report.idle_rows(bench.idle(plan))
-    return rows, server_core is not None
+        for part in REDIS_PARTS:
+            if part in parts:
+                redis_rows += redis_report.rows(getattr(bench, part)(plan))
+    return rows, redis_rows, server_core is not None
 
 
 def _within_file_limit(plan: Plan) -> Plan:
@@ -91,9 +103,10 @@ def _within_file_limit(plan: Plan) -> Plan:
     room = plan.idle_connections if most == resource.RLIM_INFINITY else most - SPARE_FILES
     if room < plan.subscribers + 1:
         raise Trouble(f"A process may open only {most} files here: too few for {plan.subscribers:,} connections.")
-    if room < plan.idle_connections:
+    if room < plan.most_connections:
         say(f"only {room:,} idle connections: a process may open {most:,} files here (ulimit -n)")
-        return replace(plan, idle_connections=room)
+        wanted = ("idle_connections", "quiet_connections", "restored_connections")
+        return replace(plan, **{name: min(room, getattr(plan, name)) for name in wanted})
     return plan
 
 
@@ -108,7 +121,7 @@ def _cores() -> tuple[int | None, int | None]:
 
 def _compile() -> None:
     BUILD.mkdir(exist_ok=True)
-    for name in ("load", "rawcast"):
+    for name in PROGRAMS:
         command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(BUILD / name), str(HERE / f"{name}.c")]
         try:
             done = subprocess.run(command, capture_output=True, text=True)
@@ -116,7 +129,7 @@ def _compile() -> None:
             raise Trouble("A C compiler is needed for the load generator, and `cc` was not found.") from None
         if done.returncode:
             raise Trouble(f"bench/{name}.c does not compile:\n{done.stderr}")
-    say("compiled load.c and rawcast.c")
+    say(f"compiled {', '.join(PROGRAMS)}")
 
 
 def _greendot_command() -> list[str]:

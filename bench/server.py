@@ -35,12 +35,15 @@ class Access:
     api_key: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-def spawn(command: Sequence[object], core: int | None, **how: Any) -> subprocess.Popen[str]:
+Cores = int | set[int] | None  # what a process may run on; None: what its parent may
+
+
+def spawn(command: Sequence[object], core: Cores, **how: Any) -> subprocess.Popen[str]:
     """Start `command` on `core`, in a session of its own: Ctrl-C reaches the driver only, which ends its children."""
 
     def settle() -> None:
         if core is not None:
-            os.sched_setaffinity(0, {core})
+            os.sched_setaffinity(0, {core} if isinstance(core, int) else core)
 
     words = [str(word) for word in command]
     try:
@@ -123,11 +126,14 @@ class Server:
 
 
 @contextmanager
-def greendot(command: Sequence[str], access: Access, folder: Path, core: int | None) -> Iterator[Server]:
+def greendot(
+    command: Sequence[str], access: Access, folder: Path, core: Cores, engine: str = "memory", workers: int = 1
+) -> Iterator[Server]:
     """A fresh server with an empty database and the open room `bench`, ended on the way out."""
     folder.mkdir()
-    port = _free_port()
-    flags = ["--host", "127.0.0.1", "--port", port, "--engine", "memory", "--store", f"sqlite:///{folder / 'bench.db'}"]
+    port = free_port()
+    flags = ["--host", "127.0.0.1", "--port", port, "--engine", engine, "--store", f"sqlite:///{folder / 'bench.db'}"]
+    flags += ["--workers", workers] if workers > 1 else []
     # The settings of whoever runs this must not leak into the figures: neither environment nor a file in the cwd.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
     environment |= {
@@ -182,7 +188,7 @@ def rawcast(program: Path, frame_bytes: int, core: int | None) -> Iterator[tuple
         end(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

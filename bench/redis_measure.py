@@ -1,0 +1,341 @@
+"""The measurements with a Redis server: what is kept there, what it is asked, how fast messages come through it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from greendot.engine.base import Deliver
+from greendot.engine.redis import keys
+from greendot.engine.redis.messages import Messages
+from measure import SETTLE_S, Bench, Plan, Rounds, controlled, line, say, tell
+from node import KEY, TENANT, frame, room, user
+from redisd import Redis, running_redis
+from server import Cores, Trouble
+
+NODE = Path(__file__).resolve().parent / "node.py"
+BUFFERS_S = 3  # Redis gives back what the buffers of its clients grew by
+ROOMS = 10_000
+READ_USERS = 10_000
+DELIVERY_RATE = 20_000
+SAMPLE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Quiet:
+    connections: int
+    commands_per_s: float  # taken from clients; a script is one
+    calls_per_s: float  # with the commands inside scripts
+    redis_cpu: float  # share of a core
+
+
+@dataclass(frozen=True)
+class Cycles:
+    cycles: int
+    users: int
+    before: int  # bytes, when every user had been there once
+    after: int
+    per_s: float
+
+
+@dataclass
+class Reading:
+    """Milliseconds, and how many times as long as the bare HGETs in the same round."""
+
+    ours_ms: list[float] = field(default_factory=list)
+    bare_ms: list[float] = field(default_factory=list)
+    many_ms: list[float] = field(default_factory=list)
+    cpu_us: list[float] = field(default_factory=list)  # the node's, per user
+
+
+@dataclass(frozen=True)
+class Delivery:
+    rate: float
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True)
+class Reaped:
+    sessions: int
+    users: int
+    seconds: float
+    slow: list[int]  # microseconds of each command that took more than 5 ms
+
+
+@dataclass(frozen=True)
+class Restored:
+    sessions: int
+    seconds: float  # from the loss until all were back
+    peak: int  # verbs in the busiest tenth of a second, until all were back
+    peak_after: int  # the same in the seconds after
+
+
+@dataclass
+class Workers:
+    """By number of workers: deliveries per second, and CPU seconds per million deliveries."""
+
+    rates: dict[int, Rounds] = field(default_factory=dict)
+    cost: dict[int, list[float]] = field(default_factory=dict)
+
+
+class RedisBench(Bench):
+    """Redis is on the core of the server unless said otherwise, and what asks it on that of the generator."""
+
+    def memory(self, plan: Plan) -> dict[int, float]:
+        """Bytes per online user, by number of users."""
+        found = {}
+        for users in plan.stored_users:
+            with self._redis() as redis:
+                empty = redis.memory()
+                with self._node("fill", redis.url, users) as node:
+                    line(node)
+                    time.sleep(BUFFERS_S)
+                    found[users] = (redis.memory() - empty) / users
+            say(f"memory: {users:,} users, {found[users]:.1f} bytes each")
+        return found
+
+    def quiet(self, plan: Plan) -> Quiet:
+        """What a node asks of Redis while its users only send heartbeats."""
+        n, log = plan.quiet_connections, self._folder / "monitor"
+        with self._redis(self._load_core) as redis, self._greendot(engine=redis.url) as server:
+            # The sweep is not meant here: somebody else does it.
+            redis.client.set(keys.claim_key("", "sweep"), "bench")
+            options = ("--connections", n, "--heartbeat", plan.heartbeat_s, "--seconds", plan.idle_s, "--control")
+            say(f"quiet: connecting {n:,}")
+            with self._controlled("idle", *self._on(server), *options) as load:
+                line(load)  # "ready"
+                time.sleep(SETTLE_S)
+                with redis.monitored(log):
+                    cpu, start = redis.cpu_s(), time.monotonic()
+                    tell(load)
+                    got = json.loads(line(load))
+                    cpu, took = redis.cpu_s() - cpu, time.monotonic() - start
+        if got["lost"] or got["acks"] < got["heartbeats"]:
+            raise Trouble("Idle connections were lost or heartbeats not answered: these figures would mean nothing.")
+        commands = [text for text in log.read_text().splitlines() if '"' in text and '"INFO"' not in text]
+        sent = sum(" lua]" not in text for text in commands)
+        found = Quiet(n, sent / took, len(commands) / took, cpu / took)
+        say(f"quiet: {found.commands_per_s:.2f} commands/s, Redis {found.redis_cpu:.2%} of a core")
+        return found
+
+    def cycles(self, plan: Plan) -> Cycles:
+        """Redis' memory before and after so many connects and leaves."""
+        with self._redis() as redis, self._node("cycle", redis.url, plan.cycling_users, plan.cycles) as node:
+            line(node)
+            time.sleep(BUFFERS_S)
+            before = redis.memory()
+            say(f"cycles: {plan.cycling_users:,} users were there once, {before / 1e6:.2f} MB; {plan.cycles:,} cycles")
+            tell(node)
+            took = json.loads(line(node))["seconds"]
+            time.sleep(BUFFERS_S)
+            after = redis.memory()
+        say(f"cycles: {after / 1e6:.2f} MB after {took:.0f} s")
+        return Cycles(plan.cycles, plan.cycling_users, before, after, plan.cycles / took)
+
+    def read(self, plan: Plan) -> Reading:
+        """Presence of 200 users, beside 200 bare HGETs of the same records by C; and of 10,000."""
+        reading = Reading()
+        with self._redis() as redis, self._node("read", redis.url, READ_USERS) as node:
+            line(node)
+            for number in range(plan.rounds):
+                first, step = random.randrange(READ_USERS), 49
+                tell(node, f"{first} {step} 200 {plan.read_rounds}")
+                got = json.loads(line(node))
+                asked = [user((first + step * index) % READ_USERS) for index in range(200)]
+                bare = self._bare_read(redis, asked, plan.read_rounds)
+                tell(node, f"0 1 {READ_USERS} 5")
+                many = json.loads(line(node))
+                reading.ours_ms.append(got["p50_us"] / 1000)
+                reading.bare_ms.append(bare / 1000)
+                reading.many_ms.append(many["p50_us"] / 1000)
+                reading.cpu_us.append(got["cpu_us"] / 200)
+                say(
+                    f"read {number + 1}/{plan.rounds}: 200 in {got['p50_us']:.0f} µs (the node's CPU "
+                    f"{got['cpu_us']:.0f}), bare {bare:.0f} µs; {READ_USERS:,} in {many['p50_us'] / 1000:.1f} ms"
+                )
+        return reading
+
+    def _bare_read(self, redis: Redis, users: list[str], rounds: int) -> float:
+        where = [keys.user_keys("", TENANT, name) for name in users]
+        commands = self._folder / "hgets"
+        commands.write_bytes(b"%d\n" % len(users) + b"".join(resp("HGET", one.presence, one.field) for one in where))
+        with controlled([self._build / "hget", redis.port, commands, rounds], self._load_core) as program:
+            return float(json.loads(line(program))["p50_us"])
+
+    def intake(self, plan: Plan) -> Rounds:
+        """Messages a node takes in per second of its core, each on a channel of its own."""
+        rounds = Rounds()
+        messages, commands = Messages(KEY), self._folder / "publishes"
+        with commands.open("wb") as file:
+            for number in range(ROOMS):
+                channel = keys.channel("", room(number))
+                file.write(resp("PUBLISH", channel, messages.write(channel, Deliver(frame(0)))))
+        with (
+            self._redis(self._load_core) as redis,
+            self._node("hear", redis.url, ROOMS, core=self._server_core) as node,
+        ):
+            line(node)
+            for number in range(plan.rounds):
+                before = self._heard(node)
+                start = time.monotonic()
+                flood = [self._build / "flood", redis.port, commands, ROOMS, plan.flood_messages]
+                with controlled(flood, self._load_core) as program:
+                    sent = json.loads(line(program))
+                # The answer waits its turn behind what has arrived.
+                heard, cpu = 0, 0.0
+                while heard < sent["reached"]:
+                    got = self._heard(node)
+                    heard, cpu = heard + got["heard"], got["cpu_s"] - before["cpu_s"]
+                    if got["invalid"] or not got["heard"]:
+                        raise Trouble(f"Of {sent['reached']:,} messages {heard:,} arrived.")
+                took = time.monotonic() - start
+                rounds.add(heard / cpu, cpu / took)
+                say(
+                    f"intake {number + 1}/{plan.rounds}: {heard:,} messages in {took:.2f} s, "
+                    f"{cpu / heard * 1e6:.2f} µs of the node's core each (Redis took {sent['seconds']:.2f} s)"
+                )
+        return rounds
+
+    def _heard(self, node: subprocess.Popen[str], what: str = "go") -> dict[str, Any]:
+        tell(node, what)
+        got: dict[str, Any] = json.loads(line(node))
+        return got
+
+    def delivery(self, plan: Plan) -> Delivery:
+        """How old messages of another node are when they arrive."""
+        with (
+            self._redis(self._load_core) as redis,
+            self._node("hear", redis.url, ROOMS, core=self._server_core) as ear,
+            self._node("speak", redis.url, ROOMS, DELIVERY_RATE, round(plan.delivery_s)) as mouth,
+        ):
+            line(ear), line(mouth)
+            self._heard(ear, "ages")
+            tell(mouth)
+            sent = json.loads(line(mouth))
+            time.sleep(0.2)
+            got = self._heard(ear)
+        if got["heard"] != sent["sent"]:
+            raise Trouble(f"Of {sent['sent']:,} messages {got['heard']:,} arrived.")
+        rate = sent["sent"] / sent["seconds"]
+        say(
+            f"delivery: {rate:,.0f}/s, p50 {got['p50_ms']:.2f} ms, p99 {got['p99_ms']:.2f}, p99.9 {got['p99.9_ms']:.2f}"
+        )
+        return Delivery(rate, got["p50_ms"], got["p99_ms"])
+
+    def reap(self, plan: Plan) -> Reaped:
+        """A node left its sessions behind among many users."""
+        sessions, users = plan.reaped
+        with self._redis() as redis, self._node("reap", redis.url) as node:
+            lives = json.loads(line(node))
+            _plant(redis, lives["one"], lives["other"], sessions, users)
+            say(f"reap: {sessions:,} sessions of a node that left, among {users:,}")
+            redis.client.slowlog_reset()
+            tell(node)
+            got = json.loads(line(node))
+            slow = [entry["duration"] for entry in redis.client.slowlog_get(128)]
+        if got["sessions"] != sessions:
+            raise Trouble(f"{got['sessions']:,} sessions were reaped, not {sessions:,}.")
+        say(f"reap: {got['seconds']:.2f} s (the node's CPU {got['cpu_s']:.2f} s), commands over 5 ms: {slow}")
+        return Reaped(sessions, users, got["seconds"], slow)
+
+    def restore(self, plan: Plan) -> Restored:
+        """FLUSHALL under so many sessions: how many verbs come how fast until all are back."""
+        n = plan.restored_connections
+        with self._redis(self._load_core) as redis, self._greendot(engine=redis.url) as server:
+            redis.client.set(keys.claim_key("", "sweep"), "bench")
+            options = ("--connections", n, "--heartbeat", 60, "--seconds", 60, "--control")
+            with self._controlled("idle", *self._on(server), *options) as load:
+                line(load)  # "ready"
+                time.sleep(SETTLE_S)
+                found = _watch_restoring(redis, n)
+        say(
+            f"restore: {n:,} sessions in {found.seconds:.1f} s; verbs per {SAMPLE_S} s: at most {found.peak}, "
+            f"then {found.peak_after}"
+        )
+        return found
+
+    def workers(self, plan: Plan) -> Workers:
+        """The same load on one worker and on two, all of them and the generator on the same cores."""
+        found = Workers()
+        both: Cores = None if self._server_core is None else {self._server_core, self._load_core or 0}
+        for number in range(plan.worker_rounds):
+            for count in (1, 2):
+                with self._redis(both) as redis, self._greendot(engine=redis.url, workers=count, core=both) as server:
+                    got = self._load(
+                        "broadcast", *self._on(server), "--connections", plan.subscribers, "--in-flight", 16,
+                        "--warmup", plan.warmup_s, "--seconds", plan.seconds,
+                    )  # fmt: skip
+                rate, cost = got["deliveries_per_s"], got["server_cpu"] / got["deliveries_per_s"] * 1e6
+                found.rates.setdefault(count, Rounds()).add(rate, got["server_cpu"])
+                found.cost.setdefault(count, []).append(cost)
+                say(
+                    f"workers {number + 1}/{plan.worker_rounds}: {count}: {rate:,.0f} deliveries/s, "
+                    f"{cost:.2f} s of CPU per million (generator {got['generator_cpu']:.0%} of a core)"
+                )
+        return found
+
+    def _redis(self, core: Cores = -1) -> AbstractContextManager[Redis]:
+        return running_redis(self._new_folder(), self._server_core if core == -1 else core)
+
+    def _node(self, *arguments: object, core: Cores = -1) -> AbstractContextManager[subprocess.Popen[str]]:
+        return controlled([sys.executable, NODE, *arguments], self._load_core if core == -1 else core)
+
+
+def resp(*words: str | bytes) -> bytes:
+    """A command as it goes out."""
+    raw = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in raw)
+
+
+def _plant(redis: Redis, one: str, other: str, sessions: int, users: int) -> None:
+    """Records as touch.lua writes them, every so many of them with the other node."""
+    now, every = int(time.time() * 1000), users // sessions
+    buckets: dict[str, dict[str, str]] = {}
+    for number in range(users):
+        where = keys.UserKeys("", TENANT, user(number))
+        holder = other if number % every == 0 else one
+        record = f"o{now:x}||User {number}|a||{holder}-{number:010d},,1"
+        buckets.setdefault(where.presence, {})[where.field] = record
+    with redis.client.pipeline(transaction=False) as pipeline:
+        for at, (bucket, records) in enumerate(buckets.items()):
+            pipeline.hset(bucket, mapping=records)
+            if at % 1_000 == 999:
+                pipeline.execute()
+        pipeline.execute()
+
+
+def _watch_restoring(redis: Redis, sessions: int, within_s: float = 60, after_s: float = 12) -> Restored:
+    """Lose everything, then count verbs ten times a second until all sessions are back, and for some time more."""
+    claim = keys.claim_key("", "sweep")
+    commands, back = _progress(redis)
+    redis.client.pipeline().flushall().set(claim, "bench").execute()
+    start = due = time.monotonic()
+    wanted, back_at = back + sessions, None
+    peak = peak_after = 0
+    while back_at is None or time.monotonic() - back_at < after_s:
+        due += SAMPLE_S
+        time.sleep(max(0.0, due - time.monotonic()))
+        before, (commands, back) = commands, _progress(redis)
+        took = commands - before
+        if back < wanted:
+            peak = max(peak, took)
+        else:
+            peak_after = max(peak_after, took)
+            back_at = back_at or time.monotonic()
+        if time.monotonic() - start > within_s:
+            raise Trouble(f"{wanted - back:,} of {sessions:,} sessions were not back within {within_s:g} s.")
+    return Restored(sessions, back_at - start, peak, peak_after)
+
+
+def _progress(redis: Redis) -> tuple[int, int]:
+    """Verbs so far, and sessions told anew: each of these is a touch, the only verb that says PEXPIRE."""
+    calls = redis.calls()
+    return calls["evalsha"], calls.get("pexpire", 0)

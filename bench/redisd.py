@@ -1,0 +1,93 @@
+"""A Redis server of one's own, as docs/redis-keys.md advises to set it up, and what it says about itself."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from server import READY_WITHIN_S, Trouble, end, free_port, spawn
+
+SETTINGS = {
+    "bind": "127.0.0.1",
+    "save": "",
+    "hash-max-listpack-value": "256",
+    "client-output-buffer-limit": "pubsub 1gb 1gb 60",  # a flood must not be cut off: it is counted until its end
+    "slowlog-log-slower-than": "5000",
+}
+
+
+@dataclass(frozen=True)
+class Redis:
+    """A running server. `client` is for the driver's own questions, each of which is a command too."""
+
+    port: int
+    pid: int
+    client: redis.Redis
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def info(self, section: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.client.info(section)
+        return found
+
+    def memory(self) -> int:
+        """Everything Redis counts. What clients' buffers grew by is given back within some seconds."""
+        self.client.memory_purge()
+        return int(self.info("memory")["used_memory"])
+
+    def calls(self) -> dict[str, int]:
+        """How often each command was called so far, those inside scripts too: Redis makes no difference."""
+        return {name.removeprefix("cmdstat_"): int(one["calls"]) for name, one in self.info("commandstats").items()}
+
+    @contextmanager
+    def monitored(self, log: Path) -> Iterator[None]:
+        """Have every command written to `log` meanwhile. Redis spends time on it."""
+        with log.open("w") as output:
+            program = spawn(["redis-cli", "-p", self.port, "MONITOR"], None, stdin=subprocess.DEVNULL, stdout=output)
+        try:
+            yield
+        finally:
+            end(program)
+
+    def cpu_s(self) -> float:
+        used = self.info("cpu")
+        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+
+@contextmanager
+def running_redis(folder: Path, core: int | None) -> Iterator[Redis]:
+    """A fresh, empty server in `folder`, ended on the way out."""
+    folder.mkdir()
+    port = free_port()
+    flags = [word for name, value in SETTINGS.items() for word in (f"--{name}", *(value.split() or [""]))]
+    with (folder / "redis.log").open("w") as log:
+        command = ["redis-server", "--port", port, "--dir", folder, *flags]
+        process = spawn(command, core, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    client = redis.Redis(port=port, socket_timeout=60)
+    try:
+        _await_answer(process, client, folder / "redis.log")
+        yield Redis(port, process.pid, client)
+    finally:
+        client.close()
+        end(process)
+
+
+def _await_answer(process: subprocess.Popen[str], client: redis.Redis, log: Path) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            client.ping()
+            return
+        except redis.RedisError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise Trouble(f"redis-server did not start:\n{log.read_text(errors='replace')[-1000:]}") from None
+            time.sleep(0.05)

@@ -146,7 +146,10 @@ class RedisEngine(RedisPresence, RedisTyping):
 
     async def came_up(self, server: Server) -> None:
         if self._host is not None:
-            server.intact = await self._settle_in(server, server.partitions)
+            server.intact, settled = True, set[int]()
+            while more := server.partitions - settled:  # some may come to it meanwhile: they would be deaf
+                server.intact = await self._settle_in(server, more) and server.intact
+                settled |= more
             self._spawn(f"reconcile {server.address}", self.lives.reconcile([*server.partitions]))
 
     def is_up(self, server: Server) -> None:

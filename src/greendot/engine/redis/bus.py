@@ -94,7 +94,14 @@ class RedisBus:
         by_server: dict[Server, list[tuple[str, int]]] = {}
         for channel, partition in channels:
             by_server.setdefault(self._servers.of(partition), []).append((channel, partition))
-        await asyncio.gather(*(s.subscribe(command, self._batches(chosen)) for s, chosen in by_server.items()))
+        await asyncio.gather(*(self._tell_one(s, command, chosen) for s, chosen in by_server.items()))
+
+    async def _tell_one(self, server: Server, command: str, channels: list[tuple[str, int]]) -> None:
+        try:
+            await server.subscribe(command, self._batches(channels))
+        except EngineUnavailable as error:
+            self._servers.refused(server, error)  # a slot that has moved is to be found before the next attempt
+            raise
 
     def _batches(self, channels: Iterable[tuple[str, int]]) -> list[list[str]]:
         """As few commands as may be: in a cluster all channels of one must be in the same slot."""

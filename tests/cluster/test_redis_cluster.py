@@ -239,3 +239,44 @@ async def test_two_nodes_on_a_cluster_go_on_when_a_primary_is_killed(tmp_path: P
                 await watcher.sees(user, "busy")
             assert_versions_rise(watcher)
         await everything_works(nodes, clients, watchers, "again")
+
+
+async def test_a_slot_that_comes_to_a_server_while_it_is_connected_to_anew_is_heard_there(without: Cluster) -> None:
+    room = Topic("room", TENANT, names_everywhere("r")[70])
+    slot = without.slot_of(keys.channel(PREFIX, room))
+    async with engines(without.url, without.url, **NOT_LOST) as (first, second):
+        await second.engine.subscribe([room])
+        await all_hear(second, first, [room])
+        source = without.owner(slot)
+        target = next(process for process in without.primaries if process is not source)
+        with without.moving_slot(slot, target):
+            found = source.command("CLUSTER", "GETKEYSINSLOT", slot, 100)
+            source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *found)
+            target.command("CLIENT", "PAUSE", 1_500, "WRITE")  # connecting succeeds, registering takes so long
+            for kind in ("normal", "pubsub"):
+                target.command("CLIENT", "KILL", "TYPE", kind)
+            await until(lambda: second.engine.servers.down, "the connections are lost")
+            server = next(s for a, s in second.engine.servers.all.items() if a.port == target.port)
+            await until(lambda: server.pushes, "it is being connected to anew")
+        await until(lambda: server.up, "it is connected")
+        await all_hear(second, first, [room])
+
+
+async def test_who_begins_to_listen_where_a_slot_no_longer_is_is_told_to_try_again_and_may_soon(
+    without: Cluster,
+) -> None:
+    room = Topic("room", TENANT, names_everywhere("r")[70])
+    slot = without.slot_of(keys.channel(PREFIX, room))
+    target = next(process for process in without.primaries if process is not without.owner(slot))
+    async with engines(without.url, **NOT_LOST) as (node,):
+        await asyncio.to_thread(without.move_slot, slot, target)
+
+        async def subscribed() -> bool:
+            try:
+                await node.engine.subscribe([room])
+            except EngineUnavailable:
+                return False
+            return True
+
+        await eventually(subscribed, "the new owner is found", 2.0)  # long before the layout is asked for unasked
+        await all_hear(node, node, [room])

@@ -66,6 +66,7 @@ steps = st.one_of(
     step("touch", device, st.sampled_from([None, False, True]), name),
     *(step("linger", st.sampled_from([0, 1_500, 3_500]), st.sampled_from([0, 1_000])) for _ in range(2)),
     step("leave"),
+    step("late", device, idle, name),
     step("restore", device, idle, name, ago, status, until, revision),
     step("adopt", st.integers(0, 2)),
     step("status", status, until, name, revision),
@@ -214,6 +215,7 @@ class Story:
         self.topics = [Topic("watch", self.tenant, user) for user in USERS]
         self.lives: list[str] = []  # every incarnation there was
         self.lives_now: dict[int, str] = {}  # by node, also when it is dead and does not know it
+        self.lives_before: dict[int, str] = {}  # the one before
         self.dead: set[int] = set()  # nodes that do not know it yet
         self.sessions: list[str] = []
 
@@ -233,11 +235,15 @@ class Story:
             await self.redis.nodes[node].engine.unsubscribe(self.topics)
             if node in self.dead:
                 await self.redis.reborn(node)
+        for user in USERS:  # the next story counts what it sweeps, and may share a bucket with this one
+            await self.redis.forget(self.tenant, user)
         past = {*self.lives} - {self.redis.incarnation(node) for node in NODES}
         await self.redis.nodes[0].engine.lives.strike_off(past)
         await self.redis.nodes[0].engine.lives.forget(past)
 
     def live(self, node: int) -> None:
+        if node in self.lives_now:
+            self.lives_before[node] = self.lives_now[node]
         self.lives_now[node] = self.redis.incarnation(node)
         self.lives.append(self.lives_now[node])
         self.memory.live(self.lives_now[node])
@@ -263,7 +269,10 @@ class Story:
         if step.verb in ("advance", "sweep", "reap"):  # much has run out when somebody comes to sweep
             await self.advance(*step.more)
         answers = [await self.do(side, step) for side in self.sides]
-        if answers == ["fenced", "fenced"]:
+        if step.verb == "late":
+            await self.redis.nodes[step.node].engine.settled()
+            assert self.redis.incarnation(step.node) == self.lives_now[step.node]
+        elif answers == ["fenced", "fenced"]:
             await self.go_on(step.node)
         await self.redis.settle()
         if self.late_ms > TOO_LATE_MS:
@@ -286,6 +295,9 @@ class Story:
             match step.verb:
                 case "open" | "touch":
                     return await self.touch(engine, step, ref)
+                case "late":  # said under the name the node had before
+                    before = self.lives_before.get(step.node)
+                    return before and await self.touch(engine, step, ref._replace(incarnation=before))
                 case "linger":
                     return await engine.linger(*who, ref, *step.more)
                 case "leave":

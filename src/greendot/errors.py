@@ -5,7 +5,8 @@
     ├── Refused              a client's request cannot be granted; carries a wire error code
     ├── TokenError           a token is missing, malformed, forged or expired
     ├── EngineUnavailable    signals cannot be shared now; try again later
-    └── StoreUnavailable     records cannot be read or written now; try again later
+    ├── StoreUnavailable     records cannot be read or written now; try again later
+    └── Unstorable           a value the store cannot hold; tried again, it fails again
 
 Drivers' own errors (redis, asyncpg, sqlite3) are translated into these at the port and never cross it.
 """
@@ -45,3 +46,7 @@ class EngineUnavailable(GreendotError):
 
 class StoreUnavailable(GreendotError):
     """The store did not answer; a write may or may not have been committed."""
+
+
+class Unstorable(GreendotError):
+    """The store cannot hold a value of this call, or look for it; nothing was written."""

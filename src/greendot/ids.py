@@ -44,3 +44,14 @@ def incarnation_of(session: str) -> str:
 
 def new_message_id() -> str:
     return secrets.token_hex(12)
+
+
+def numbered_id(seq: int, token: str) -> str:
+    """The id of a record that is looked up by id: it names its number in the stream, so that no index is needed."""
+    return f"{seq}-{token}"
+
+
+def number_of(numbered: str) -> int | None:
+    """The number an id names; None if it is none of ours."""
+    digits = numbered.partition("-")[0]
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 19 else None

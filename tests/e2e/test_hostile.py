@@ -613,7 +613,7 @@ async def test_a_slow_reader_removed_from_a_room_hears_nothing_of_it_afterwards(
     async with serving(limits={"enabled": False}) as served:
         await served.node.store.put_room("default", "lobby", open=False)
         for user in ("speaker", "alice"):
-            await served.node.store.add_member("default", "lobby", user)
+            await served.node.store.put_member("default", "lobby", user)
         speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
         slow.stop_reading()
         await flood_until_behind(served, speaker, "alice")

@@ -357,7 +357,7 @@ async def test_no_durable_write_for_coming_and_going() -> None:
     async with serving() as served:
         writes: list[str] = []
         store = served.node.store
-        for name in ("put_status", "put_room", "append", "add_member", "remove_member"):
+        for name in ("put_status", "put_room", "append", "notify", "put_member", "remove_member", "put_marker"):
             setattr(store, name, lambda *args, name=name, **kwargs: writes.append(name))
         alice = await served.client("alice")
         alice.send(type="activity")

@@ -76,7 +76,7 @@ async def test_who_is_removed_while_joining_does_not_get_in(step: str) -> None:
         store = served.node.store
         await store.put_room("default", "lobby", open=False)
         for user in ("alice", "bob"):
-            await store.add_member("default", "lobby", user)
+            await store.put_member("default", "lobby", user)
         bob = await served.client("bob")
         gate = Gate(served.node.engine, step)
         bob.send(type="room.join", room="lobby", id="j")

@@ -175,7 +175,7 @@ async def test_the_rooms_a_user_may_enter_are_listed() -> None:
         await served.lobby()
         await served.node.store.put_room("default", "team", open=False)
         await served.node.store.put_room("default", "secret", open=False)
-        await served.node.store.add_member("default", "team", "alice")
+        await served.node.store.put_member("default", "team", "alice")
         alice = await served.client("alice")
         rooms = (await alice.request(type="room.list"))["rooms"]
         assert [(room["room"], room["open"]) for room in rooms] == [("lobby", True), ("team", False)]

@@ -203,7 +203,7 @@ async def test_only_members_send_and_receive() -> None:
     async with serving() as served:
         await served.node.store.put_room("default", "team", open=False)
         for user in ("alice", "bob"):
-            await served.node.store.add_member("default", "team", user)
+            await served.node.store.put_member("default", "team", user)
         alice = await served.joined("alice", room="team")
         mallory = await served.client("mallory")
         for command in ("typing.start", "room.join", "room.send", "signal.send", "room.history", "room.present"):

@@ -10,7 +10,7 @@ from greendot.api.dev import DevRoutes
 from greendot.api.operations import OperationRoutes
 from greendot.api.presence import PresenceRoutes
 from greendot.api.rooms import RoomRoutes
-from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 
 
 def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
@@ -26,6 +26,7 @@ def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
             Refused: problem.on_refused,
             EngineUnavailable: problem.on_unavailable,
             StoreUnavailable: problem.on_unavailable,
+            Unstorable: problem.on_unstorable,
             404: problem.on_not_found,
             500: problem.on_failure,
             405: problem.on_method,

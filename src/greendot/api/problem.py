@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.protocol.codes import Err
 
 _log = logging.getLogger("greendot.api")
@@ -66,6 +66,11 @@ async def on_refused(request: Request, error: Exception) -> Response:
 async def on_unavailable(request: Request, error: Exception) -> Response:
     assert isinstance(error, EngineUnavailable | StoreUnavailable)
     return response(Problem(503, "try again in a moment", code=Err.UNAVAILABLE, retry_after_s=5))
+
+
+async def on_unstorable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Unstorable)
+    return response(Problem(400, f"this cannot be stored: {error}", code=Err.BAD_FIELD))
 
 
 async def on_not_found(request: Request, error: Exception) -> Response:

@@ -88,11 +88,12 @@ class RoomRoutes:
     async def members(self, request: Request) -> Response:
         room, limit = await self._room(request), number(request, "limit", 100, 1_000)
         members = await self._backend.store.members(room.tenant, room.room, cursor(request), limit)
-        return json({"members": members, "next": members[-1] if len(members) == limit else None})
+        users = [member.user for member in members]
+        return json({"members": users, "next": users[-1] if len(users) == limit else None})
 
     async def add_member(self, request: Request) -> Response:
         room, user = await self._room(request), path_id(request, "user")
-        await self._backend.store.add_member(room.tenant, room.room, user)
+        await self._backend.store.put_member(room.tenant, room.room, user)
         return json({"room": room.room, "user": user})
 
     async def remove_member(self, request: Request) -> Response:

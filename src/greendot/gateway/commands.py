@@ -19,7 +19,7 @@ from greendot.core.limits import CommandLimit
 from greendot.core.presence import Manual
 from greendot.core.projection import project
 from greendot.engine.base import Bus, Deliver, Topic
-from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError, Unstorable
 from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import RETRY_MS, Greeting
 from greendot.gateway.rooms import Rooms
@@ -148,6 +148,8 @@ class Commands:
         except (EngineUnavailable, StoreUnavailable):
             later = Refused(Err.UNAVAILABLE, "try again in a moment", retry_in_ms=RETRY_MS)
             self._refuse(connection, command, later)
+        except Unstorable as error:
+            self._refuse(connection, command, Refused(Err.BAD_FIELD, f"this cannot be stored: {error}"))
         except Exception:
             self._refuse(connection, command, Refused(Err.INTERNAL, "this failed on the server; it was logged"))
             raise

@@ -77,7 +77,7 @@ class Rooms:
         found = await self._store.room(session.tenant, room)
         if session.grants.may_join(room) and (found is not None or make):
             return found or await self._store.put_room(session.tenant, room, open=None)
-        if found is not None and (found.open or await self._store.is_member(session.tenant, room, session.user)):
+        if found is not None and (found.open or await self._store.role(session.tenant, room, session.user)):
             return found
         raise Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")
 
@@ -178,7 +178,7 @@ class Rooms:
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)
-        return RoomsReply([RoomEntry(room.room, room.head, 0, room.open) for room in rooms])
+        return RoomsReply([RoomEntry(of.room.room, of.room.head, 0, of.room.open) for of in rooms])
 
     # --- speaking ---
 
@@ -212,8 +212,8 @@ class Rooms:
         written = await self._store.append(tenant, room, draft)
         if written is None:
             raise Refused(Err.NOT_A_MEMBER, f"there is no room {room!r}")
-        record, new = written
-        if new:
+        record = written.record
+        if written.new:
             frame = encode_event(message_event(record), draft.at, trace)
             self._engine.publish(Topic("room", tenant, room), Deliver(frame, seq=record.seq))
         return record

@@ -47,30 +47,30 @@ class StoreSuite:
 
     async def test_members_come_and_go(self) -> None:
         async with self.opened() as store:
-            assert not await store.add_member(T, "r1", "ann")
+            assert not await store.put_member(T, "r1", "ann")
             room = await store.put_room(T, "r1", open=False)
-            assert await store.add_member(T, "r1", "bob")
-            assert await store.add_member(T, "r1", "ann")
+            assert await store.put_member(T, "r1", "bob")
+            assert await store.put_member(T, "r1", "ann")
             once = await store.room(T, "r1")
-            assert await store.add_member(T, "r1", "ann")
+            assert await store.put_member(T, "r1", "ann")
             assert await store.room(T, "r1") == once
             assert once is not None
             assert once.members_rev > room.members_rev
-            assert await store.members(T, "r1", None, 10) == ["ann", "bob"]
-            assert await store.members(T, "r1", "ann", 10) == ["bob"]
-            assert await store.is_member(T, "r1", "ann")
-            assert not await store.is_member("t2", "r1", "ann")
+            assert await store.members(T, "r1", None, 10) == [("ann", "member"), ("bob", "member")]
+            assert await store.members(T, "r1", "ann", 10) == [("bob", "member")]
+            assert await store.role(T, "r1", "ann") == "member"
+            assert await store.role("t2", "r1", "ann") is None
             assert await store.remove_member(T, "r1", "ann")
             assert not await store.remove_member(T, "r1", "ann")
-            assert not await store.is_member(T, "r1", "ann")
+            assert await store.role(T, "r1", "ann") is None
 
     async def test_a_user_has_the_rooms_joined_and_the_open_ones(self) -> None:
         async with self.opened() as store:
             for name, is_open in (("mine", False), ("open", True), ("theirs", False)):
                 await store.put_room(T, name, open=is_open)
-            await store.add_member(T, "mine", "ann")
-            await store.add_member(T, "theirs", "bob")
-            assert [room.room for room in await store.rooms_of(T, "ann")] == ["mine", "open"]
+            await store.put_member(T, "mine", "ann")
+            await store.put_member(T, "theirs", "bob")
+            assert [of.room.room for of in await store.rooms_of(T, "ann")] == ["mine", "open"]
 
     # --- messages ---
 
@@ -88,7 +88,7 @@ class StoreSuite:
         async with self.opened() as store:
             await store.put_room(T, "r1", open=True)
             both = await asyncio.gather(store.append(T, "r1", draft()), store.append(T, "r1", draft(body=b'"other"')))
-            (first, new), (second, again) = (result for result in both if result is not None)
+            (first, new, _), (second, again, _) = (result for result in both if result is not None)
             assert (new, again) == (True, False)
             assert first == second
             other = await store.append(T, "r1", draft(user="bob"))

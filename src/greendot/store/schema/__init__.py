@@ -1,0 +1,22 @@
+"""The tables, as numbered files that are applied once each and never changed again. One folder per store."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """One file: it brings the tables from version `number - 1` to `number`."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def steps(store: str) -> list[Step]:
+    """All steps of one store, in order."""
+    files = sorted((f for f in resources.files(__name__).joinpath(store).iterdir()), key=lambda file: file.name)
+    found = [Step(int(f.name[:4]), f.name.removesuffix(".sql"), f.read_text()) for f in files if f.name[0].isdigit()]
+    assert [step.number for step in found] == [*range(1, len(found) + 1)]
+    return found

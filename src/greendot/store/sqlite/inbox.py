@@ -1,0 +1,218 @@
+"""Inboxes in SQLite. The counters of the head row change with every row that they count."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from greendot.ids import new_message_id, number_of, numbered_id
+from greendot.store.base import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification
+from greendot.store.sqlite.thread import DatabaseThread
+
+_FIELDS = "seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at"
+_CONDITIONS: dict[Filter, str] = {
+    "all": "archived_at IS NULL",
+    "unread": "read_at IS NULL",
+    "unseen": "seen_at IS NULL",
+    "archived": "archived_at IS NOT NULL",
+}
+_COLUMNS: dict[Mark, tuple[str, ...]] = {  # the first tells whether it is marked already
+    "seen": ("seen_at",),
+    "read": ("read_at", "seen_at"),
+    "archive": ("archived_at", "read_at", "seen_at"),
+    "ack": ("acked_at", "read_at", "seen_at"),
+}
+_INDEXES: dict[Mark, str] = {"seen": "unseen", "read": "unread", "archive": "all", "ack": "unacked"}
+_BEYOND = 2**62  # no number is as large
+_CHUNK = 5_000  # marked in one commit: the thread serves everybody
+
+
+def page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
+    # The index is named: without it the planner may walk past a million archived ones to find the few that are not.
+    return (
+        f"SELECT {_FIELDS} FROM notifications INDEXED BY notifications_{only} WHERE tenant = ? AND user = ?"
+        f" AND seq > ? AND seq < ? AND {_CONDITIONS[only]} ORDER BY seq {order} LIMIT ?"
+    )
+
+
+def unmarked_sql(mark: Mark) -> str:
+    return (
+        f"SELECT seq, id, read_at IS NULL, seen_at IS NULL FROM notifications INDEXED BY notifications_{_INDEXES[mark]}"
+        f" WHERE tenant = ? AND user = ? AND seq > ? AND seq <= ? AND {_COLUMNS[mark][0]} IS NULL ORDER BY seq LIMIT ?"
+    )
+
+
+INBOX = "SELECT head, unread, unseen FROM inboxes WHERE tenant = ? AND user = ?"
+EXPIRED = "SELECT tenant, user, seq FROM notifications WHERE expires_at <= ? AND expires_at IS NOT NULL LIMIT ?"
+OLD = "SELECT tenant, user, seq FROM notifications WHERE created_at < ? LIMIT ?"
+COUNTED = """
+    SELECT tenant, user, ifnull(i.head, 0), ifnull(i.unread, 0), ifnull(i.unseen, 0),
+           max(ifnull(i.head, 0), ifnull(n.head, 0)), ifnull(n.unread, 0), ifnull(n.unseen, 0)
+    FROM (SELECT tenant, user FROM inboxes UNION SELECT tenant, user FROM notifications)
+    LEFT JOIN inboxes i USING (tenant, user)
+    LEFT JOIN (
+        SELECT tenant, user, max(seq) AS head, sum(read_at IS NULL) AS unread, sum(seen_at IS NULL) AS unseen
+        FROM notifications GROUP BY tenant, user
+    ) n USING (tenant, user)
+    ORDER BY tenant, user
+"""
+
+
+class SqliteInbox:
+    """See `InboxStore`."""
+
+    _thread: DatabaseThread
+
+    async def notify(self, notices: Sequence[Notice]) -> list[Created]:
+        return await self._thread.do(lambda db: _notify(db, notices))
+
+    async def inbox(self, tenant: str, user: str) -> Inbox:
+        return await self._thread.do(lambda db: _inbox(db, (tenant, user)) or Inbox())
+
+    async def inboxes(self, users: Sequence[Key]) -> dict[Key, Inbox]:
+        def work(db: sqlite3.Connection) -> dict[Key, Inbox]:
+            found = ((key, _inbox(db, key)) for key in users)
+            return {key: inbox for key, inbox in found if inbox is not None}
+
+        return await self._thread.do(work)
+
+    async def notifications(
+        self,
+        tenant: str,
+        user: str,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int,
+        only: Filter = "all",
+    ) -> list[Notification]:
+        sql = page_sql(only, "DESC" if after is None else "ASC")
+        values = (tenant, user, after or 0, _BEYOND if before is None else before, limit)
+        page = await self._thread.do(lambda db: [Notification(*row) for row in db.execute(sql, values)])
+        return page[::-1] if after is None else page
+
+    async def mark(
+        self,
+        tenant: str,
+        user: str,
+        mark: Mark,
+        *,
+        ids: Sequence[str] | None = None,
+        through: int | None = None,
+        at: int,
+    ) -> Marked:
+        key = tenant, user
+        if ids is not None:
+            return await self._thread.do(lambda db: _mark(db, key, mark, _these(db, key, mark, ids), at))
+        marked: list[str] = []
+        after, last = 0, min(through or 0, _BEYOND)
+        while True:
+            chunk = (*key, after, last, _CHUNK)
+            part, after = await self._thread.do(lambda db, c=chunk: _mark_chunk(db, key, mark, c, at))  # type: ignore[misc]
+            marked += part.ids
+            if len(part.ids) < _CHUNK:
+                return Marked(marked, part.inbox)
+
+    async def delivered(
+        self, tenant: str, user: str, seqs: Sequence[int], how: Literal["live", "push"], at: int
+    ) -> None:
+        sql = f"UPDATE notifications SET {how}_at = ? WHERE tenant = ? AND user = ? AND seq = ? AND {how}_at IS NULL"
+        await self._thread.do(lambda db: db.executemany(sql, [(at, tenant, user, seq) for seq in seqs]))
+
+    async def prune(self, now: int, *, keep_ms: int, limit: int) -> dict[Key, Inbox]:
+        return await self._thread.do(lambda db: _prune(db, now, now - keep_ms, limit))
+
+    async def recount(self, *, fix: bool) -> list[tuple[Key, Inbox, Inbox]]:
+        def work(db: sqlite3.Connection) -> list[tuple[Key, Inbox, Inbox]]:
+            rows = [((row[0], row[1]), Inbox(*row[2:5]), Inbox(*row[5:8])) for row in db.execute(COUNTED)]
+            wrong = [(key, kept, counted) for key, kept, counted in rows if kept != counted]
+            for key, _, counted in wrong if fix else ():
+                db.execute("INSERT OR REPLACE INTO inboxes VALUES (?, ?, ?, ?, ?)", (*key, *counted))
+            return wrong
+
+        return await self._thread.do(work)
+
+
+def _inbox(db: sqlite3.Connection, key: Key) -> Inbox | None:
+    row = db.execute(INBOX, key).fetchone()
+    return None if row is None else Inbox(*row)
+
+
+def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
+    first = f"SELECT {_FIELDS} FROM notifications WHERE tenant = ? AND user = ? AND key = ?"
+    insert = (
+        "INSERT INTO notifications (tenant, user, seq, id, kind, body, key, created_at, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    )
+    created: list[Created] = []
+    heads: dict[Key, int] = {}
+    new: dict[Key, int] = {}
+    for n in notices:
+        key = n.tenant, n.user
+        if (row := db.execute(first, (*key, n.key)).fetchone()) is not None:
+            created.append(Created(Notification(*row), False))
+            continue
+        if key not in heads:
+            heads[key] = (_inbox(db, key) or Inbox()).head
+        seq = heads[key] = heads[key] + 1
+        new[key] = new.get(key, 0) + 1
+        made = Notification(seq, numbered_id(seq, new_message_id()), n.kind, n.body, n.created_at, n.expires_at)
+        db.execute(insert, (*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at))
+        created.append(Created(made, True))
+    db.executemany(
+        "INSERT INTO inboxes VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT DO UPDATE SET"
+        " head = ?3, unread = unread + ?4, unseen = unseen + ?4",
+        [(*key, heads[key], count) for key, count in new.items()],
+    )
+    return created
+
+
+_Row = tuple[int, str, int, int]  # number, id, whether it was unread, whether it was unseen
+
+
+def _these(db: sqlite3.Connection, key: Key, mark: Mark, ids: Sequence[str]) -> list[_Row]:
+    """Those of the ids that are this user's and not marked yet."""
+    sql = (
+        "SELECT seq, id, read_at IS NULL, seen_at IS NULL FROM notifications"
+        f" WHERE tenant = ? AND user = ? AND seq = ? AND id = ? AND {_COLUMNS[mark][0]} IS NULL"
+    )
+    numbers = {text: seq for text in ids if (seq := number_of(text)) is not None}
+    found = (db.execute(sql, (*key, seq, text)).fetchone() for text, seq in numbers.items())
+    return sorted(row for row in found if row is not None)
+
+
+def _mark_chunk(db: sqlite3.Connection, key: Key, mark: Mark, chunk: tuple[object, ...], at: int) -> tuple[Marked, int]:
+    rows = db.execute(unmarked_sql(mark), chunk).fetchall()
+    return _mark(db, key, mark, rows, at), rows[-1][0] if rows else 0
+
+
+def _mark(db: sqlite3.Connection, key: Key, mark: Mark, rows: Sequence[_Row], at: int) -> Marked:
+    columns = ", ".join(f"{column} = ifnull({column}, ?1)" for column in _COLUMNS[mark])
+    sql = f"UPDATE notifications SET {columns} WHERE tenant = ?2 AND user = ?3 AND seq = ?4"
+    db.executemany(sql, [(at, *key, row[0]) for row in rows])
+    read = sum(row[2] for row in rows) if mark != "seen" else 0
+    _lower(db, key, read, sum(row[3] for row in rows))
+    return Marked([row[1] for row in rows], _inbox(db, key) or Inbox())
+
+
+def _lower(db: sqlite3.Connection, key: Key, unread: int, unseen: int) -> None:
+    sql = "UPDATE inboxes SET unread = unread - ?, unseen = unseen - ? WHERE tenant = ? AND user = ?"
+    db.execute(sql, (unread, unseen, *key))
+
+
+def _prune(db: sqlite3.Connection, now: int, oldest: int, limit: int) -> dict[Key, Inbox]:
+    gone: Iterable[tuple[str, str, int]] = db.execute(EXPIRED, (now, limit)).fetchall()
+    gone = dict.fromkeys((*gone, *db.execute(OLD, (oldest, limit))))
+    changed: set[Key] = set()
+    delete = (
+        "DELETE FROM notifications WHERE tenant = ? AND user = ? AND seq = ? RETURNING read_at IS NULL, seen_at IS NULL"
+    )
+    for tenant, user, seq in [*gone][:limit]:
+        unread, unseen = db.execute(delete, (tenant, user, seq)).fetchone()
+        _lower(db, (tenant, user), unread, unseen)
+        changed.add((tenant, user))
+    return {key: _inbox(db, key) or Inbox() for key in changed}
+
+
+_: type[InboxStore] = SqliteInbox

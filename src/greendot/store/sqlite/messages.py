@@ -1,0 +1,58 @@
+"""Messages in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from greendot.ids import new_message_id
+from greendot.store.base import Draft, MessageStore, Record, Written
+from greendot.store.sqlite.rooms import read_room
+from greendot.store.sqlite.thread import DatabaseThread
+
+MESSAGE = "SELECT room, seq, id, user, name, body, at, ref, op FROM messages WHERE tenant = ? AND room = ?"
+AFTER = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq LIMIT ?"
+NEWEST = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+
+_BEYOND = 2**62  # no number is as large
+
+
+class SqliteMessages:
+    """See `MessageStore`."""
+
+    _thread: DatabaseThread
+
+    async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
+        return await self._thread.do(lambda db: _append(db, tenant, room, draft))
+
+    async def messages(
+        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+    ) -> list[Record]:
+        values = (tenant, room, after or 0, _BEYOND if before is None else before, limit)
+        sql = NEWEST if after is None else AFTER
+        page = await self._thread.do(lambda db: [Record(*row) for row in db.execute(sql, values)])
+        return page[::-1] if after is None else page
+
+    async def message(self, tenant: str, room: str, seq: int) -> Record | None:
+        row = await self._thread.do(lambda db: db.execute(f"{MESSAGE} AND seq = ?", (tenant, room, seq)).fetchone())
+        return row and Record(*row)
+
+
+def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft) -> Written | None:
+    found = read_room(db, tenant, room)
+    if found is None:
+        return None
+    first = db.execute(f"{MESSAGE} AND user = ? AND key = ?", (tenant, room, draft.user, draft.key)).fetchone()
+    if first is not None:
+        return Written(Record(*first), False, found.members_rev)
+    d = draft
+    record = Record(room, found.head + 1, new_message_id(), d.user, d.name, d.body, d.at, d.ref, d.op)
+    db.execute("UPDATE rooms SET head = ? WHERE tenant = ? AND room = ?", (record.seq, tenant, room))
+    db.execute(
+        "INSERT INTO messages (tenant, room, seq, id, user, name, body, key, at, ref, op)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (tenant, room, record.seq, record.id, d.user, d.name, d.body, d.key, d.at, d.ref, d.op),
+    )
+    return Written(record, True, found.members_rev)
+
+
+_: type[MessageStore] = SqliteMessages

@@ -1,0 +1,134 @@
+"""Rooms, members and markers in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore
+from greendot.store.sqlite.thread import DatabaseThread
+
+ROOM = "SELECT tenant, room, open, head, members_rev, bus FROM rooms"
+ROOMS = f"{ROOM} WHERE tenant = ? AND room > ? ORDER BY room LIMIT ?"
+ROOMS_OF = """
+    SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, m.role, ifnull(k.seq, 0)
+    FROM (
+        SELECT room FROM members WHERE tenant = ?1 AND user = ?2
+        UNION SELECT room FROM rooms WHERE tenant = ?1 AND open
+    ) x
+    JOIN rooms r ON r.tenant = ?1 AND r.room = x.room
+    LEFT JOIN members m ON m.tenant = ?1 AND m.room = x.room AND m.user = ?2
+    LEFT JOIN markers k ON k.tenant = ?1 AND k.room = x.room AND k.user = ?2
+    ORDER BY x.room
+"""
+MEMBERS = "SELECT user, role FROM members WHERE tenant = ? AND room = ? AND user > ? ORDER BY user LIMIT ?"
+
+
+class SqliteRooms:
+    """See `RoomStore`."""
+
+    _thread: DatabaseThread
+
+    async def put_room(self, tenant: str, room: str, *, open: bool | None = None, bus: BusMode | None = None) -> Room:
+        def work(db: sqlite3.Connection) -> Room:
+            db.execute("INSERT OR IGNORE INTO rooms (tenant, room, open) VALUES (?, ?, ?)", (tenant, room, bool(open)))
+            db.execute(
+                "UPDATE rooms SET open = ifnull(?3, open), bus = ifnull(?4, bus),"
+                " members_rev = members_rev + (open != ifnull(?3, open)) WHERE tenant = ?1 AND room = ?2",
+                (tenant, room, open, bus),
+            )
+            found = read_room(db, tenant, room)
+            assert found is not None
+            return found
+
+        return await self._thread.do(work)
+
+    async def room(self, tenant: str, room: str) -> Room | None:
+        return await self._thread.do(lambda db: read_room(db, tenant, room))
+
+    async def rooms(self, tenant: str, after: str | None, limit: int) -> list[Room]:
+        values = (tenant, after or "", limit)
+        return await self._thread.do(lambda db: [_room(row) for row in db.execute(ROOMS, values)])
+
+    async def rooms_of(self, tenant: str, user: str) -> list[RoomOf]:
+        def work(db: sqlite3.Connection) -> list[RoomOf]:
+            return [RoomOf(_room(row[:6]), row[6], row[7]) for row in db.execute(ROOMS_OF, (tenant, user))]
+
+        return await self._thread.do(work)
+
+    async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            if read_room(db, tenant, room) is None:
+                return False
+            changed = db.execute(
+                "INSERT INTO members (tenant, room, user, role) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET role = excluded.role WHERE role != excluded.role",
+                (tenant, room, user, role),
+            )
+            _new_members(db, tenant, room, changed.rowcount)
+            return True
+
+        return await self._thread.do(work)
+
+    async def remove_member(self, tenant: str, room: str, user: str) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            where = "tenant = ? AND room = ? AND user = ?"
+            removed = db.execute(f"DELETE FROM members WHERE {where}", (tenant, room, user)).rowcount
+            _new_members(db, tenant, room, removed)
+            return removed > 0
+
+        return await self._thread.do(work)
+
+    async def role(self, tenant: str, room: str, user: str) -> Role | None:
+        sql = "SELECT role FROM members WHERE tenant = ? AND room = ? AND user = ?"
+        row = await self._thread.do(lambda db: db.execute(sql, (tenant, room, user)).fetchone())
+        return row and row[0]  # type: ignore[no-any-return]
+
+    async def members(self, tenant: str, room: str, after: str | None, limit: int) -> list[Member]:
+        values = (tenant, room, after or "", limit)
+        return await self._thread.do(lambda db: [Member(*row) for row in db.execute(MEMBERS, values)])
+
+    async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
+        def work(db: sqlite3.Connection) -> tuple[int, int]:
+            found = read_room(db, tenant, room)
+            if found is None:
+                return 0, 0
+            marker = db.execute(
+                "INSERT INTO markers (tenant, room, user, seq) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET seq = max(seq, excluded.seq) RETURNING seq",
+                (tenant, room, user, max(0, min(seq, found.head))),
+            ).fetchone()
+            return marker[0], found.head
+
+        return await self._thread.do(work)
+
+    async def marker(self, tenant: str, room: str, user: str) -> int:
+        sql = "SELECT seq FROM markers WHERE tenant = ? AND room = ? AND user = ?"
+        row = await self._thread.do(lambda db: db.execute(sql, (tenant, room, user)).fetchone())
+        return row[0] if row else 0
+
+    async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
+        def work(db: sqlite3.Connection) -> dict[Key, Room]:
+            found = ((key, read_room(db, *key)) for key in rooms)
+            return {key: room for key, room in found if room is not None}
+
+        return await self._thread.do(work)
+
+
+def read_room(db: sqlite3.Connection, tenant: str, room: str) -> Room | None:
+    row = db.execute(f"{ROOM} WHERE tenant = ? AND room = ?", (tenant, room)).fetchone()
+    return None if row is None else _room(row)
+
+
+def _room(row: Sequence[Any]) -> Room:
+    tenant, room, is_open, head, members_rev, bus = row
+    return Room(tenant, room, bool(is_open), head, members_rev, bus)
+
+
+def _new_members(db: sqlite3.Connection, tenant: str, room: str, changed: int) -> None:
+    sql = "UPDATE rooms SET members_rev = members_rev + ? WHERE tenant = ? AND room = ?"
+    db.execute(sql, (min(changed, 1), tenant, room))
+
+
+_: type[RoomStore] = SqliteRooms

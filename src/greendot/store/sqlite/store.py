@@ -1,0 +1,29 @@
+"""All records in one SQLite file."""
+
+from __future__ import annotations
+
+from greendot.store.base import Store
+from greendot.store.sqlite.inbox import SqliteInbox
+from greendot.store.sqlite.messages import SqliteMessages
+from greendot.store.sqlite.rooms import SqliteRooms
+from greendot.store.sqlite.status import SqliteStatus
+from greendot.store.sqlite.thread import DatabaseThread
+
+
+class SqliteStore(SqliteRooms, SqliteMessages, SqliteInbox, SqliteStatus):
+    """See `Store`. `path` is a file, or `:memory:`."""
+
+    def __init__(self, path: str) -> None:
+        self._thread = DatabaseThread(path)
+
+    async def start(self) -> None:
+        await self._thread.start()
+
+    async def close(self) -> None:
+        await self._thread.close()
+
+    async def ping(self) -> None:
+        await self._thread.do(lambda db: db.execute("SELECT 1").fetchone())
+
+
+_: type[Store] = SqliteStore

@@ -1,0 +1,169 @@
+"""The thread that has the database.
+
+All calls waiting when the thread is free are carried out in one transaction, so a burst of writers shares one
+commit. A call that fails is undone alone (savepoint); the others are committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from greendot.errors import ConfigError, StoreUnavailable, Unstorable
+from greendot.store.schema import steps
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], Any]
+_Job = tuple[Work, "asyncio.Future[Any]"]
+
+_BATCH = 512  # calls in one transaction at most
+
+
+class DatabaseThread:
+    """One connection, one thread, and calls that come to it from one loop."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        """Open the file and bring its tables up to date. ConfigError if it cannot be used."""
+        self._loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, args=(opened,), name="greendot-sqlite", daemon=True)
+        self._thread.start()
+        try:
+            await opened
+        except ConfigError:
+            self._thread = None
+            raise
+
+    async def close(self) -> None:
+        # No call may get behind the end of the queue: nobody would answer it.
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            # Not for ever: another process may hold the file, and what was acknowledged is safe already.
+            await asyncio.get_running_loop().run_in_executor(None, thread.join, 1.0)
+
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Carry it out in a transaction shared with others; returns when that is committed."""
+        if self._loop is None or self._thread is None:
+            raise StoreUnavailable("the store is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put((work, future))
+        return await future
+
+    def _run(self, opened: asyncio.Future[None]) -> None:
+        assert self._loop is not None
+        try:
+            db = _open(self._path)
+        except Exception as error:  # whatever it is, the start waits for a word
+            self._loop.call_soon_threadsafe(
+                opened.set_exception, ConfigError(f"cannot use the store {self._path}: {error}")
+            )
+            return
+        self._loop.call_soon_threadsafe(opened.set_result, None)
+        try:
+            while (job := self._jobs.get()) is not None:
+                batch = [job]
+                while len(batch) < _BATCH and not self._jobs.empty():
+                    following = self._jobs.get()
+                    if following is None:
+                        self._jobs.put(None)
+                        break
+                    batch.append(following)
+                results = _transact(db, batch)
+                self._loop.call_soon_threadsafe(_answer, results)
+        finally:
+            db.close()
+
+
+def _open(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute("PRAGMA busy_timeout = 5000")
+        _write_ahead(db)
+        # A power cut may lose the last commits of WAL at NORMAL; a record that was acknowledged must not be lost.
+        db.execute("PRAGMA synchronous = FULL")
+        migrate(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Switch to WAL. The busy timeout does not hold for this: of processes that open a fresh file at once, some must
+    try again."""
+    for left in reversed(range(500)):
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or not left:
+                raise
+            time.sleep(0.01)
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Apply the steps that the database has not seen. Safe when two processes start at once."""
+    wanted = steps("sqlite")
+    db.execute("BEGIN IMMEDIATE")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(wanted):
+        db.execute("ROLLBACK")
+        raise ConfigError("it was written by a newer Greendot; upgrade Greendot, or use another file")
+    for step in wanted[version:]:
+        for statement in step.sql.split(";"):
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version = {len(wanted)}")
+    db.execute("COMMIT")
+
+
+def _transact(db: sqlite3.Connection, batch: list[_Job]) -> list[tuple[asyncio.Future[Any], Any]]:
+    """Carry out the batch in one transaction; each call's result, or the error that undid it."""
+    results: list[tuple[asyncio.Future[Any], Any]] = []
+    try:
+        # Not deferred: a call that reads before it writes would fail at once if another process wrote in between.
+        db.execute("BEGIN IMMEDIATE")
+        for work, future in batch:
+            db.execute("SAVEPOINT call")
+            try:
+                results.append((future, work(db)))
+            except Exception as error:  # also a value SQLite cannot hold: nothing may end the thread
+                db.execute("ROLLBACK TO call")
+                results.append((future, _translated(error)))
+            db.execute("RELEASE call")
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        return [(future, _translated(error)) for _, future in batch]
+    return results
+
+
+def _translated(error: Exception) -> Exception:
+    if isinstance(error, sqlite3.OperationalError):
+        return StoreUnavailable(str(error))
+    # OverflowError: a number beyond 64 bits. UnicodeEncodeError: half a surrogate pair.
+    if isinstance(error, sqlite3.Error | OverflowError | UnicodeEncodeError):
+        return Unstorable(str(error))
+    return error
+
+
+def _answer(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in results:
+        if future.done():  # its caller was cancelled
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

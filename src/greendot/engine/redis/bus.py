@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from greendot.engine.base import Host, Message, Topic
@@ -61,6 +61,7 @@ class RedisBus:
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
         self._kinds = (b"smessage",) if servers.sharded else (b"message",)
         self._ended = b"sunsubscribe"
+        self.silenced: Callable[[int], None] = lambda partition: None  # told of a partition that fell silent
 
     def attach(self, host: Host | None) -> None:
         """Who gets the messages."""
@@ -110,11 +111,10 @@ class RedisBus:
             groups.setdefault(partition if self._servers.sharded else 0, []).append(channel)
         return [group[at : at + BATCH] for group in groups.values() for at in range(0, len(group), BATCH)]
 
-    async def resubscribe(self, server: Server, partitions: set[int]) -> list[Topic]:
-        """Everything wanted that is on these partitions of the server; what may have been missed there."""
+    async def resubscribe(self, server: Server, partitions: set[int]) -> None:
+        """Everything wanted that is on these partitions of the server."""
         channels = [(c.decode(), h.partition) for c, h in self._heard.items() if h.partition in partitions]
         await server.subscribe(self._on, self._batches(channels))
-        return [self._heard[c.encode()].topic for c, _ in channels if c.encode() in self._heard]
 
     async def watch(self, server: Server, channel: str) -> None:
         """Hear the watchdog's own beats on this server."""
@@ -138,8 +138,8 @@ class RedisBus:
                 self.counts.invalid += 1
                 return
             host.heard(topic, message)
-        elif push[0] == self._ended and push[1] in self._heard:
-            self._servers.ask()  # Redis ends subscriptions by itself when their slot goes elsewhere
+        elif push[0] == self._ended and (heard := self._heard.get(push[1])) is not None:
+            self.silenced(heard.partition)  # Redis ends subscriptions by itself when their slot goes elsewhere
 
     def _beat(self, push: list[Any]) -> None:
         server = self._beats.get(push[1])

@@ -32,6 +32,7 @@ from greendot.engine.redis.watchdog import Watchdog
 from greendot.errors import EngineUnavailable
 
 RESTORE_EVERY_S = 3_600.0  # everything is restored and read again so often, whatever happened
+SILENCE_S = 1.0  # after a slot has gone, until its topics are subscribed again wherever it is
 SWEEP_LOOK_S = 30.0  # how often to see whether a sweep is due
 _log = logging.getLogger("greendot.redis")
 
@@ -75,6 +76,7 @@ class RedisEngine(RedisPresence, RedisTyping):
         self.bus = RedisBus(self.servers, messages, options.prefix)
         verbs = Verbs(self.servers, messages, self.time, options.prefix)
         verbs.repair = self._repair
+        self.bus.silenced = self._silenced
         RedisPresence.__init__(self, verbs)
         RedisTyping.__init__(self, verbs, options.typing_ttl_ms, options.typing_throttle_ms, self.bus.here)
         self.lives = Nodes(verbs, self._clock, options.periods)
@@ -172,6 +174,17 @@ class RedisEngine(RedisPresence, RedisTyping):
     def pushed(self, push: list[Any]) -> None:
         self.bus.pushed(push)
 
+    def _silenced(self, partition: int) -> None:
+        self.servers.ask()
+        self._spawn(f"silenced {partition}", self._hear_again(partition))
+
+    async def _hear_again(self, partition: int) -> None:
+        """A slot that went away may have come back before anybody looked: then no server has gained it."""
+        await asyncio.sleep(SILENCE_S)
+        server = self.servers.of(partition)
+        if server.up:
+            await self.moved(server, {partition})
+
     async def _settle_in(self, server: Server, partitions: set[int]) -> bool:
         """Live there, hear what is wanted from there. Whether everything is as it was."""
         incarnation = self.lives.incarnation
@@ -209,7 +222,8 @@ class RedisEngine(RedisPresence, RedisTyping):
         table = await self.lives.look()
         life = table.lives.get(self.lives.incarnation)
         if life is None:
-            self._spawn("lost home", self._lost_state(self.servers.of(HOME)))
+            home = self.servers.of(HOME)
+            self._spawn(f"lost {home.address}", self._lost_state(home))
         elif life != "live":
             self._spawn("rebirth", self._rebirth(self.lives.incarnation))
         else:

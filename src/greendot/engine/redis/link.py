@@ -210,8 +210,7 @@ async def connect(make: Callable[[], Link], place: Place, address: Address, tls:
     except (OSError, TimeoutError, ssl.SSLError, EngineUnavailable) as error:
         if link is not None:
             link.abort()
-        reason = "it did not answer in time" if isinstance(error, TimeoutError) else _reason(error)
-        raise EngineUnavailable(reason) from None
+        raise EngineUnavailable(_reason(error, tls)) from None
     except BaseException:
         if link is not None:
             link.abort()
@@ -219,5 +218,18 @@ async def connect(make: Callable[[], Link], place: Place, address: Address, tls:
     return link
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, tls: ssl.SSLContext | None) -> str:
+    """In words that say what to do where that is known."""
+    if isinstance(error, TimeoutError):
+        return f"it did not answer in time{'; if it does not speak TLS, write redis in place of rediss' if tls else ''}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}); ?ca=FILE names the authority that signed it"
+    if isinstance(error, ssl.SSLError):
+        return f"it does not speak TLS as we do ({error.reason})"
+    if isinstance(error, RedisError):
+        if error.code == "NOAUTH":
+            return "it wants a user and password: redis://USER:PASSWORD@HOST"
+        return str(error)
+    if isinstance(error, EngineUnavailable):
+        return f"the connection was lost at once{'' if tls else '; if it speaks TLS, write rediss in place of redis'}"
     return (isinstance(error, OSError) and error.strerror) or str(error)

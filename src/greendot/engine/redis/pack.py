@@ -39,8 +39,11 @@ def read_face(text: str) -> Face:
         number = int(version, 16) if version else 0
         return Face(state, number or None, None, number)
     version, *rest = version.split(",")
-    since, seen, note, status, until = (rest + [""] * 5)[:5]
     number = int(version, 16) if version else 0
+    if len(rest) == 2:  # and most of those who are away
+        since, seen = rest
+        return Face(state, int(since, 16) if since else (number or None), int(seen, 16), number)
+    since, seen, note, status, until = (rest + [""] * 5)[:5]
     return Face(
         state=state,
         since=_number(since) or (number or None),
@@ -68,23 +71,24 @@ def read_change(text: str) -> Change:
 UNKNOWN = Snapshot(Face(), Face(), None, [])
 
 
-# Most records are like this: one session, connected, an automatic status that is known, everybody sees the same.
+# Most records are like this: one session, connected, an automatic status, everybody sees the same.
 _simple = re.compile(
-    rb"([oif])([0-9a-f]+)\|\|([^|%]*)\|a\|[0-9a-f]*\|([^-,;|]*)-[^,;|]*,([^,;|]*),[0-9a-f]+(?:,i)?"
+    r"([oif])([0-9a-f]+),?([0-9a-f]*)\|\|([^|%]*)\|a(?:,[0-9a-f]*)?\|[0-9a-f]*"
+    r"\|([^-,;|]*)-[^,;|]*,([^,;|]*),[0-9a-f]+(?:,i)?"
 ).fullmatch
-_SIMPLE_STATES: dict[bytes, State] = {letter.encode(): state for letter, state in _STATES.items()}
 
 
 def read_snapshot(record: bytes, alive: Container[str], now: int) -> Snapshot | None:
     """What is kept of a user, as `lua/read.lua` answers it. None if something in it may have run out by `now`."""
-    simple = _simple(record)
+    text = record.decode()
+    simple = _simple(text)
     if simple is not None:
-        letter, version, name_bytes, node_bytes, device_bytes = simple.groups()
-        if node_bytes.decode() in alive:
+        letter, version, since, name, node, device = simple.groups()
+        if node in alive:
             number = int(version, 16)
-            face = Face(_SIMPLE_STATES[letter], number, None, number)
-            return Snapshot(face, face, name_bytes.decode() or None, [device_bytes.decode() or "default"])
-    return _read_snapshot(record.decode(), alive, now)
+            face = Face(_STATES[letter], int(since, 16) if since else number, None, number)
+            return Snapshot(face, face, name or None, [device or "default"])
+    return _read_snapshot(text, alive, now)
 
 
 def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | None:

@@ -6,7 +6,19 @@ import asyncio
 import time
 from pathlib import Path
 
-from cluster.nodes import LAPSE_S, RENEW_S, Clients, counted, eventually, lives, now_ms, redis_url, serving
+from cluster.nodes import (
+    GRACE_S,
+    LAPSE_S,
+    LEASE_S,
+    RENEW_S,
+    Clients,
+    counted,
+    eventually,
+    lives,
+    now_ms,
+    redis_url,
+    serving,
+)
 from e2e.processes import until
 from greendot.engine.redis import keys
 from redis_servers import RedisProcess
@@ -112,3 +124,32 @@ async def test_after_all_nodes_were_killed_only_those_who_return_are_online(
                 return int(redis.command("HLEN", keys.leases_key(""))) == 2
 
             await eventually(struck_off, "the old leases are struck off")
+
+
+async def test_nobody_is_online_when_nodes_start_after_all_were_gone_for_long(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
+    async with Clients() as clients:
+        async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes:
+            crowds = [await clients.crowd(node, [f"user{at}", f"back{at}"]) for at, node in enumerate(nodes)]
+            old = {client.client.welcome["node"] for crowd in crowds for client in crowd.values()}
+            await asyncio.gather(*(node.kill() for node in nodes))
+        killed_s = now_ms() / 1000
+
+        async def is_later() -> bool:
+            return int(redis.command("TIME")[0]) > killed_s + LEASE_S + GRACE_S + 1.0
+
+        await eventually(is_later, "their lease and the grace are over")
+        async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes:
+            for at, node in enumerate(nodes):
+                users = [f"user{1 - at}", f"back{1 - at}", f"user{at}"]
+                entries = (await node.ask("POST", "/v1/presence/query", {"users": users})).json()["presence"]
+                assert {entry["state"] for entry in entries} == {"offline"}
+                assert all(killed_s - 2 < entry["last_seen"] / 1000 < killed_s + 1 for entry in entries)
+            watchers = await clients.watchers(nodes, "user0", "user1", "back0", "back1")
+            assert {(await lives(nodes[0]))[node] for node in old} == {"dead"}
+            for at, node in enumerate(nodes):
+                await clients.join(node, f"back{at}")
+            for watcher in watchers:
+                await asyncio.gather(watcher.sees("back0", "online"), watcher.sees("back1", "online"))
+                assert watcher.changes("user0", "user1") == []

@@ -94,6 +94,7 @@ class RedisEngine(RedisPresence, RedisTyping):
         await self.observe()
         try:
             await asyncio.gather(*(check(server) for server in self.servers.all.values()))
+            await self.lives.bury_abandoned()
             await self.lives.begin(range(keys.PARTITIONS))
             await self.lives.look()
             self._host = host

@@ -56,6 +56,7 @@ class Table(NamedTuple):
 
     lives: dict[str, str]  # incarnation → `live`, or renewed,ends in hexadecimal
     leases: dict[str, str]  # incarnation → counter,renewed
+    now: int  # the engine's time
 
     def dead(self) -> list[Death]:
         """The dead that still have a lease: it is struck off when they are reaped."""
@@ -155,7 +156,7 @@ class Nodes:
         if not self._verbs.time.known:
             self._verbs.time.heard(now)
         nodes = {node: life for node, life in _pairs(lives).items() if not node.startswith("~")}
-        return Table(nodes, _pairs(leases))
+        return Table(nodes, _pairs(leases), now)
 
     def overdue(self, table: Table) -> list[str]:
         """Live nodes whose counter stood still for a whole lease."""
@@ -170,6 +171,26 @@ class Nodes:
             elif node != self.incarnation and now - seen.since >= self._periods.lease - 0.05:
                 found.append(node)
         return found
+
+    async def bury_abandoned(self) -> None:
+        """Before a node shows anybody: those who died when nobody was left to see it, lease and grace ago or longer.
+
+        That is told by the engine's time. Should that have jumped, a node that lives sets it right at its next tick:
+        so it is looked at twice, and one that lives is not taken for dead.
+        """
+        if abandoned := self._abandoned(await self.table()):
+            await asyncio.sleep(2.5 * self._periods.sample)
+            table = await self.table()
+            for node in abandoned & self._abandoned(table):
+                await self.bury(node, table.leases[node].split(",")[1], grace_s=0)
+                self.deaths += 1
+                _log.warning("node %s died when nobody was there to see it", node)
+
+    def _abandoned(self, table: Table) -> set[str]:
+        horizon = table.now - round((self._periods.lease + self._periods.grace) * 1000)
+        return {
+            info.node for info in table.info() if info.state == "live" and 0 < (info.renewed_at or horizon) < horizon
+        }
 
     def restart_observation(self) -> None:
         """Something was wrong on our side: nobody has been seen standing still."""
@@ -187,9 +208,9 @@ class Nodes:
         _log.warning("node %s is dead: its lease was not renewed for %g s", node, self._periods.lease)
         return True
 
-    async def bury(self, node: str, renewed: str) -> None:
+    async def bury(self, node: str, renewed: str, *, grace_s: float | None = None) -> None:
         """In every partition that can be reached; where it cannot be, `reconcile` does it later."""
-        grace_ms = round(self._periods.grace * 1000)
+        grace_ms = round((self._periods.grace if grace_s is None else grace_s) * 1000)
         others = (self._bury(p, node, renewed, grace_ms) for p in range(keys.PARTITIONS) if p != HOME)
         await asyncio.gather(*others, return_exceptions=True)
         await self._bury(HOME, node, renewed, grace_ms)

@@ -13,6 +13,7 @@ Each answers a line of JSON when it is ready and one for each line it is told. I
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -217,5 +218,8 @@ PARTS = {"fill": fill, "cycle": cycle, "read": read, "reap": reap, "hear": hear,
 
 if __name__ == "__main__":
     signal.alarm(LIFE_S)  # must not outlive a driver that was killed
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 50)  # as in `greendot serve`
     part, url, *numbers = sys.argv[1:]
     uvloop.run(PARTS[part](url, *map(int, numbers)))

@@ -21,7 +21,9 @@ Argument = str | bytes | int
 DEADLINE_S = 2.0  # a command not answered by then means the link is dead
 CONNECT_S = 2.0
 MOST_UNSENT = 8 * 1024 * 1024  # bytes the kernel has not taken; a server that reads so slowly is as good as gone
-_CONFIRMS = (b"subscribe", b"unsubscribe", b"ssubscribe", b"sunsubscribe")
+PIECE = 16 * 1024  # bytes parsed at a time: hiredis moves what it has not parsed yet with every few answers
+_CONFIRMS = frozenset((b"subscribe", b"unsubscribe", b"ssubscribe", b"sunsubscribe"))
+_Push = hiredis.PushNotification
 _pack = hiredis.pack_command
 
 
@@ -114,17 +116,17 @@ class Link(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
         pushed, gets = self._pushed, self._reader.gets
         try:
-            while (answer := gets()) is not False:
-                if isinstance(answer, hiredis.PushNotification):
-                    if answer[0] in _CONFIRMS:
+            for at in range(0, len(data), PIECE):
+                self._reader.feed(data, at, min(PIECE, len(data) - at))
+                while (answer := gets()) is not False:
+                    if type(answer) is not _Push:
+                        self._answer(answer)
+                    elif answer[0] in _CONFIRMS:
                         self._confirmed(answer)
                     else:
                         pushed(answer)
-                else:
-                    self._answer(answer)
         except RedisError:  # not RESP: whatever speaks there, it is not Redis
             self.abort()
 

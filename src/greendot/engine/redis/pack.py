@@ -73,8 +73,8 @@ UNKNOWN = Snapshot(Face(), Face(), None, [])
 
 # Most records are like this: one session, connected, an automatic status, everybody sees the same.
 _simple = re.compile(
-    r"([oif])([0-9a-f]+),?([0-9a-f]*)\|\|([^|%]*)\|a(?:,[0-9a-f]*)?\|[0-9a-f]*"
-    r"\|([^-,;|]*)-[^,;|]*,([^,;|]*),[0-9a-f]+(?:,i)?"
+    r"([oif])([0-9a-f]++)(?:,([0-9a-f]++))?\|\|([^|%]*+)\|a(?:,[0-9a-f]*+)?\|[0-9a-f]*+"
+    r"\|([^-,;|]*+)-[^,;|]*+,([^,;|]*+),[0-9a-f]++(?:,i)?"
 ).fullmatch
 
 

@@ -56,7 +56,8 @@ async def test_a_node_that_stood_still_for_too_long_goes_on_under_a_new_name(
                 assert client.welcome["node"] == new
                 found = await lives(other)
                 assert (found[old], found[new]) == ("dead", "live")
-                assert {session["node"] for session in await sessions_of(other, users[0])} == {new}
+                (session,) = await sessions_of(other, users[0])
+                assert session["node"] == new
                 await eventually(lambda: is_reaped(redis, prefix, old), "the old life is struck off")
                 await everybody_sees_the_end_of(marker, watchers, "marker")
                 for watcher in watchers:
@@ -64,6 +65,9 @@ async def test_a_node_that_stood_still_for_too_long_goes_on_under_a_new_name(
                     assert watcher.states("leaves") == ["offline"]
                     assert watcher.states("newcomer") == ["online"]
                     assert watcher.states("both") == []
+                assert session["session"].startswith(old), "it is still known under its id"
+                assert (await other.ask("DELETE", f"/v1/sessions/{session['session']}")).status == 204
+                await eventually_closed(crowd[users[0]], 4503)
 
     async def within_the_grace(prefix: str) -> None:
         env = {"GREENDOT_ENGINE_PREFIX": prefix}

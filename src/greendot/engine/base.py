@@ -251,6 +251,10 @@ class Bus(Protocol):
         """
         ...
 
+    async def reach(self, node: str, message: Message) -> bool:
+        """Offer a message to one node, by any name it has had; whether it was there to hear it."""
+        ...
+
     async def subscribe(self, topics: Iterable[Topic]) -> None:
         """Returns once messages published from now on will be received: only then read a snapshot."""
         ...

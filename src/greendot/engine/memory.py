@@ -266,6 +266,11 @@ class MemoryEngine:
         if self._host is not None and (topic in self._topics or topic.kind in ("user", "node")):
             self._host.heard(topic, message)
 
+    async def reach(self, node: str, message: Message) -> bool:
+        if node == self._incarnation:
+            self.publish(Topic("node", "", node), message)
+        return node == self._incarnation
+
     async def subscribe(self, topics: Iterable[Topic]) -> None:
         self._topics.update(topics)
 

@@ -248,11 +248,8 @@ class Node:
         """Close a tenant's session, wherever it is; False if there is no such session (or no such node)."""
         if session_id in self.registry.sessions or not self._is_elsewhere(session_id):
             return self._disconnect(session_id, code, reason, tenant)
-        node = incarnation_of(session_id)
-        if not any(info.node == node and info.state == "live" for info in await self.engine.nodes()):
-            return False
-        self.engine.publish(Topic("node", "", node), Disconnect(session_id, code, reason, tenant))
-        return True
+        # A node that was taken for dead goes on under another name, its sessions under the ids they have.
+        return await self.engine.reach(incarnation_of(session_id), Disconnect(session_id, code, reason, tenant))
 
     def _is_elsewhere(self, session_id: str) -> bool:
         return incarnation_of(session_id) != self.incarnation

@@ -165,6 +165,16 @@ class RedisBus:
         channel = keys.channel(self._prefix, topic)
         server.post(self.publish_command, channel, self._messages.write(channel, message))
 
+    async def reach(self, node: str, message: Message) -> bool:
+        topic = Topic("node", "", node)
+        if node in self.own:
+            self.here(topic, message)
+            return True
+        channel = keys.channel(self._prefix, topic)
+        server = self._servers.of(keys.partition_of("", node))
+        heard: int = await server.call(self.publish_command, channel, self._messages.write(channel, message))
+        return heard > 0
+
     def here(self, topic: Topic, message: Message) -> None:
         """To this node alone: the message is for it, or cannot go any further now."""
         heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._heard

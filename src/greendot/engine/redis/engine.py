@@ -312,6 +312,9 @@ class RedisEngine(RedisPresence, RedisTyping):
     def publish(self, topic: Topic, message: Message) -> None:
         self.bus.publish(topic, message)
 
+    async def reach(self, node: str, message: Message) -> bool:
+        return await self.bus.reach(node, message)
+
     async def subscribe(self, topics: Iterable[Topic]) -> None:
         await self.bus.subscribe(topics)
 

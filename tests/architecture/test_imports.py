@@ -42,6 +42,7 @@ RESERVED = [
     ("gateway.node", {"assembly", "testing"}),
     ("engine.memory", {"assembly", "testing"}),
     ("store.sqlite", {"assembly", "testing"}),
+    ("store.postgres", {"assembly", "testing", "cli"}),
 ]
 
 # Everybody else's packages, and the one place each is known in.
@@ -52,6 +53,7 @@ DRIVERS = [
     ("uvicorn", {"gateway.server"}),
     ("starlette", {"api"}),
     ("sqlite3", {"store.sqlite"}),
+    ("asyncpg", {"store.postgres"}),
     ("jwt", {"tokens"}),
     ("click", {"cli"}),
     ("structlog", {"cli"}),
@@ -96,7 +98,7 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
             own = {name for name in module.own_imports() if within(name, {port})}
             # An adapter that is a package (engine.redis) may import its own modules.
             adapter = ".".join(module.name.split(".")[:2])
-            assert {name for name in own if not within(name, {f"{port}.base", adapter})} <= {port}, module.name
+            assert {name for name in own if not within(name, {f"{port}.base", f"{port}.schema", adapter})} <= {port}, module.name
 
 
 @pytest.mark.parametrize("part", ["core", "protocol"])
@@ -111,5 +113,5 @@ def test_the_walk_sees_the_imports_there_are() -> None:
     found = {module.name: module for module in modules()}
     assert {"engine.base", "core.presence", "clock"} <= found["engine.memory"].own_imports()
     assert "protocol.commands" in found["gateway.commands"].own_imports()  # from greendot.protocol import commands
-    assert {"sqlite3", "threading"} <= found["store.sqlite"].foreign_imports()
+    assert {"sqlite3", "threading"} <= found["store.sqlite.thread"].foreign_imports()
     assert len(found) > 50

@@ -1,0 +1,5 @@
+"""The shared store: PostgreSQL, any number of nodes, concurrent writers in one commit."""
+
+from greendot.store.postgres.store import PostgresStore
+
+__all__ = ["PostgresStore"]

@@ -1,0 +1,158 @@
+"""Group commit: concurrent writers share a transaction.
+
+Calls that wait are collected into a batch, written together and answered together. Several batches may be on their way,
+but never two that write to the same stream: what one node writes to a stream is numbered in the order it came.
+
+A batch that PostgreSQL refuses is written again call by call, so that only the call to blame fails. One that was cut
+off, and may have been committed, is written again as it was: the keys tell what is there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from greendot.errors import StoreUnavailable
+from greendot.store.base import Key
+from greendot.store.postgres.links import PATIENCE_S, Contended, longer
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+MOST_CALLS = 512  # in one batch
+MOST_ROWS = 10_000  # in one batch, unless a single call has more
+MOST_WAITING = 50_000  # rows; beyond it callers are told at once
+LOOK_AT = 2_000  # waiting calls at most when a batch is put together
+
+
+class _Call(Struct, Generic[W, R], frozen=True):
+    """What one caller wants written."""
+
+    work: W
+    streams: frozenset[Key]
+    rows: int
+    deadline: float
+    future: asyncio.Future[R]
+
+
+class Batches(Generic[W, R]):
+    """`write` writes several works in one transaction and answers one result each. At most `flights` run at once."""
+
+    def __init__(self, write: Callable[[list[W]], Awaitable[list[R]]], flights: int) -> None:
+        self._write = write
+        self._most_flights = flights
+        self._waiting: deque[_Call[W, R]] = deque()
+        self._rows = 0  # of those that wait
+        self._busy: set[Key] = set()  # streams that a batch on its way writes to
+        self._flights: set[asyncio.Task[None]] = set()
+        self._soon: asyncio.Handle | None = None
+
+    async def do(self, work: W, streams: frozenset[Key], rows: int = 1) -> R:
+        """Returns when it is committed."""
+        if self._rows and self._rows + rows > MOST_WAITING:
+            raise StoreUnavailable("too much waits to be written")
+        loop = asyncio.get_running_loop()
+        call = _Call(work, streams, rows, loop.time() + PATIENCE_S, loop.create_future())
+        self._waiting.append(call)
+        self._rows += rows
+        # Whoever writes to a busy stream is looked at when that lands. The others come together at the end of the turn.
+        if self._soon is None and len(self._flights) < self._most_flights and self._busy.isdisjoint(streams):
+            self._soon = loop.call_soon(self._launch)
+        written: R = await call.future
+        return written
+
+    async def close(self) -> None:
+        """Returns when everything that waits is written or has failed."""
+        while self._waiting or self._flights:
+            self._launch()
+            await asyncio.wait(self._flights)
+
+    def _launch(self) -> None:
+        self._soon = None
+        while len(self._flights) < self._most_flights and (calls := self._take()):
+            flight = asyncio.get_running_loop().create_task(self._fly(calls))
+            self._flights.add(flight)
+            flight.add_done_callback(self._landed)
+
+    def _take(self) -> list[_Call[W, R]]:
+        """The next batch, oldest first. A call waits behind those before it that write to one of its streams."""
+        taken: list[_Call[W, R]] = []
+        passed: list[_Call[W, R]] = []
+        blocked, rows = set(self._busy), 0
+        while self._waiting and len(taken) < MOST_CALLS and len(passed) < LOOK_AT:
+            call = self._waiting[0]
+            if taken and rows + call.rows > MOST_ROWS:
+                break
+            self._waiting.popleft()
+            if blocked.isdisjoint(call.streams):
+                taken.append(call)
+                rows += call.rows
+            else:
+                blocked |= call.streams
+                passed.append(call)
+        self._waiting.extendleft(reversed(passed))
+        self._rows -= rows
+        for call in taken:
+            self._busy |= call.streams
+        return taken
+
+    def _landed(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        self._launch()
+
+    async def _fly(self, calls: list[_Call[W, R]]) -> None:
+        try:
+            await self._deliver(calls)
+        except BaseException as error:  # also when the loop ends: nobody may wait for ever
+            for call in calls:
+                _fail(call, StoreUnavailable("the store was closed"))
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+        finally:
+            for call in calls:
+                self._busy -= call.streams
+
+    async def _deliver(self, calls: list[_Call[W, R]]) -> None:
+        pause = 0.01
+        while calls := _patient(calls):
+            try:
+                results = await self._write([call.work for call in calls])
+            except StoreUnavailable as error:
+                if isinstance(error, Contended) and len(calls) > 1:
+                    await self._one_by_one(calls)
+                    return
+                await asyncio.sleep(pause)
+                pause = longer(pause)
+            except Exception as error:
+                if len(calls) > 1:
+                    await self._one_by_one(calls)
+                else:
+                    _fail(calls[0], error)
+                return
+            else:
+                for call, result in zip(calls, results, strict=True):
+                    if not call.future.done():  # its caller may have been cancelled
+                        call.future.set_result(result)
+                return
+
+    async def _one_by_one(self, calls: list[_Call[W, R]]) -> None:
+        for call in calls:
+            await self._deliver([call])
+
+
+def _patient(calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
+    """Those that may wait longer; the others fail."""
+    now = asyncio.get_running_loop().time()
+    for call in calls:
+        if call.deadline <= now:
+            _fail(call, StoreUnavailable("it could not be written in time"))
+    return [call for call in calls if call.deadline > now]
+
+
+def _fail(call: _Call[W, R], error: Exception) -> None:
+    if not call.future.done():
+        call.future.set_exception(error)

@@ -1,0 +1,136 @@
+"""Inboxes in PostgreSQL: reading them, and writing to them in batches. Marks and upkeep are in `marks` and `upkeep`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from greendot.ids import new_message_id, numbered_id
+from greendot.store.base import Created, Filter, Inbox, Key, Notice, Notification
+from greendot.store.postgres.batches import Batches
+from greendot.store.postgres.links import Link, Links
+from greendot.store.postgres.messages import columns
+
+_FIELDS = (
+    "n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at,"
+    " n.seen_at, n.read_at, n.archived_at, n.acked_at"
+)
+CONDITIONS: dict[Filter, str] = {
+    "all": "archived_at IS NULL",
+    "unread": "read_at IS NULL",
+    "unseen": "seen_at IS NULL",
+    "archived": "archived_at IS NOT NULL",
+}
+INBOX = "SELECT head, unread, unseen FROM greendot_inboxes WHERE tenant = $1 AND user_id = $2"
+INBOXES = """
+    SELECT tenant, user_id, head, unread, unseen FROM greendot_inboxes
+    WHERE (tenant, user_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+"""
+# Heads are made before any is locked: who has locked one waits only for others who lock, and all of them in one order.
+MAKE = """
+    INSERT INTO greendot_inboxes (tenant, user_id) SELECT * FROM unnest($1::text[], $2::text[]) ORDER BY 1, 2
+    ON CONFLICT DO NOTHING
+"""
+LOCK = f"{INBOXES} ORDER BY tenant, user_id FOR UPDATE"
+KNOWN = f"""
+    SELECT n.tenant, n.user_id, n.key, {_FIELDS}
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS k (tenant, user_id, key)
+    JOIN greendot_notifications n USING (tenant, user_id, key)
+"""
+WRITE = """
+    WITH heads AS (
+        UPDATE greendot_inboxes i SET head = h.head, unread = unread + h.new, unseen = unseen + h.new
+        FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS h (tenant, user_id, head, new)
+        WHERE i.tenant = h.tenant AND i.user_id = h.user_id
+    )
+    INSERT INTO greendot_notifications (tenant, user_id, seq, id, kind, body, key, created_at, expires_at)
+    SELECT * FROM unnest($5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::bytea[], $11::text[],
+                         $12::bigint[], $13::bigint[])
+"""
+_BEYOND = 2**62  # no number is as large
+
+
+def page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
+    return (
+        f"SELECT {_FIELDS} FROM greendot_notifications n WHERE tenant = $1 AND user_id = $2"
+        f" AND seq > $3 AND seq < $4 AND {CONDITIONS[only]} ORDER BY seq {order} LIMIT $5"
+    )
+
+
+class Letter(NamedTuple):
+    """A notice and the end of its id, made once: a second attempt recognises what the first one wrote."""
+
+    notice: Notice
+    token: str
+
+
+class PostgresInbox:
+    """The part of `InboxStore` that every node uses all the time."""
+
+    _links: Links
+    _notifies: Batches[list[Letter], list[Created]]
+
+    async def notify(self, notices: Sequence[Notice]) -> list[Created]:
+        if not notices:
+            return []
+        letters = [Letter(notice, new_message_id()) for notice in notices]
+        streams = frozenset((notice.tenant, notice.user) for notice in notices)
+        return await self._notifies.do(letters, streams, len(letters))
+
+    async def inbox(self, tenant: str, user: str) -> Inbox:
+        rows = await self._links.fetch(INBOX, tenant, user)
+        return Inbox(*rows[0]) if rows else Inbox()
+
+    async def inboxes(self, users: Sequence[Key]) -> dict[Key, Inbox]:
+        rows = await self._links.fetch(INBOXES, [key[0] for key in users], [key[1] for key in users])
+        return {(row[0], row[1]): Inbox(*row[2:]) for row in rows}
+
+    async def notifications(
+        self,
+        tenant: str,
+        user: str,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int,
+        only: Filter = "all",
+    ) -> list[Notification]:
+        values = (tenant, user, after or 0, _BEYOND if before is None else before, limit)
+        rows = await self._links.fetch(page_sql(only, "DESC" if after is None else "ASC"), *values)
+        return [Notification(*row) for row in (reversed(rows) if after is None else rows)]
+
+
+async def write(link: Link, batch: Sequence[list[Letter]]) -> list[list[Created]]:
+    """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new."""
+    letters = [letter for letters in batch for letter in letters]
+    streams = columns(sorted({(n.tenant, n.user) for n, _ in letters}), 2)
+    await link.execute(MAKE, *streams)
+    heads: dict[Key, int] = {(row[0], row[1]): row[2] for row in await link.fetch(LOCK, *streams)}
+    found = await link.fetch(KNOWN, *columns(sorted({(n.tenant, n.user, n.key) for n, _ in letters}), 3))
+    known = {(row[0], row[1], row[2]): Notification(*row[3:]) for row in found}
+    new: list[tuple[Any, ...]] = []
+    counts: dict[Key, int] = {}
+    created = [[_number(letter, heads, known, new, counts) for letter in letters] for letters in batch]
+    if new:
+        changed = [(*key, heads[key], count) for key, count in counts.items()]
+        await link.execute(WRITE, *columns(changed, 4), *columns(new, 9))
+    return created
+
+
+def _number(
+    letter: Letter,
+    heads: dict[Key, int],
+    known: dict[tuple[str, str, str], Notification],
+    new: list[tuple[Any, ...]],
+    counts: dict[Key, int],
+) -> Created:
+    n, token = letter
+    key, ident = (n.tenant, n.user), (n.tenant, n.user, n.key)
+    if (first := known.get(ident)) is not None:
+        return Created(first, first.id == numbered_id(first.seq, token))
+    seq = heads[key] = heads[key] + 1
+    made = Notification(seq, numbered_id(seq, token), n.kind, n.body, n.created_at, n.expires_at)
+    known[ident] = made
+    counts[key] = counts.get(key, 0) + 1
+    new.append((*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at))
+    return Created(made, True)

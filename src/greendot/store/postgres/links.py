@@ -1,0 +1,168 @@
+"""Connections to PostgreSQL: a pool that heals by itself, calls that cannot hang, errors in our own words."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import asyncpg
+
+from greendot.errors import ConfigError, GreendotError, StoreUnavailable, Unstorable
+
+T = TypeVar("T")
+Link = Any  # a connection lent by the pool: asyncpg.Connection behind a proxy
+Rows = list[Any]
+
+CONNECT_S = 3.0
+ACQUIRE_S = 4.0
+STATEMENT_S = 10.0
+CALL_S = 11.0  # the server's own limit comes first, if the server is there at all
+PATIENCE_S = 5.0  # how long a call is tried before it is given up
+LONGEST_PAUSE_S = 0.25
+
+_SETTINGS = {
+    "application_name": "greendot",
+    "default_transaction_isolation": "read committed",
+    "statement_timeout": f"{STATEMENT_S:g}s",
+    # A node that stands still inside a transaction holds the heads of streams others write to.
+    "idle_in_transaction_session_timeout": f"{STATEMENT_S:g}s",
+    "lock_timeout": "2s",
+    # Plans are kept per connection. One made while a table was empty would still be used when it has a million rows.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",  # it takes longer than any of our statements
+}
+_ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # the connection is as good as before, unless it is closed
+_CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
+_UNSTORABLE = {"22", "23", "54"}  # classes: data, integrity, program limit
+
+
+class Contended(StoreUnavailable):
+    """Another transaction stood in the way; nothing was written."""
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]
+    def get_reset_query(self) -> str:
+        return ""  # nothing here changes a session, and the question would cost every call a round trip
+
+
+class Links:
+    """A pool of at most `size` connections."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self._url = url
+        self._size = size
+        self._pool: Any = None
+
+    async def open(self) -> None:
+        """ConfigError if no connection can be made."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                self._url,
+                min_size=1,
+                max_size=self._size,
+                timeout=CONNECT_S,
+                connection_class=_Connection,
+                server_settings=_SETTINGS,
+            )
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+            raise ConfigError(f"cannot use the store {_place(self._url)}: {_words(error)}") from None
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(2.0):
+                await pool.close()
+        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            pool.terminate()
+
+    async def fetch(self, sql: str, *values: object) -> Rows:
+        """The rows of one statement; tried again for a while when PostgreSQL is away."""
+        return await self.patiently(lambda: self._once(lambda link: link.fetch(sql, *values)))
+
+    async def transact(self, work: Callable[[Link], Awaitable[T]]) -> T:
+        """Carry out `work` in one transaction. What it does must come to the same when it is done again."""
+        return await self.patiently(lambda: self.transact_once(work))
+
+    async def ping(self) -> None:
+        await self._once(lambda link: link.fetch("SELECT 1"), CONNECT_S)
+
+    async def transact_once(self, work: Callable[[Link], Awaitable[T]], limit_s: float = CALL_S) -> T:
+        """One attempt. After StoreUnavailable nobody knows; after Contended and Unstorable nothing was written."""
+
+        async def transaction(link: Link) -> T:
+            await link.execute("BEGIN")
+            try:
+                result = await work(link)
+                await link.execute("COMMIT")
+            except _ANSWERED:
+                if not link.is_closed():
+                    await link.execute("ROLLBACK")
+                raise
+            return result
+
+        return await self._once(transaction, limit_s)
+
+    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        loop = asyncio.get_running_loop()
+        end, pause = loop.time() + PATIENCE_S, 0.01
+        while True:
+            try:
+                return await attempt()
+            except StoreUnavailable:
+                if self._pool is None or loop.time() + pause > end:
+                    raise
+            await asyncio.sleep(pause)
+            pause = longer(pause)
+
+    async def _once(self, work: Callable[[Link], Awaitable[T]], limit_s: float = CALL_S) -> T:
+        if self._pool is None:
+            raise StoreUnavailable("the store is closed")
+        try:
+            async with self._pool.acquire(timeout=ACQUIRE_S) as link:
+                async with asyncio.timeout(limit_s):
+                    try:
+                        return await work(link)
+                    except _ANSWERED:
+                        raise
+                    except BaseException:
+                        # Cut off in the middle: its next answer may belong to what was asked before.
+                        link.terminate()
+                        raise
+        except Exception as error:
+            raise translated(error) from error
+
+
+def longer(pause: float) -> float:
+    """The next pause: longer, and not the same on all nodes."""
+    return min(pause * 2, LONGEST_PAUSE_S) * random.uniform(0.7, 1.0)
+
+
+def translated(error: Exception) -> Exception:
+    """The error in our own words; what is not the driver's stays as it is."""
+    if isinstance(error, GreendotError):
+        return error
+    if isinstance(error, asyncpg.DataError):
+        return Unstorable(_words(error))
+    if isinstance(error, asyncpg.PostgresError):
+        code = error.sqlstate or ""
+        if code in _CONTENDED:
+            return Contended(_words(error))
+        return Unstorable(_words(error)) if code[:2] in _UNSTORABLE else StoreUnavailable(_words(error))
+    if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
+        return StoreUnavailable(_words(error))
+    return error
+
+
+def _words(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _place(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

@@ -1,0 +1,103 @@
+"""What users and devices do to notifications, in PostgreSQL.
+
+Every change locks the inbox's head first, so what is counted in the next statement is what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from greendot.ids import number_of
+from greendot.store.base import Inbox, Mark, Marked
+from greendot.store.postgres.links import Link, Links
+
+COLUMNS: dict[Mark, tuple[str, ...]] = {  # the first tells whether it is marked already
+    "seen": ("seen_at",),
+    "read": ("read_at", "seen_at"),
+    "archive": ("archived_at", "read_at", "seen_at"),
+    "ack": ("acked_at", "read_at", "seen_at"),
+}
+_THROUGH = "seq > $4 AND seq <= $5 ORDER BY seq LIMIT $6"
+_IDS = "seq = ANY ($4::bigint[]) AND id = ANY ($5::text[]) ORDER BY seq"
+_LOCK = "SELECT head, unread, unseen FROM greendot_inboxes WHERE tenant = $1 AND user_id = $2 FOR UPDATE"
+_LOWER = """
+    UPDATE greendot_inboxes SET unread = unread - $3, unseen = unseen - $4 WHERE tenant = $1 AND user_id = $2
+    RETURNING head, unread, unseen
+"""
+_BEYOND = 2**62  # no number is as large
+_CHUNK = 5_000  # marked in one commit: others wait for the head
+
+
+def unmarked_sql(mark: Mark, which: str = _THROUGH) -> str:
+    return (
+        "SELECT seq, id, read_at IS NULL AS unread, seen_at IS NULL AS unseen FROM greendot_notifications"
+        f" WHERE tenant = $1 AND user_id = $2 AND {COLUMNS[mark][0]} IS NULL AND {which}"
+    )
+
+
+def mark_sql(mark: Mark, which: str) -> str:
+    marked = ", ".join(f"{column} = coalesce({column}, $3)" for column in COLUMNS[mark])
+    return f"""
+        WITH old AS ({unmarked_sql(mark, which)}), marked AS (
+            UPDATE greendot_notifications n SET {marked} FROM old
+            WHERE n.seq = old.seq AND n.tenant = $1 AND n.user_id = $2
+        )
+        SELECT seq, id, unread, unseen FROM old ORDER BY seq
+    """
+
+
+class PostgresMarks:
+    """The part of `InboxStore` that changes notifications."""
+
+    _links: Links
+
+    async def mark(
+        self,
+        tenant: str,
+        user: str,
+        mark: Mark,
+        *,
+        ids: Sequence[str] | None = None,
+        through: int | None = None,
+        at: int,
+    ) -> Marked:
+        if ids is not None:
+            numbers = {text: seq for text in ids if (seq := number_of(text)) is not None}
+            values = (tenant, user, at, [*numbers.values()], [*numbers])
+            return (await self._mark(mark, _IDS, *values))[0]
+        marked: list[str] = []
+        after, last = 0, min(through or 0, _BEYOND)
+        while True:
+            part, after = await self._mark(mark, _THROUGH, tenant, user, at, after, last, _CHUNK)
+            marked += part.ids
+            if len(part.ids) < _CHUNK:
+                return Marked(marked, part.inbox)
+
+    async def _mark(self, mark: Mark, which: str, tenant: str, user: str, *values: object) -> tuple[Marked, int]:
+        """What was marked, and the number of the last."""
+
+        async def work(link: Link) -> tuple[Marked, int]:
+            head = await link.fetchrow(_LOCK, tenant, user)
+            rows = await link.fetch(mark_sql(mark, which), tenant, user, *values) if head else []
+            if not rows:
+                return Marked([], Inbox(*head) if head else Inbox()), 0
+            unread = sum(row[2] for row in rows) if mark != "seen" else 0
+            head = await link.fetchrow(_LOWER, tenant, user, unread, sum(row[3] for row in rows))
+            return Marked([row[1] for row in rows], Inbox(*head)), rows[-1][0]
+
+        return await self._links.transact(work)
+
+    async def delivered(
+        self, tenant: str, user: str, seqs: Sequence[int], how: Literal["live", "push"], at: int
+    ) -> None:
+        sql = (
+            f"UPDATE greendot_notifications SET {how}_at = $3"
+            f" WHERE tenant = $1 AND user_id = $2 AND seq = ANY ($4::bigint[]) AND {how}_at IS NULL"
+        )
+
+        async def work(link: Link) -> None:
+            await link.fetch(_LOCK, tenant, user)
+            await link.execute(sql, tenant, user, at, [*seqs])
+
+        await self._links.transact(work)

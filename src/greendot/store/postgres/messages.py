@@ -1,0 +1,113 @@
+"""Messages in PostgreSQL, written in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from greendot.ids import new_message_id
+from greendot.store.base import Draft, Key, MessageStore, Record, Written
+from greendot.store.postgres.batches import Batches
+from greendot.store.postgres.links import Link, Links
+
+_RECORD = "m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op"
+MESSAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq = $3"
+_PAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq > $3 AND seq < $4"
+AFTER = f"{_PAGE} ORDER BY seq LIMIT $5"
+NEWEST = f"{_PAGE} ORDER BY seq DESC LIMIT $5"
+
+LOCK = """
+    SELECT tenant, room, head, members_rev FROM greendot_rooms
+    WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY tenant, room FOR UPDATE
+"""
+KNOWN = f"""
+    SELECT m.tenant, m.key, {_RECORD}
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS k (tenant, room, user_id, key)
+    JOIN greendot_messages m USING (tenant, room, user_id, key)
+"""
+WRITE = """
+    WITH heads AS (
+        UPDATE greendot_rooms r SET head = h.head
+        FROM unnest($1::text[], $2::text[], $3::bigint[]) AS h (tenant, room, head)
+        WHERE r.tenant = h.tenant AND r.room = h.room
+    )
+    INSERT INTO greendot_messages (tenant, room, seq, id, user_id, name, body, key, at, ref, op)
+    SELECT * FROM unnest($4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bytea[],
+                         $11::text[], $12::bigint[], $13::bigint[], $14::text[])
+"""
+_BEYOND = 2**62  # no number is as large
+_Ident = tuple[str, str, str, str]  # tenant, room, user, key
+
+
+class Message(NamedTuple):
+    """A draft and where it goes. Its id is made once, so that a second attempt recognises what the first one wrote."""
+
+    tenant: str
+    room: str
+    draft: Draft
+    id: str
+
+    @property
+    def stream(self) -> Key:
+        return self.tenant, self.room
+
+    @property
+    def ident(self) -> _Ident:
+        return self.tenant, self.room, self.draft.user, self.draft.key
+
+
+class PostgresMessages:
+    """See `MessageStore`."""
+
+    _links: Links
+    _appends: Batches[Message, Written | None]
+
+    async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
+        message = Message(tenant, room, draft, new_message_id())
+        return await self._appends.do(message, frozenset((message.stream,)))
+
+    async def messages(
+        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+    ) -> list[Record]:
+        values = (tenant, room, after or 0, _BEYOND if before is None else before, limit)
+        rows = await self._links.fetch(NEWEST if after is None else AFTER, *values)
+        return [Record(*row) for row in (reversed(rows) if after is None else rows)]
+
+    async def message(self, tenant: str, room: str, seq: int) -> Record | None:
+        rows = await self._links.fetch(MESSAGE, tenant, room, seq)
+        return Record(*rows[0]) if rows else None
+
+
+async def write(link: Link, batch: Sequence[Message]) -> list[Written | None]:
+    """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new."""
+    rooms = await link.fetch(LOCK, *columns(sorted({message.stream for message in batch}), 2))
+    heads: dict[Key, int] = {(row[0], row[1]): row[2] for row in rooms}
+    revs: dict[Key, int] = {(row[0], row[1]): row[3] for row in rooms}
+    idents = {message.ident for message in batch if message.stream in heads}
+    found = await link.fetch(KNOWN, *columns(sorted(idents), 4)) if idents else []
+    known: dict[_Ident, Record] = {(row[0], row[2], row[5], row[1]): Record(*row[2:]) for row in found}
+    written: list[Written | None] = []
+    new: list[tuple[Any, ...]] = []
+    for tenant, room, d, message_id in batch:
+        if (tenant, room) not in heads:
+            written.append(None)
+            continue
+        ident = tenant, room, d.user, d.key
+        record = known.get(ident)
+        if record is None:
+            seq = heads[tenant, room] = heads[tenant, room] + 1
+            record = known[ident] = Record(room, seq, message_id, d.user, d.name, d.body, d.at, d.ref, d.op)
+            new.append((tenant, room, seq, message_id, d.user, d.name, d.body, d.key, d.at, d.ref, d.op))
+        written.append(Written(record, record.id == message_id, revs[tenant, room]))
+    if new:
+        changed = {(row[0], row[1]) for row in new}
+        await link.execute(WRITE, *columns([(*key, heads[key]) for key in changed], 3), *columns(new, 11))
+    return written
+
+
+def columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:
+    """Rows as the arrays that `unnest` makes rows of again."""
+    return [*zip(*rows, strict=True)] if rows else [()] * width
+
+
+_: type[MessageStore] = PostgresMessages

@@ -1,0 +1,65 @@
+"""Bringing the tables in PostgreSQL up to date: numbered steps, forward only, once each."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from greendot.errors import ConfigError
+from greendot.store.postgres.links import Link, Links
+from greendot.store.schema import steps
+
+_LOCK = 0x677265656E646F74  # "greendot": nodes that start at once take turns
+_TABLE = """
+    CREATE TABLE IF NOT EXISTS greendot_schema (
+        version    integer PRIMARY KEY,
+        name       text NOT NULL,
+        applied_at timestamptz NOT NULL DEFAULT now()
+    )
+"""
+_LIMIT_S = 3600.0
+
+
+async def version(links: Links) -> int:
+    """Of the tables that are there; 0 if there are none."""
+    if (await links.fetch("SELECT to_regclass('greendot_schema') IS NULL"))[0][0]:
+        return 0
+    found = (await links.fetch("SELECT coalesce(max(version), 0) FROM greendot_schema"))[0][0]
+    return int(found)
+
+
+async def check(links: Links) -> None:
+    """ConfigError unless the tables are those this version of Greendot works with."""
+    found, wanted = await version(links), len(steps("postgres"))
+    if found > wanted:
+        raise ConfigError("the tables in PostgreSQL are of a newer Greendot; upgrade Greendot.")
+    if found < wanted:
+        there = f"are of version {found}, and {wanted} is needed" if found else "are not there yet"
+        raise ConfigError(
+            f"the tables in PostgreSQL {there}. Run `greendot migrate` once, with the same settings, or let the server "
+            "do it when it starts: GREENDOT_STORE_MIGRATE=true."
+        )
+
+
+async def migrate(links: Links) -> list[str]:
+    """Apply the steps that are missing, all or none; their names. Safe when two nodes start at once."""
+
+    async def work(link: Link) -> list[str]:
+        await link.execute("SET LOCAL statement_timeout = 0")
+        await link.execute("SET LOCAL lock_timeout = 0")
+        await link.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        await link.execute(_TABLE)
+        found = await link.fetchval("SELECT coalesce(max(version), 0) FROM greendot_schema")
+        missing = [step for step in steps("postgres") if step.number > found]
+        for step in missing:
+            await link.execute(step.sql)
+            await link.execute("INSERT INTO greendot_schema (version, name) VALUES ($1, $2)", step.number, step.name)
+        if missing:
+            await link.execute(outbox_sql())
+        return [step.name for step in missing]
+
+    return await links.transact_once(work, _LIMIT_S)
+
+
+def outbox_sql() -> str:
+    """What makes the outbox, here or in the app's own database. Safe to run again."""
+    return resources.files(__package__).joinpath("outbox.sql").read_text()

@@ -1,0 +1,40 @@
+-- The outbox: an app writes what Greendot is to send in the transaction of its own data, so that both happen or neither.
+-- For the app's own database: psql -f outbox.sql. Safe to run again.
+--
+--   INSERT INTO greendot_outbox (target, user_id, kind, body)
+--   VALUES ('notification', 'alice', 'order.shipped', '{"order": 17}');
+--   INSERT INTO greendot_outbox (target, room, user_id, body)
+--   VALUES ('message', 'lobby', 'alice', '{"text": "hello"}');
+--
+-- Greendot reads the rows of one stream (an inbox, a room) in the order of their ids, writes each once, and removes it.
+
+CREATE TABLE IF NOT EXISTS greendot_outbox (
+    id         bigserial PRIMARY KEY,
+    tenant     text NOT NULL DEFAULT 'default',
+    target     text NOT NULL CHECK (target IN ('notification', 'message')),
+    user_id    text NOT NULL,            -- whose inbox it is for, or who says it
+    room       text,                     -- of a message
+    kind       text,                     -- of a notification
+    name       text,                     -- of who says a message, as others read it
+    body       jsonb NOT NULL,
+    key        text,                     -- makes two rows one; without it every row is its own
+    expires_at bigint,                   -- of a notification, milliseconds UTC
+    created_at timestamptz NOT NULL DEFAULT now(),
+    attempts   integer NOT NULL DEFAULT 0,
+    error      text,                     -- why the last attempt failed
+    failed_at  timestamptz,              -- set aside: not tried again until this is NULL
+    CHECK (CASE target WHEN 'message' THEN room IS NOT NULL ELSE kind IS NOT NULL END)
+);
+
+CREATE INDEX IF NOT EXISTS greendot_outbox_waiting ON greendot_outbox (id) WHERE failed_at IS NULL;
+
+-- One word per transaction however many rows, since equal ones are told once.
+CREATE OR REPLACE FUNCTION greendot_outbox_tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('greendot_outbox', '');
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER greendot_outbox_tell AFTER INSERT ON greendot_outbox
+    FOR EACH STATEMENT EXECUTE FUNCTION greendot_outbox_tell();

@@ -1,0 +1,117 @@
+"""Rooms, members and markers in PostgreSQL.
+
+Whoever changes something of a room locks its head row first: writers of one room take turns, and two that write to
+several rooms cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore
+from greendot.store.postgres.links import Link, Links
+
+_ROOM = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
+ROOM = f"SELECT {_ROOM} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"
+ROOMS = f"SELECT {_ROOM} FROM greendot_rooms r WHERE tenant = $1 AND room > $2 ORDER BY room LIMIT $3"
+ROOMS_OF = f"""
+    SELECT {_ROOM}, m.role, coalesce(k.seq, 0)
+    FROM (
+        SELECT room FROM greendot_members WHERE tenant = $1 AND user_id = $2
+        UNION SELECT room FROM greendot_rooms WHERE tenant = $1 AND open
+    ) x
+    JOIN greendot_rooms r ON r.tenant = $1 AND r.room = x.room
+    LEFT JOIN greendot_members m ON m.tenant = $1 AND m.room = x.room AND m.user_id = $2
+    LEFT JOIN greendot_markers k ON k.tenant = $1 AND k.room = x.room AND k.user_id = $2
+    ORDER BY x.room
+"""
+HEADS = f"SELECT {_ROOM} FROM greendot_rooms r WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[]))"
+MEMBERS = """
+    SELECT user_id, role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id > $3
+    ORDER BY user_id LIMIT $4
+"""
+ROLE = "SELECT role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id = $3"
+MARKER = "SELECT seq FROM greendot_markers WHERE tenant = $1 AND room = $2 AND user_id = $3"
+_LOCK = "SELECT 1 FROM greendot_rooms WHERE tenant = $1 AND room = $2 FOR UPDATE"
+_CHANGED = "UPDATE greendot_rooms SET members_rev = members_rev + 1 WHERE tenant = $1 AND room = $2"
+_PUT_ROOM = f"""
+    INSERT INTO greendot_rooms AS r (tenant, room, open, bus) VALUES ($1, $2, coalesce($3, false), coalesce($4, 'full'))
+    ON CONFLICT (tenant, room) DO UPDATE SET open = coalesce($3, r.open), bus = coalesce($4, r.bus),
+        members_rev = r.members_rev + (r.open <> coalesce($3, r.open))::int
+    RETURNING {_ROOM}
+"""
+_PUT_MEMBER = """
+    INSERT INTO greendot_members AS m VALUES ($1, $2, $3, $4)
+    ON CONFLICT (tenant, room, user_id) DO UPDATE SET role = excluded.role WHERE m.role <> excluded.role
+    RETURNING 1
+"""
+_REMOVE_MEMBER = "DELETE FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id = $3 RETURNING 1"
+_PUT_MARKER = """
+    WITH room AS (SELECT head FROM greendot_rooms WHERE tenant = $1 AND room = $2)
+    INSERT INTO greendot_markers AS k SELECT $1, $2, $3, greatest(0, least($4, head)) FROM room
+    ON CONFLICT (tenant, room, user_id) DO UPDATE SET seq = greatest(k.seq, excluded.seq)
+    RETURNING k.seq, (SELECT head FROM room)
+"""
+
+
+class PostgresRooms:
+    """See `RoomStore`."""
+
+    _links: Links
+
+    async def put_room(self, tenant: str, room: str, *, open: bool | None = None, bus: BusMode | None = None) -> Room:
+        rows = await self._links.fetch(_PUT_ROOM, tenant, room, open, bus)
+        return Room(*rows[0])
+
+    async def room(self, tenant: str, room: str) -> Room | None:
+        rows = await self._links.fetch(ROOM, tenant, room)
+        return Room(*rows[0]) if rows else None
+
+    async def rooms(self, tenant: str, after: str | None, limit: int) -> list[Room]:
+        return [Room(*row) for row in await self._links.fetch(ROOMS, tenant, after or "", limit)]
+
+    async def rooms_of(self, tenant: str, user: str) -> list[RoomOf]:
+        rows = await self._links.fetch(ROOMS_OF, tenant, user)
+        return [RoomOf(Room(*row[:6]), row[6], row[7]) for row in rows]
+
+    async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> bool:
+        async def work(link: Link) -> bool:
+            if not await link.fetch(_LOCK, tenant, room):
+                return False
+            if await link.fetch(_PUT_MEMBER, tenant, room, user, role):
+                await link.execute(_CHANGED, tenant, room)
+            return True
+
+        return await self._links.transact(work)
+
+    async def remove_member(self, tenant: str, room: str, user: str) -> bool:
+        async def work(link: Link) -> bool:
+            await link.fetch(_LOCK, tenant, room)
+            removed = bool(await link.fetch(_REMOVE_MEMBER, tenant, room, user))
+            if removed:
+                await link.execute(_CHANGED, tenant, room)
+            return removed
+
+        return await self._links.transact(work)
+
+    async def role(self, tenant: str, room: str, user: str) -> Role | None:
+        rows = await self._links.fetch(ROLE, tenant, room, user)
+        return rows[0][0] if rows else None
+
+    async def members(self, tenant: str, room: str, after: str | None, limit: int) -> list[Member]:
+        return [Member(*row) for row in await self._links.fetch(MEMBERS, tenant, room, after or "", limit)]
+
+    async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
+        rows = await self._links.fetch(_PUT_MARKER, tenant, room, user, seq)
+        return (rows[0][0], rows[0][1]) if rows else (0, 0)
+
+    async def marker(self, tenant: str, room: str, user: str) -> int:
+        rows = await self._links.fetch(MARKER, tenant, room, user)
+        return rows[0][0] if rows else 0
+
+    async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
+        found = await self._links.fetch(HEADS, [key[0] for key in rooms], [key[1] for key in rooms])
+        return {(row[0], row[1]): Room(*row) for row in found}
+
+
+_: type[RoomStore] = PostgresRooms

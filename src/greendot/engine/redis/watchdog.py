@@ -75,11 +75,12 @@ class Watchdog:
             name, sha = keys.nodes_key(self._verbs.prefix, server.beat_partition), SCRIPTS["beat"].sha
             message = self._verbs.messages.write_beat(server.beat_channel, server.beat_sent)
             answer = await server.call("EVALSHA", sha, 1, name, server.beat_channel, self._verbs.publish, message)
+            epoch, told, correction = answer[0].decode(), int(answer[1]), answer[2].decode()
+            if self._verbs.time.heard(told, server.beat_partition, correction):
+                await self._set_right(await self._nodes.register(server.partitions))
         except EngineUnavailable as error:
             self._verbs.servers.refused(server, error)
             return None
-        epoch, told, correction = answer[0].decode(), int(answer[1]), answer[2].decode()
-        await self._set_right(server, told, correction)
         return server if self._epochs.get(server.beat_partition, epoch) != epoch else None
 
     # --- epochs ---
@@ -91,8 +92,7 @@ class Watchdog:
             known = self._epochs.get(partition, epoch), self._runs.get(partition, server.run_id)
             intact = intact and known == (epoch, server.run_id)
             self._epochs[partition], self._runs[partition] = epoch, server.run_id
-        for _, told, correction in [*answers.values()][:1]:
-            await self._set_right(server, told, correction)
+        await self._set_right(answers)
         return intact
 
     def is_other(self, answers: dict[int, tuple[str, int, str]]) -> bool:
@@ -100,21 +100,23 @@ class Watchdog:
 
     # --- time ---
 
-    async def mend(self, server: Server, partition: int) -> None:
+    async def mend(self, partition: int) -> None:
         """A verb was refused because of the time."""
-        ((_, told, correction),) = (await self._nodes.register([partition])).values()
-        await self._set_right(server, told, correction, [partition])
+        await self._set_right(await self._nodes.register([partition]))
 
-    async def _set_right(self, server: Server, told: int, correction: str, only: list[int] | None = None) -> None:
-        """If the server's clock jumped, its partitions' corrections make up for it."""
-        by = self._verbs.time.heard(told)
-        if not by:
-            return
-        prefix, new = self._verbs.prefix, str(int(correction) + by)
-        partitions = only or [*server.partitions]
-        await asyncio.gather(
-            *(self._verbs.servers.run(p, "correct", [keys.nodes_key(prefix, p)], correction, new) for p in partitions),
-            return_exceptions=True,
-        )
-        if only is None:
-            self._verbs.time.mended()
+    async def _set_right(self, answers: dict[int, tuple[str, int, str]]) -> None:
+        """Where a clock jumped, or is another server's, the partitions' corrections make up for it."""
+        changes: dict[str, int] = {}  # by correction: where it is the same, so is the change
+        for partition, (_, told, correction) in answers.items():
+            if correction not in changes:
+                changes[correction] = self._verbs.time.heard(told, partition, correction)
+        wrong = ((p, correction) for p, (_, _, correction) in answers.items() if changes[correction])
+        await asyncio.gather(*(self._correct(p, old, str(int(old) + changes[old])) for p, old in wrong))
+
+    async def _correct(self, partition: int, old: str, new: str) -> None:
+        name = keys.nodes_key(self._verbs.prefix, partition)
+        try:
+            if await self._verbs.servers.run(partition, "correct", [name], old, new):
+                self._verbs.time.mended(partition, new)
+        except EngineUnavailable:
+            pass  # it is found wrong again

@@ -55,26 +55,40 @@ def test_a_jump_is_answered_with_what_makes_up_for_it_and_not_followed(off: int)
     clock.advance(10.0)
     assert time.heard(TOLD + 10_000 + off) == -off
     assert time.now() == TOLD + 10_000
-    time.mended()
-    assert time.heard(TOLD + 10_000) == 0
+    time.mended(0, str(-off))
+    assert time.heard(TOLD + 10_000, 0, str(-off)) == 0
 
 
-def test_a_node_that_is_contradicted_soon_after_it_mended_was_wrong_itself() -> None:
+def test_a_node_whose_correction_is_soon_replaced_by_anothers_was_wrong_itself() -> None:
     clock = ManualClock()
     time = told(clock)
     assert time.heard(TOLD + HOUR_MS) == -HOUR_MS
-    time.mended()
+    time.mended(0, str(-HOUR_MS))
     clock.advance(30.0)
-    assert time.heard(TOLD + HOUR_MS) == 0
+    assert time.heard(TOLD + HOUR_MS, 0, "5") == 0
     assert time.now() == TOLD + HOUR_MS
+
+
+@pytest.mark.parametrize("correction", [str(-HOUR_MS), "0"])
+def test_a_clock_that_jumps_again_or_a_correction_that_is_lost_is_made_up_for_again(correction: str) -> None:
+    time = told(ManualClock())
+    time.mended(0, str(-HOUR_MS))
+    assert time.heard(TOLD + HOUR_MS, 0, correction) == -HOUR_MS
+    assert time.now() == TOLD
+
+
+def test_what_was_mended_in_one_partition_says_nothing_of_another() -> None:
+    time = told(ManualClock())
+    time.mended(0, str(-HOUR_MS))
+    assert time.heard(TOLD + HOUR_MS, 1, "7") == -HOUR_MS
 
 
 def test_long_after_a_mend_a_jump_is_a_jump_again() -> None:
     clock = ManualClock()
     time = told(clock)
-    time.mended()
+    time.mended(0, "7")
     clock.advance(60.0)
-    assert time.heard(TOLD + 60_000 - HOUR_MS) == HOUR_MS
+    assert time.heard(TOLD + 60_000 - HOUR_MS, 0, "8") == HOUR_MS
     assert time.now() == TOLD + 60_000
 
 

@@ -223,6 +223,10 @@ class PresenceEngine(Protocol):
         """The sessions that count, on all nodes."""
         ...
 
+    def now_ms(self) -> int:
+        """The engine's time, by which an `until` is over; the node's own wall clock may be quite another."""
+        ...
+
 
 class TypingEngine(Protocol):
     """Who is typing. Starts and stops are not answered: losing one is harmless."""

@@ -73,13 +73,13 @@ class MemoryEngine:
         return self._incarnation
 
     async def close(self) -> None:
-        now = self._now()
+        now = self.now_ms()
         self._nodes[self._incarnation] = NodeLife(now, now + self._grace_ms)
         self._host = None
         self._topics.clear()
 
     async def nodes(self) -> list[NodeInfo]:
-        now = self._now()
+        now = self.now_ms()
         return [
             NodeInfo(node, "live" if life.ends is None else "dead", life.last_renewal or now, life.ends)
             for node, life in self._nodes.items()
@@ -87,7 +87,7 @@ class MemoryEngine:
 
     async def sweep(self) -> Swept:
         before = sum(len(record.seats) for record in self._users.values()), len(self._users)
-        now = self._now()
+        now = self.now_ms()
         for key, record in [*self._users.items()]:
             self._settled(key, record, record.settle(now, self._nodes))
         after = sum(len(record.seats) for record in self._users.values()), len(self._users)
@@ -114,7 +114,7 @@ class MemoryEngine:
         key, record = self._record(tenant, user, ref)
         if name is not None:
             record.name = name
-        resumed, change = record.touch(ref, device, idle, self._now(), self._nodes)
+        resumed, change = record.touch(ref, device, idle, self.now_ms(), self._nodes)
         self._settled(key, record, change)
         return Touched(record.manual is not None, resumed)
 
@@ -123,7 +123,7 @@ class MemoryEngine:
         record.name = known.name or record.name
         if record.manual is None or known.manual.rev >= record.manual.rev:
             record.manual = known.manual
-        now = self._now()
+        now = self.now_ms()
         _, change = record.touch(ref, known.device, known.idle, now, self._nodes, since=now - known.age_ms)
         if change is not None:
             change = structs.replace(change, restored=True)
@@ -134,7 +134,7 @@ class MemoryEngine:
         record = self._users.get((tenant, user))
         if record is None:
             return None
-        found, change = record.adopt(session, ref, self._now(), self._nodes)
+        found, change = record.adopt(session, ref, self.now_ms(), self._nodes)
         self._settled((tenant, user), record, change)
         return Adopted(*found) if found else None
 
@@ -156,7 +156,7 @@ class MemoryEngine:
         record = self._users.get((tenant, user))
         if record is None:
             return None
-        now = self._now()
+        now = self.now_ms()
         remaining, change = record.linger(ref, grace_ms, now - silent_ms, now, self._nodes)
         self._settled((tenant, user), record, change)
         return remaining
@@ -165,19 +165,19 @@ class MemoryEngine:
         record = self._users.get((tenant, user))
         if record is None:
             return None
-        remaining, change = record.leave(ref, self._now(), self._nodes)
+        remaining, change = record.leave(ref, self.now_ms(), self._nodes)
         self._settled((tenant, user), record, change)
         return remaining
 
     async def set_status(self, tenant: str, user: str, manual: Manual) -> Snapshot:
         record = self._users.get((tenant, user))
         if record is not None:
-            change = record.set_manual(manual, self._now(), self._nodes)
+            change = record.set_manual(manual, self.now_ms(), self._nodes)
             self._settled((tenant, user), record, change)
         return self._snapshot((tenant, user))
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
-        now = self._now()
+        now = self.now_ms()
         for user in users:
             record = self._users.get((tenant, user))
             if record is not None:
@@ -185,7 +185,7 @@ class MemoryEngine:
         return [self._snapshot((tenant, user)) for user in users]
 
     async def online(self, tenant: str, after: str | None, limit: int) -> Page:
-        now = self._now()
+        now = self.now_ms()
         for key, record in [*self._users.items()]:
             if key[0] == tenant:
                 self._settled(key, record, record.settle(now, self._nodes))
@@ -196,7 +196,7 @@ class MemoryEngine:
 
     async def sessions(self, tenant: str, user: str) -> list[SeatInfo]:
         await self.read(tenant, [user])
-        record, now = self._users.get((tenant, user)), self._now()
+        record, now = self._users.get((tenant, user)), self.now_ms()
         return [
             SeatInfo(
                 session,
@@ -211,7 +211,7 @@ class MemoryEngine:
     def _settled(self, key: Key, record: UserPresence, change: Change | None) -> None:
         if record.empty:
             del self._users[key]
-            self._seen[key] = (record.face, record.name, self._now())
+            self._seen[key] = (record.face, record.name, self.now_ms())
             self._forget_seen()
         if change is not None:
             self.publish(Topic("watch", *key), change)
@@ -225,7 +225,7 @@ class MemoryEngine:
 
     def _forget_seen(self) -> None:
         # Two at a time: departures come one by one, so the backlog shrinks, and no single verb pays for all.
-        horizon = self._now() - self._seen_retention_ms
+        horizon = self.now_ms() - self._seen_retention_ms
         for _ in range(2):
             oldest = next(iter(self._seen), None)
             if oldest is None or self._seen[oldest][2] > horizon:
@@ -235,7 +235,7 @@ class MemoryEngine:
     # --- typing ---
 
     def typing_start(self, tenant: str, room: str, user: str, name: str | None) -> None:
-        now = self._now()
+        now = self.now_ms()
         self._prune_typing(now)
         typists = self._typing.get((tenant, room))
         if typists is None:
@@ -246,12 +246,12 @@ class MemoryEngine:
 
     def typing_stop(self, tenant: str, room: str, user: str) -> None:
         typists = self._typing.get((tenant, room))
-        if typists is not None and typists.stop(user, self._now()):
+        if typists is not None and typists.stop(user, self.now_ms()):
             self.publish(Topic("room", tenant, room), Typing(user, None, 0))
 
     async def typers(self, tenant: str, room: str) -> list[Typist]:
         typists = self._typing.get((tenant, room))
-        return [] if typists is None else typists.active(self._now())
+        return [] if typists is None else typists.active(self.now_ms())
 
     def _prune_typing(self, now: int) -> None:
         """Drop rooms nobody types in any more, at most once per hold time, so that rooms cost nothing for ever."""
@@ -277,7 +277,7 @@ class MemoryEngine:
     async def unsubscribe(self, topics: Iterable[Topic]) -> None:
         self._topics.difference_update(topics)
 
-    def _now(self) -> int:
+    def now_ms(self) -> int:
         now = int(self._epoch_ms + self._clock.monotonic() * 1000 + 1e-3)  # never ahead of the wall clock
         jump = self._clock.now_ms() - now
         if abs(jump) > _JUMP_MS:

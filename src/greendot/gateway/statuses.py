@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec import structs
 
 from greendot.core.presence import Manual, Snapshot
 from greendot.core.wheel import Timer
 from greendot.engine.base import PresenceEngine
 from greendot.errors import EngineUnavailable, Refused
+from greendot.gateway.batched import Batched
 from greendot.gateway.shared import Shared
 from greendot.protocol.codes import Err
 from greendot.store.base import StatusStore
@@ -26,14 +25,14 @@ class Statuses:
         self._engine = engine
         self._store = store
         self._shared = shared
-        self._asked: dict[Key, asyncio.Future[Manual]] = {}
+        self._manuals: Batched[Key, Manual] = Batched(shared.tasks, store.statuses, Manual())
         self._ends: dict[Key, Timer] = {}  # of the users with sessions here
         self._invisible: set[Key] = set()  # of the same
         self._seen: dict[Key, tuple[int, float]] = {}  # of the same: a version, and when it came (monotonic seconds)
 
     async def set(self, key: Key, manual: Manual) -> Snapshot:
         """Keep what the user set and show it. Refused when it would be over before it began."""
-        if manual.until is not None and manual.until <= self._shared.clock.now_ms():
+        if manual.until is not None and manual.until <= self._engine.now_ms():
             raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         kept = await self._store.put_status(*key, manual)
         snapshot = await self._show(key, kept)
@@ -42,11 +41,11 @@ class Statuses:
 
     async def copy(self, key: Key) -> None:
         """Tell the engine what the store knows, so that the user can be shown."""
-        await self._show(key, await self._read(key))
+        await self._show(key, await self._manuals.get(key))
 
     async def of(self, key: Key) -> Manual:
         """What the store knows."""
-        return await self._read(key)
+        return await self._manuals.get(key)
 
     def is_invisible(self, key: Key) -> bool:
         """Whether a user with sessions here must not be seen by others in any way."""
@@ -86,7 +85,7 @@ class Statuses:
         if snapshot.own.status == "invisible":
             self._invisible.add(key)
         if snapshot.own.until is not None:
-            remaining_s = (snapshot.own.until - self._shared.clock.now_ms()) / 1000
+            remaining_s = (snapshot.own.until - self._engine.now_ms()) / 1000
             # Not longer at a time: the clock may be set meanwhile, and a date far ahead may be changed many times.
             delay_s = min(max(remaining_s, SHORTEST_S), LONGEST_S)
             self._ends[key] = self._shared.timers.set(delay_s, self._over, key)
@@ -104,26 +103,3 @@ class Statuses:
                 self._ends[key] = self._shared.timers.set(RETRY_S, self._over, key)
             return
         self._note(key, snapshot)
-
-    async def _read(self, key: Key) -> Manual:
-        future = self._asked.get(key)
-        if future is None:
-            if not self._asked:
-                asyncio.get_running_loop().call_soon(self._query)
-            future = self._asked[key] = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(future)
-
-    def _query(self) -> None:
-        asked, self._asked = self._asked, {}
-        self._shared.tasks.spawn(self._answer(asked))
-
-    async def _answer(self, asked: dict[Key, asyncio.Future[Manual]]) -> None:
-        try:
-            found = await self._store.statuses([*asked])
-        except Exception as error:
-            for future in asked.values():
-                future.set_exception(error)
-                future.exception()  # each asker raises it; none of them may have stayed
-            return
-        for key, future in asked.items():
-            future.set_result(found.get(key, Manual()))

@@ -59,6 +59,9 @@ class RedisPresence:
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
 
+    def now_ms(self) -> int:
+        return self._verbs.time.now()
+
     async def touch(
         self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None
     ) -> Touched:

@@ -54,7 +54,18 @@ class PostgresProcess:
         self._process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
             os.chown(self._folder, NOBODY, NOBODY)
-        words = ["initdb", "--no-sync", "--no-instructions", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C"]
+        words = [
+            "initdb",
+            "--no-sync",
+            "--no-instructions",
+            "-A",
+            "trust",
+            "-U",
+            "postgres",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        ]
         subprocess.run(
             [*self._guard(), str(self._programs / words[0]), *words[1:], "-D", str(self._data)],
             check=True,

@@ -20,6 +20,7 @@ from greendot.gateway.node import Node
 from greendot.gateway.server import Server
 from greendot.settings import Settings
 from greendot.store.base import Store
+from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 
 LOBBY = "lobby"  # the open room of dev mode
@@ -104,7 +105,7 @@ def lock_store(settings: Settings) -> int | None:
 
     The lock is the kernel's and ends with the process, however that ends.
     """
-    if settings.store_path == ":memory:" or settings.engine.url != "memory":
+    if settings.store_path in (":memory:", "") or settings.engine.url != "memory":
         return None  # nodes that share an engine hear each other
     path = settings.store_path + ".lock"
     try:
@@ -122,6 +123,9 @@ def lock_store(settings: Settings) -> int | None:
 
 
 def make_store(settings: Settings) -> Store:
+    if settings.on_postgres:
+        migrate = settings.store.migrate or settings.server.dev
+        return PostgresStore(settings.store.url, pool=settings.store.pool, migrate=migrate)
     path = settings.store_path
     if path != ":memory:":
         try:

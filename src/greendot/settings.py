@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from string import ascii_letters, digits
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -28,6 +29,7 @@ REDIS = (
     "redis+cluster://",
     "rediss+cluster://",
 )
+POSTGRES = ("postgresql://", "postgres://")
 _PREFIX = {*ascii_letters, *digits, *"_.:-"}
 
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86_400)]
@@ -91,7 +93,9 @@ class Engine(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Store(Struct, frozen=True, forbid_unknown_fields=True):
-    url: str = ""  # empty: sqlite, greendot.db in the data directory
+    url: str = ""  # empty: sqlite, greendot.db in the data directory; or sqlite:///FILE, postgresql://
+    pool: Annotated[int, Meta(ge=1, le=1_000)] = 8  # connections to PostgreSQL, per process
+    migrate: bool = False  # bring old tables in PostgreSQL up to date at the start; `greendot migrate` does it too
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,8 +112,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     store: Store = Store()
 
     @property
+    def on_postgres(self) -> bool:
+        return self.store.url.startswith(POSTGRES)
+
+    @property
     def store_path(self) -> str:
-        """The SQLite file, or `:memory:`."""
+        """The SQLite file, or `:memory:`; empty with PostgreSQL."""
+        if self.on_postgres:
+            return ""
         if not self.store.url:
             return str(Path(self.server.data_dir) / "greendot.db")
         return self.store.url.removeprefix("sqlite:///")
@@ -196,10 +206,28 @@ def _check_urls(settings: Settings) -> None:
         raise ConfigError(
             f"engine.prefix is {settings.engine.prefix!r}; at most 64 letters, digits and _ . : - may be."
         )
-    if store and not store.startswith("sqlite:///"):
+    if settings.on_postgres:
+        _check_postgres(store)
+    elif store and not store.startswith("sqlite:///"):
         raise ConfigError(
-            f"store.url is {store!r}; this version of Greendot has one store, sqlite:///FILE "
-            "(sqlite:////var/lib/greendot.db for an absolute path, sqlite:///:memory: to keep nothing)."
+            f"store.url begins with {store.partition('://')[0]!r}; it must begin with postgresql://, or be "
+            "sqlite:///FILE (sqlite:////var/lib/greendot.db for an absolute path, sqlite:///:memory: to keep nothing)."
+        )
+
+
+def _check_postgres(url: str) -> None:
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        raise ConfigError("store.url: it is not a URL: an IPv6 address is written [::1].") from None
+    if "@" in split.path + split.query + split.fragment or split.netloc.count("@") > 1:
+        # Half of a password would be taken for a host, and repeated where hosts are.
+        raise ConfigError(
+            "store.url: a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @ but the last."
+        )
+    if {"password", "user", "passfile"} & parse_qs(split.query).keys():
+        raise ConfigError(
+            "store.url: user and password come before the host: postgresql://USER:PASSWORD@HOST/DATABASE."
         )
 
 

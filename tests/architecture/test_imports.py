@@ -42,7 +42,7 @@ RESERVED = [
     ("gateway.node", {"assembly", "testing"}),
     ("engine.memory", {"assembly", "testing"}),
     ("store.sqlite", {"assembly", "testing"}),
-    ("store.postgres", {"assembly", "testing", "cli"}),
+    ("store.postgres", {"assembly", "testing"}),
 ]
 
 # Everybody else's packages, and the one place each is known in.
@@ -98,7 +98,9 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
             own = {name for name in module.own_imports() if within(name, {port})}
             # An adapter that is a package (engine.redis) may import its own modules.
             adapter = ".".join(module.name.split(".")[:2])
-            assert {name for name in own if not within(name, {f"{port}.base", f"{port}.schema", adapter})} <= {port}, module.name
+            assert {name for name in own if not within(name, {f"{port}.base", f"{port}.schema", adapter})} <= {port}, (
+                module.name
+            )
 
 
 @pytest.mark.parametrize("part", ["core", "protocol"])

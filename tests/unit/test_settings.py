@@ -153,7 +153,12 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"engine": {"url": "amqp://localhost"}}, ["engine.url", "'amqp'", "memory", "redis://", "redis+cluster://"]),
         ({"engine": {"prefix": "a{b}"}}, ["engine.prefix", "'a{b}'", "letters, digits"]),
         ({"engine": {"prefix": "x" * 65}}, ["engine.prefix", "64"]),
-        ({"store": {"url": "postgres://localhost"}}, ["store.url", "'postgres://localhost'", "sqlite:///"]),
+        ({"store": {"url": "mysql://ann:hush@localhost"}}, ["store.url", "'mysql'", "postgresql://", "sqlite:///"]),
+        ({"store": {"url": "postgres://ann:hu/sh@localhost"}}, ["store.url", "%2F"]),
+        ({"store": {"url": "postgresql://ann:hu@sh@localhost/db"}}, ["store.url", "%40"]),
+        ({"store": {"url": "postgresql://localhost/db?password=hush"}}, ["store.url", "USER:PASSWORD@HOST"]),
+        ({"store": {"url": "postgresql://[::1/db"}}, ["store.url", "[::1]"]),
+        ({"store": {"pool": 0}}, ["pool"]),
     ],
 )
 def test_a_relation_that_does_not_hold_says_what_to_change(

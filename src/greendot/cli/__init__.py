@@ -9,6 +9,7 @@ import click
 from greendot import __version__
 from greendot.cli.config import check_config
 from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
+from greendot.cli.migrate import migrate
 from greendot.cli.serve import serve
 from greendot.cli.token import token
 from greendot.errors import GreendotError
@@ -29,7 +30,7 @@ def version() -> None:
     click.echo(f"greendot {__version__}")
 
 
-for command in (serve, token, nodes, presence, sessions, typing, sweep, check_config, version):
+for command in (serve, token, nodes, presence, sessions, typing, sweep, migrate, check_config, version):
     cli.add_command(command)
 
 

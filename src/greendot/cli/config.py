@@ -39,6 +39,8 @@ def check_config(config: Path | None) -> None:
         url.parse(settings.engine.url)
     shown = msgspec.to_builtins(settings)
     shown["engine"]["url"] = url.without_login(settings.engine.url)
+    if settings.on_postgres:
+        shown["store"]["url"] = store_shown(settings)
     for section, values in shown.items():
         click.echo(f"[{section}]")
         for key, value in values.items():
@@ -49,6 +51,11 @@ def check_config(config: Path | None) -> None:
     for note in strange_variables(os.environ):
         click.echo(f"Note: {note}")
     click.echo("The settings are good.")
+
+
+def store_shown(settings: Settings) -> str:
+    """Where the records are, without user and password."""
+    return url.without_login(settings.store.url) if settings.on_postgres else settings.store_path
 
 
 def dev_file(settings: Settings, name: str) -> Path:

@@ -20,7 +20,7 @@ import uvloop
 
 from greendot import __version__
 from greendot.assembly import Greendot
-from greendot.cli.config import config_option, dev_file, dev_value, settings_from
+from greendot.cli.config import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.cli.workers import Supervisor, reserve
 from greendot.engine.redis.url import without_login
 from greendot.settings import Api, Auth, Settings, strange_variables
@@ -34,7 +34,7 @@ STOPPED = "Stopped."
 @click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
 @click.option("--port", type=int, help="Port to listen on. [default: 8000]")
 @click.option("--engine", metavar="URL", help="Where signals live: memory or redis://HOST:PORT.")
-@click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE.")
+@click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE or postgresql://HOST/DATABASE.")
 @click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]")
 @click.option(
     "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, room `lobby`, loopback only."
@@ -147,7 +147,7 @@ async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], r
 def _announce(settings: Settings, port: int, notes: list[str]) -> None:
     host = settings.server.host
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    store = settings.store_path
+    store = store_shown(settings)
     workers = f"{settings.server.workers} workers.  " if settings.server.workers > 1 else ""
     click.echo(f"Greendot {__version__} is ready.  WebSocket: ws://{shown}:{port}/v1/connect")
     if settings.server.dev:

@@ -41,6 +41,8 @@ class Room(Struct, frozen=True, gc=False):
 
 
 class Member(NamedTuple):
+    """Who belongs to a room, and as what."""
+
     user: str
     role: Role
 
@@ -281,7 +283,11 @@ class Store(RoomStore, MessageStore, InboxStore, StatusStore, Protocol):
     """All of it, and its life."""
 
     async def start(self) -> None:
-        """Open and bring the schema up to date. ConfigError if the place cannot be used."""
+        """Open. ConfigError if the place cannot be used, or its tables are of another version and stay so."""
+        ...
+
+    async def migrate(self) -> list[str]:
+        """Bring the tables up to date, without `start`; the names of what was missing. Several may at once."""
         ...
 
     async def close(self) -> None: ...

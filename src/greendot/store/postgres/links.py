@@ -69,7 +69,10 @@ class Links:
                 server_settings=_SETTINGS,
             )
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
-            raise ConfigError(f"cannot use the store {_place(self._url)}: {_words(error)}") from None
+            raise self.unusable(error) from None
+
+    def unusable(self, error: Exception) -> ConfigError:
+        return ConfigError(f"cannot use the store {_place(self._url)}: {_words(error)}")
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from greendot.errors import StoreUnavailable
 from greendot.store.base import Created, InboxStore, Store, Written
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.batches import Batches
@@ -30,15 +31,18 @@ class PostgresStore(PostgresRooms, PostgresMessages, PostgresInbox, PostgresMark
             if self._migrate:
                 await migrations.migrate(self._links)
             await migrations.check(self._links)
-        except BaseException:
+        except BaseException as error:
             await self._links.close()
+            if isinstance(error, StoreUnavailable):
+                raise self._links.unusable(error) from None
             raise
 
     async def migrate(self) -> list[str]:
-        """Bring the tables up to date and close again; the names of the steps that were missing."""
         await self._links.open()
         try:
             return await migrations.migrate(self._links)
+        except StoreUnavailable as error:
+            raise self._links.unusable(error) from None
         finally:
             await self._links.close()
 

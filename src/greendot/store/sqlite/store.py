@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from greendot.store.base import Store
 from greendot.store.sqlite.inbox import SqliteInbox
 from greendot.store.sqlite.messages import SqliteMessages
@@ -18,6 +20,9 @@ class SqliteStore(SqliteRooms, SqliteMessages, SqliteInbox, SqliteStatus):
 
     async def start(self) -> None:
         await self._thread.start()
+
+    async def migrate(self) -> list[str]:
+        return await asyncio.to_thread(self._thread.migrate)
 
     async def close(self) -> None:
         await self._thread.close()

@@ -45,6 +45,15 @@ class DatabaseThread:
             self._thread = None
             raise
 
+    def migrate(self) -> list[str]:
+        """Bring the tables of the file up to date, in the caller's thread."""
+        try:
+            db, applied = _open(self._path)
+        except (sqlite3.Error, ConfigError, ValueError) as error:
+            raise self._unusable(error) from None
+        db.close()
+        return applied
+
     async def close(self) -> None:
         # No call may get behind the end of the queue: nobody would answer it.
         thread, self._thread = self._thread, None
@@ -64,11 +73,9 @@ class DatabaseThread:
     def _run(self, opened: asyncio.Future[None]) -> None:
         assert self._loop is not None
         try:
-            db = _open(self._path)
+            db, _ = _open(self._path)
         except Exception as error:  # whatever it is, the start waits for a word
-            self._loop.call_soon_threadsafe(
-                opened.set_exception, ConfigError(f"cannot use the store {self._path}: {error}")
-            )
+            self._loop.call_soon_threadsafe(opened.set_exception, self._unusable(error))
             return
         self._loop.call_soon_threadsafe(opened.set_result, None)
         try:
@@ -85,19 +92,23 @@ class DatabaseThread:
         finally:
             db.close()
 
+    def _unusable(self, error: Exception) -> ConfigError:
+        return ConfigError(f"cannot use the store {self._path}: {error}")
 
-def _open(path: str) -> sqlite3.Connection:
+
+def _open(path: str) -> tuple[sqlite3.Connection, list[str]]:
+    """The database with its tables up to date, and what was missing."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA busy_timeout = 5000")
         _write_ahead(db)
         # A power cut may lose the last commits of WAL at NORMAL; a record that was acknowledged must not be lost.
         db.execute("PRAGMA synchronous = FULL")
-        migrate(db)
+        applied = _migrate(db)
     except BaseException:
         db.close()
         raise
-    return db
+    return db, applied
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
@@ -113,8 +124,8 @@ def _write_ahead(db: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Apply the steps that the database has not seen. Safe when two processes start at once."""
+def _migrate(db: sqlite3.Connection) -> list[str]:
+    """Apply the steps that the database has not seen; their names. Safe when two processes start at once."""
     wanted = steps("sqlite")
     db.execute("BEGIN IMMEDIATE")
     version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -126,6 +137,7 @@ def migrate(db: sqlite3.Connection) -> None:
             db.execute(statement)
     db.execute(f"PRAGMA user_version = {len(wanted)}")
     db.execute("COMMIT")
+    return [step.name for step in wanted[version:]]
 
 
 def _transact(db: sqlite3.Connection, batch: list[_Job]) -> list[tuple[asyncio.Future[Any], Any]]:

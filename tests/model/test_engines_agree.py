@@ -66,11 +66,14 @@ steps = st.one_of(
     step("touch", device, st.sampled_from([None, False, True]), name),
     *(step("linger", st.sampled_from([0, 1_500, 3_500]), st.sampled_from([0, 1_000])) for _ in range(2)),
     step("leave"),
+    *(step("hang up", st.sampled_from([0, 1_500, 3_500]), st.sampled_from([0, 1_000])) for _ in range(2)),
+    step("move"),
     step("late", device, idle, name),
     step("restore", device, idle, name, ago, status, until, revision),
     step("adopt", st.integers(0, 2)),
     step("status", status, until, name, revision),
     step("die", st.sampled_from([None, 0, 2_000])),
+    step("crash", st.sampled_from([None, 2_000])),
     step("return"),
     step("forget"),
     step("sweep", st.sampled_from([0, 4])),
@@ -266,8 +269,11 @@ class Story:
         """Carry out a step on both sides and compare. False if the machine was too slow to say anything."""
         if self.late_ms > SET_BACK_MS:
             await self.redis.advance(-self.late_ms)
+        if step.verb == "crash":  # nobody comes by before it is reaped
+            return await self.tell(step._replace(verb="die")) and await self.tell(step._replace(verb="reap", more=(4,)))
         if step.verb in ("advance", "sweep", "reap"):  # much has run out when somebody comes to sweep
             await self.advance(*step.more)
+        step = self.informed(step)
         answers = [await self.do(side, step) for side in self.sides]
         if step.verb == "late":
             await self.redis.nodes[step.node].engine.settled()
@@ -282,6 +288,16 @@ class Story:
         for node in NODES:
             assert self.redis.changes(self.redis.nodes[node].host, self.tenant) == told, step
         return True
+
+    def informed(self, step: Step) -> Step:
+        """Some steps are about a session that is there, on the node that has it."""
+        there = self.memory.memory._users.get((self.tenant, step.user))
+        if step.verb not in ("hang up", "move") or there is None:
+            return step
+        session, seat = [*there.seats.items()][step.session % len(there.seats)]
+        if step.verb == "move":
+            return step._replace(verb="adopt", more=(session,))
+        return step._replace(verb="linger", more=(Ref(session, seat.incarnation, seat.conn), *step.more))
 
     async def go_on(self, node: int) -> None:
         """A node that was refused lives on under a new name, by itself."""
@@ -299,14 +315,16 @@ class Story:
                     before = self.lives_before.get(step.node)
                     return before and await self.touch(engine, step, ref._replace(incarnation=before))
                 case "linger":
-                    return await engine.linger(*who, ref, *step.more)
+                    its, *how = step.more if isinstance(step.more[0], Ref) else (ref, *step.more)
+                    return await engine.linger(*who, its, *how)
                 case "leave":
                     left = await engine.leave(*who, ref)
                     return left and left // 1000
                 case "restore":
                     return await engine.restore(*who, ref, self.known(side, *step.more))
                 case "adopt":
-                    return await engine.adopt(*who, self.sessions[step.more[0]], ref)
+                    (wanted,) = step.more
+                    return await engine.adopt(*who, wanted if isinstance(wanted, str) else self.sessions[wanted], ref)
                 case "status":
                     return side.snapshot(await engine.set_status(*who, self.manual(side, *step.more)))
         except Fenced:
@@ -332,12 +350,11 @@ class Story:
             case "die", MemorySide():
                 if step.node not in self.dead:
                     side.die(self.lives_now[step.node], *step.more)
-            case "die", RedisSide():
-                if step.node not in self.dead:
-                    (renewed_ago,) = step.more
-                    renewed = "" if renewed_ago is None else side.start_ms + self.memory.elapsed_ms - renewed_ago
-                    await side.die(step.node, str(renewed))
-                    self.dead.add(step.node)
+            case "die", RedisSide():  # also one that is dead already: that changes nothing
+                (renewed_ago,) = step.more
+                renewed = "" if renewed_ago is None else side.start_ms + self.memory.elapsed_ms - renewed_ago
+                await side.die(step.node, str(renewed))
+                self.dead.add(step.node)
             case "return", RedisSide():
                 if step.node in self.dead:
                     await side.reborn(step.node)

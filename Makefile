@@ -37,10 +37,10 @@ format: $(READY)  ## Put the code into the project's format
 	@$(BIN)/ruff format src tests bench
 	@$(BIN)/ruff check --fix src tests bench
 
-bench: $(READY)  ## Measure this machine and print ratios (a few minutes)
+bench: $(READY) debs  ## Measure this machine and print ratios (a quarter of an hour)
 	@$(BIN)/python bench/run.py
 
-bench-quick: $(READY)  ## The same, shorter and rougher (about a minute)
+bench-quick: $(READY) debs  ## The same, shorter and rougher (some minutes)
 	@$(BIN)/python bench/run.py --quick
 
 debs:

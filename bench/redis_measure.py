@@ -238,12 +238,17 @@ class RedisBench(Bench):
             _plant(redis, lives["one"], lives["other"], sessions, users)
             say(f"reap: {sessions:,} sessions of a node that left, among {users:,}")
             redis.client.slowlog_reset()
+            before = redis.interruptions()
             tell(node)
             got = json.loads(line(node))
+            interrupted = redis.interruptions() - before
             slow = [entry["duration"] for entry in redis.client.slowlog_get(128)]
         if got["sessions"] != sessions:
             raise Trouble(f"{got['sessions']:,} sessions were reaped, not {sessions:,}.")
-        say(f"reap: {got['seconds']:.2f} s (the node's CPU {got['cpu_s']:.2f} s), commands over 5 ms: {slow}")
+        say(
+            f"reap: {got['seconds']:.2f} s (the node's CPU {got['cpu_s']:.2f} s); commands over 5 ms, in µs: {slow}; "
+            f"Redis had to leave its core {interrupted} times"
+        )
         return Reaped(sessions, users, got["seconds"], slow)
 
     def restore(self, plan: Plan) -> Restored:

@@ -48,6 +48,11 @@ class Redis:
         """How often each command was called so far, those inside scripts too: Redis makes no difference."""
         return {name.removeprefix("cmdstat_"): int(one["calls"]) for name, one in self.info("commandstats").items()}
 
+    def interruptions(self) -> int:
+        """How often it had to leave its core to others although it had something to do."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("nonvoluntary_ctxt_switches:")[2].split()[0])
+
     @contextmanager
     def monitored(self, log: Path) -> Iterator[None]:
         """Have every command written to `log` meanwhile. Redis spends time on it."""

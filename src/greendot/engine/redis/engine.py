@@ -91,6 +91,7 @@ class RedisEngine(RedisPresence, RedisTyping):
     # --- life ---
 
     async def start(self, host: Host) -> str:
+        self.time.learning = True
         await self.observe()
         try:
             await asyncio.gather(*(check(server) for server in self.servers.all.values()))
@@ -102,6 +103,7 @@ class RedisEngine(RedisPresence, RedisTyping):
             for server in self.servers.all.values():
                 await self._settle_in(server, server.partitions)
             await self._listen()
+            self.time.learning = False
         except BaseException:
             self._host = None
             await self.servers.close()

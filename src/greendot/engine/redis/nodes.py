@@ -153,7 +153,7 @@ class Nodes:
 
     async def _look(self, incarnation: str, renew: bool) -> Table:
         now, leases, lives = await self._on(HOME, "look", incarnation, "1" if renew else "", leases=True)
-        if not self._verbs.time.known:
+        if self._verbs.time.learning or not self._verbs.time.known:
             self._verbs.time.heard(now)
         nodes = {node: life for node, life in _pairs(lives).items() if not node.startswith("~")}
         return Table(nodes, _pairs(leases), now)
@@ -217,7 +217,7 @@ class Nodes:
         self._verbs.alive = {*self._verbs.alive} - {node}
 
     async def _bury(self, partition: int, node: str, renewed: str, grace_ms: int) -> None:
-        await self._on(partition, "bury", node, renewed, grace_ms)
+        await self._on(partition, "bury", node, renewed, grace_ms, self._verbs.time.text())
 
     async def reconcile(self, partitions: Iterable[int]) -> None:
         """What died while a partition could not be reached is dead there too."""

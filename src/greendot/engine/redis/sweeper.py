@@ -14,6 +14,7 @@ from greendot.core.presence import Ref
 from greendot.engine.base import Audit, Pace, Swept, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
+from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, Table
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.server import Server
@@ -45,7 +46,12 @@ class Sweeper:
         over = [death.node for death in table.dead() if death.ends <= now]
         if not over or not await self._claim("reap", CLAIM_MS):
             return None
-        swept = await self._pass(None, over)
+        try:
+            swept = await self._pass(None, over)
+        except RedisError as error:
+            if error.code == "CLOCK":  # the claim may have been prolonged by the jump
+                await self._release("reap")
+            raise
         await self._nodes.strike_off(over)
         _log.info("reaped %s: %d sessions ended, %d users offline", ", ".join(over), swept.sessions, swept.users)
         self._add(swept)

@@ -19,6 +19,7 @@ class EngineTime:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.learning = False  # while a node starts, whoever is there already knows the time better
         self._offset_ms: float | None = None
         self._wrote: dict[int, tuple[str, float]] = {}  # by partition, the correction that is ours, and since when
 
@@ -37,7 +38,8 @@ class EngineTime:
     def heard(self, told_ms: int, partition: int = 0, correction: str = _NONE) -> int:
         """What time it is in a partition. Answers by how much its correction must change; 0: our own was adapted."""
         off = told_ms - self.now()
-        if self._offset_ms is None or abs(off) <= JUMP_MS or self._contradicted(partition, correction):
+        believed = self.learning or self._contradicted(partition, correction)
+        if self._offset_ms is None or abs(off) <= JUMP_MS or believed:
             self._offset_ms = told_ms - self._clock.monotonic() * 1000
             return 0
         return -off

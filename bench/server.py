@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import secrets
@@ -19,6 +20,8 @@ from typing import Any
 
 READY_WITHIN_S = 20
 END_WITHIN_S = 5
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -42,6 +45,7 @@ def spawn(command: Sequence[object], core: Cores, **how: Any) -> subprocess.Pope
     """Start `command` on `core`, in a session of its own: Ctrl-C reaches the driver only, which ends its children."""
 
     def settle() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a driver that was killed cannot end them any more
         if core is not None:
             os.sched_setaffinity(0, {core} if isinstance(core, int) else core)
 

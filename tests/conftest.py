@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import uvloop
 from hypothesis import settings
 
+from postgres_server import given_or_own_server
+
 LIMIT_S = 50.0
 
 # These machines are busy at times: how long one example takes proves nothing.
 settings.register_profile("greendot", deadline=None)
 settings.load_profile("greendot")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL that all tests share. Each takes a schema of its own there."""
+    with given_or_own_server() as url:
+        yield url
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from greendot.store.base import Store
+from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import StoreSuite
+from postgres_server import fresh_schema
+
+
+@asynccontextmanager
+async def started(store: Store) -> AsyncIterator[Store]:
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 class TestSqlite(StoreSuite):
@@ -20,9 +31,37 @@ class TestSqlite(StoreSuite):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
-        store = SqliteStore(str(self.path))
-        await store.start()
-        try:
+        async with started(SqliteStore(str(self.path))) as store:
             yield store
-        finally:
-            await store.close()
+
+    @asynccontextmanager
+    async def opened_twice(self) -> AsyncIterator[tuple[Store, Store]]:
+        async with self.opened() as one, self.opened() as two:
+            yield one, two
+
+
+class TestSqliteInMemory(StoreSuite):
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        async with started(SqliteStore(":memory:")) as store:
+            yield store
+
+
+class TestPostgres(StoreSuite):
+    """Each test has a schema of its own in a server shared by all."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: str) -> None:
+        self.url = postgres
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        async with fresh_schema(self.url) as place, started(PostgresStore(place, migrate=True)) as store:
+            yield store
+
+    @asynccontextmanager
+    async def opened_twice(self) -> AsyncIterator[tuple[Store, Store]]:
+        async with AsyncExitStack() as stack:
+            place = await stack.enter_async_context(fresh_schema(self.url))
+            one, two = [await stack.enter_async_context(started(PostgresStore(place, migrate=True))) for _ in range(2)]
+            yield one, two

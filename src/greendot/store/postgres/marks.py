@@ -31,7 +31,7 @@ _CHUNK = 5_000  # marked in one commit: others wait for the head
 
 def unmarked_sql(mark: Mark, which: str = _THROUGH) -> str:
     return (
-        "SELECT seq, id, read_at IS NULL AS unread, seen_at IS NULL AS unseen FROM greendot_notifications"
+        "SELECT ctid, seq, id, read_at IS NULL AS unread, seen_at IS NULL AS unseen FROM greendot_notifications"
         f" WHERE tenant = $1 AND user_id = $2 AND {COLUMNS[mark][0]} IS NULL AND {which}"
     )
 
@@ -40,8 +40,7 @@ def mark_sql(mark: Mark, which: str) -> str:
     marked = ", ".join(f"{column} = coalesce({column}, $3)" for column in COLUMNS[mark])
     return f"""
         WITH old AS ({unmarked_sql(mark, which)}), marked AS (
-            UPDATE greendot_notifications n SET {marked} FROM old
-            WHERE n.seq = old.seq AND n.tenant = $1 AND n.user_id = $2
+            UPDATE greendot_notifications n SET {marked} FROM old WHERE n.ctid = old.ctid
         )
         SELECT seq, id, unread, unseen FROM old ORDER BY seq
     """

@@ -23,7 +23,8 @@ LOCK = """
 KNOWN = f"""
     SELECT m.tenant, m.key, {_RECORD}
     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS k (tenant, room, user_id, key)
-    JOIN greendot_messages m USING (tenant, room, user_id, key)
+    JOIN greendot_messages m USING (room, user_id, key)
+    WHERE m.tenant || '' = k.tenant -- not by the primary key, which would read the whole room for each of the keys
 """
 WRITE = """
     WITH heads AS (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from greendot.ids import new_message_id, number_of, numbered_id
@@ -44,8 +44,8 @@ def unmarked_sql(mark: Mark) -> str:
 
 
 INBOX = "SELECT head, unread, unseen FROM inboxes WHERE tenant = ? AND user = ?"
-EXPIRED = "SELECT tenant, user, seq FROM notifications WHERE expires_at <= ? AND expires_at IS NOT NULL LIMIT ?"
-OLD = "SELECT tenant, user, seq FROM notifications WHERE created_at < ? LIMIT ?"
+EXPIRED = "SELECT tenant, user, seq, read_at, seen_at FROM notifications WHERE expires_at <= ? AND expires_at IS NOT NULL LIMIT ?"
+OLD = "SELECT tenant, user, seq, read_at, seen_at FROM notifications WHERE created_at < ? LIMIT ?"
 COUNTED = """
     SELECT tenant, user, ifnull(i.head, 0), ifnull(i.unread, 0), ifnull(i.unseen, 0),
            max(ifnull(i.head, 0), ifnull(n.head, 0)), ifnull(n.unread, 0), ifnull(n.unseen, 0)
@@ -202,15 +202,13 @@ def _lower(db: sqlite3.Connection, key: Key, unread: int, unseen: int) -> None:
 
 
 def _prune(db: sqlite3.Connection, now: int, oldest: int, limit: int) -> dict[Key, Inbox]:
-    gone: Iterable[tuple[str, str, int]] = db.execute(EXPIRED, (now, limit)).fetchall()
-    gone = dict.fromkeys((*gone, *db.execute(OLD, (oldest, limit))))
+    # Read before they are removed: SQLite 3.40 gets `RETURNING read_at IS NULL` wrong.
+    found = (*db.execute(EXPIRED, (now, limit)), *db.execute(OLD, (oldest, limit)))
+    gone = [*dict.fromkeys(found)][:limit]
     changed: set[Key] = set()
-    delete = (
-        "DELETE FROM notifications WHERE tenant = ? AND user = ? AND seq = ? RETURNING read_at IS NULL, seen_at IS NULL"
-    )
-    for tenant, user, seq in [*gone][:limit]:
-        unread, unseen = db.execute(delete, (tenant, user, seq)).fetchone()
-        _lower(db, (tenant, user), unread, unseen)
+    for tenant, user, seq, read_at, seen_at in gone:
+        db.execute("DELETE FROM notifications WHERE tenant = ? AND user = ? AND seq = ?", (tenant, user, seq))
+        _lower(db, (tenant, user), read_at is None, seen_at is None)
         changed.add((tenant, user))
     return {key: _inbox(db, key) or Inbox() for key in changed}
 

@@ -1,4 +1,7 @@
 -- Ids are compared byte by byte, as SQLite does: pages by name are the same in both stores, whatever the locale.
+--
+-- No two indexes of a table begin with the same columns. The planner knows how long a room or an inbox is on average; for
+-- one that is a thousand times longer it would take "all of this room, then filter" for as good as the exact index.
 CREATE TABLE greendot_rooms (
     tenant      text COLLATE "C" NOT NULL,
     room        text COLLATE "C" NOT NULL,
@@ -18,7 +21,7 @@ CREATE TABLE greendot_members (
     role    text NOT NULL,
     PRIMARY KEY (tenant, room, user_id)
 );
-CREATE INDEX greendot_members_by_user ON greendot_members (tenant, user_id, room);
+CREATE INDEX greendot_members_by_user ON greendot_members (user_id, tenant, room);
 
 CREATE TABLE greendot_markers (
     tenant  text COLLATE "C" NOT NULL,
@@ -42,7 +45,7 @@ CREATE TABLE greendot_messages (
     op      text,
     PRIMARY KEY (tenant, room, seq)
 );
-CREATE UNIQUE INDEX greendot_messages_by_key ON greendot_messages (tenant, room, user_id, key);
+CREATE UNIQUE INDEX greendot_messages_by_key ON greendot_messages (key, user_id, room, tenant);
 
 CREATE TABLE greendot_inboxes (
     tenant  text COLLATE "C" NOT NULL,
@@ -73,7 +76,7 @@ CREATE TABLE greendot_notifications (
     acked_at    bigint,
     PRIMARY KEY (seq, tenant, user_id)
 );
-CREATE UNIQUE INDEX greendot_notifications_by_key ON greendot_notifications (tenant, user_id, key);
+CREATE UNIQUE INDEX greendot_notifications_by_key ON greendot_notifications (key, tenant, user_id);
 CREATE INDEX greendot_notifications_all ON greendot_notifications (tenant, user_id, seq) WHERE archived_at IS NULL;
 CREATE INDEX greendot_notifications_archived ON greendot_notifications (tenant, user_id, seq)
     WHERE archived_at IS NOT NULL;

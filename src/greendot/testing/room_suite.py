@@ -1,0 +1,144 @@
+"""What every store must do with rooms, members and markers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from greendot.store.base import Room
+from greendot.testing.store_harness import StoreHarness, T, draft
+
+
+class RoomSuite(StoreHarness):
+    """The contract of `RoomStore`, as tests."""
+
+    async def test_a_room_is_made_and_changed(self) -> None:
+        async with self.opened() as store:
+            assert await store.room(T, "r1") is None
+            room = await store.put_room(T, "r1", open=True)
+            assert room == Room(T, "r1", True, 0, room.members_rev, "full")
+            await store.append(T, "r1", draft())
+            changed = await store.put_room(T, "r1", open=False)
+            assert (changed.open, changed.head) == (False, 1)
+            assert changed.members_rev > room.members_rev
+            assert await store.put_room(T, "r1", open=None) == changed
+            assert await store.room(T, "r1") == changed
+            assert not (await store.put_room(T, "r2")).open
+            assert await store.room("t2", "r1") is None
+
+    async def test_whether_content_travels_on_the_bus_is_kept_and_changes_no_membership(self) -> None:
+        async with self.opened() as store:
+            made = await store.put_room(T, "r1", open=True, bus="hint")
+            assert made.bus == "hint"
+            assert await store.put_room(T, "r1", open=True) == made
+            changed = await store.put_room(T, "r1", bus="full")
+            assert (changed.bus, changed.open, changed.members_rev) == ("full", True, made.members_rev)
+
+    async def test_rooms_are_paged_by_name_byte_by_byte(self) -> None:
+        async with self.opened() as store:
+            for name in ("c", "a", "B", "a-b", "a.b", "ab"):
+                await store.put_room(T, name, open=False)
+            assert [room.room for room in await store.rooms(T, None, 4)] == ["B", "a", "a-b", "a.b"]
+            assert [room.room for room in await store.rooms(T, "a.b", 4)] == ["ab", "c"]
+            assert await store.rooms("t2", None, 2) == []
+
+    async def test_many_make_the_same_room_at_once(self) -> None:
+        async with self.opened_twice() as (one, two):
+            made = await asyncio.gather(*(store.put_room(T, "r1", open=True) for store in (one, two) * 10))
+            assert {room.members_rev for room in made} == {made[0].members_rev}
+
+    # --- members ---
+
+    async def test_members_come_and_go(self) -> None:
+        async with self.opened() as store:
+            assert not await store.put_member(T, "r1", "ann")
+            room = await store.put_room(T, "r1", open=False)
+            assert await store.put_member(T, "r1", "bob")
+            assert await store.put_member(T, "r1", "ann", "reader")
+            once = await store.room(T, "r1")
+            assert await store.put_member(T, "r1", "ann", "reader")
+            assert await store.room(T, "r1") == once
+            assert once is not None
+            assert once.members_rev > room.members_rev
+            assert await store.members(T, "r1", None, 10) == [("ann", "reader"), ("bob", "member")]
+            assert await store.members(T, "r1", "ann", 10) == [("bob", "member")]
+            assert await store.role("t2", "r1", "ann") is None
+            assert await store.remove_member(T, "r1", "ann")
+            assert not await store.remove_member(T, "r1", "ann")
+            assert await store.role(T, "r1", "ann") is None
+            left = await store.room(T, "r1")
+            assert left is not None
+            assert left.members_rev > once.members_rev
+
+    async def test_another_role_is_a_change(self) -> None:
+        async with self.opened() as store:
+            await store.put_room(T, "r1")
+            await store.put_member(T, "r1", "ann")
+            before = await store.room(T, "r1")
+            assert await store.put_member(T, "r1", "ann", "admin")
+            after = await store.room(T, "r1")
+            assert before is not None
+            assert after is not None
+            assert after.members_rev > before.members_rev
+            assert await store.role(T, "r1", "ann") == "admin"
+
+    async def test_every_change_of_the_members_has_its_own_revision(self) -> None:
+        async with self.opened_twice() as (one, two):
+            room = await one.put_room(T, "r1")
+            users = [f"u{n}" for n in range(20)]
+            await asyncio.gather(*(store.put_member(T, "r1", user) for user in users for store in (one, two)))
+            await asyncio.gather(*(store.remove_member(T, "r1", user) for user in users[:5] for store in (one, two)))
+            assert [user for user, _ in await two.members(T, "r1", None, 100)] == sorted(users[5:])
+            changed = await two.room(T, "r1")
+            assert changed is not None
+            assert changed.members_rev == room.members_rev + 25
+
+    async def test_a_user_has_the_rooms_joined_and_the_open_ones(self) -> None:
+        async with self.opened() as store:
+            for name, is_open in (("mine", False), ("open", True), ("theirs", False), ("both", True)):
+                await store.put_room(T, name, open=is_open)
+            await store.put_member(T, "mine", "ann", "reader")
+            await store.put_member(T, "both", "ann", "admin")
+            await store.put_member(T, "theirs", "bob")
+            await store.append(T, "open", draft())
+            await store.put_marker(T, "open", "ann", 1)
+            found = [(of.room.room, of.room.head, of.role, of.marker) for of in await store.rooms_of(T, "ann")]
+            assert found == [("both", 0, "admin", 0), ("mine", 0, "reader", 0), ("open", 1, None, 1)]
+            assert await store.rooms_of("t2", "ann") == []
+
+    # --- markers and heads ---
+
+    async def test_a_marker_moves_forward_only_and_never_beyond_the_head(self) -> None:
+        async with self.opened() as store:
+            assert await store.put_marker(T, "r1", "ann", 3) == (0, 0)
+            await store.put_room(T, "r1", open=True)
+            for number in range(5):
+                await store.append(T, "r1", draft(key=f"k{number}"))
+            assert await store.marker(T, "r1", "ann") == 0
+            assert await store.put_marker(T, "r1", "ann", 3) == (3, 5)
+            assert await store.put_marker(T, "r1", "ann", 2) == (3, 5)
+            assert await store.put_marker(T, "r1", "ann", -7) == (3, 5)
+            assert await store.put_marker(T, "r1", "ann", 99) == (5, 5)
+            assert await store.marker(T, "r1", "ann") == 5
+            assert await store.marker(T, "r1", "bob") == 0
+
+    async def test_devices_that_read_at_once_leave_the_furthest_marker(self) -> None:
+        async with self.opened_twice() as (one, two):
+            await one.put_room(T, "r1", open=True)
+            await asyncio.gather(*(one.append(T, "r1", draft(key=f"k{n}")) for n in range(20)))
+            order = [7, 20, 3, 11, 19, 1, 15, 2]
+            told = await asyncio.gather(
+                *(store.put_marker(T, "r1", "ann", seq) for seq in order for store in (one, two))
+            )
+            assert all(
+                marker >= asked for (marker, _), asked in zip(told, [s for s in order for _ in (1, 2)], strict=True)
+            )
+            assert await two.marker(T, "r1", "ann") == 20
+
+    async def test_heads_are_read_together(self) -> None:
+        async with self.opened() as store:
+            await store.put_room(T, "r1", open=True)
+            await store.put_room("t2", "r1", open=False)
+            await store.append(T, "r1", draft())
+            heads = await store.heads([(T, "r1"), (T, "nowhere"), ("t2", "r1"), (T, "r1")])
+            assert heads == {(T, "r1"): await store.room(T, "r1"), ("t2", "r1"): await store.room("t2", "r1")}
+            assert await store.heads([]) == {}

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from cluster.nodes import RENEW_S, Clients, Listener, counted, eventually, meanwhile, redis_url, serving
-from e2e.processes import Process
+from e2e.processes import Process, until
+from greendot.engine.redis import keys
 from greendot.testing import Closed
 from redis_servers import RedisProcess
 
@@ -70,14 +71,18 @@ def faces(entries: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     }
 
 
+def scripts(redis: RedisProcess) -> int:
+    """How many it has run."""
+    return int(redis.info("commandstats")["cmdstat_evalsha"].removeprefix("calls=").partition(",")[0])
+
+
 async def busiest_second(redis: RedisProcess, over: asyncio.Event) -> int:
     """The most scripts Redis ran in any second until it is over: one for each session and bucket."""
     samples: list[tuple[float, int]] = []
     most = 0
     while not over.is_set():
         try:
-            stats = (await asyncio.to_thread(redis.info, "commandstats"))["cmdstat_evalsha"]
-            count = int(stats.removeprefix("calls=").partition(",")[0])
+            count = await asyncio.to_thread(scripts, redis)
         except (OSError, KeyError):
             samples.clear()
         else:
@@ -136,6 +141,10 @@ async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
                 return all(after > before for after, before in zip(now, resynced, strict=True))
 
             await eventually(resync, "both nodes have read everything again")
+            ran = scripts(redis)
+            await until(
+                lambda: scripts(redis) > ran + 10 * BATCH
+            )  # they also compare what Redis has with what they hold
             over.set()
             most = await measuring
             await asyncio.gather(*(w.sees("lingers", "online", "offline") for w in watchers))
@@ -148,3 +157,55 @@ async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
                 assert after[user]["since"] == expected, user
         print(f"{lose.__name__}: complete after {took:.2f} s, at most {most} commands/s by {len(nodes)} nodes")
         assert most <= len(nodes) * 10 * BATCH + AROUND
+
+
+async def test_users_of_a_node_that_dies_together_with_the_data_go_offline_once(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
+    gone, here = [f"gone{number}" for number in range(20)], [f"here{number}" for number in range(20)]
+    async with serving(tmp_path, *[redis_url(redis.port)] * 3) as (dying, second, third), Clients() as clients:
+        await clients.crowd(dying, [*gone, "both"], device="laptop")
+        await clients.crowd(second, [*here, "both"], device="phone")
+        marker = await clients.join(second, "marker")
+        watchers = await clients.watchers((second, third), *gone, *here, "both", "marker")
+        await dying.kill()
+        flush(redis)
+        await asyncio.gather(*(watcher.sees(user, "offline") for watcher in watchers for user in gone))
+        marker.send(type="bye")
+        await asyncio.gather(*(watcher.sees("marker", "offline") for watcher in watchers))
+        for watcher in watchers:
+            assert sorted(told.data["user"] for told in watcher.changes()) == sorted([*gone, "marker"])
+
+
+async def test_restarts_that_follow_each_other_are_seen_by_nobody(tmp_path: Path, redis: RedisProcess) -> None:
+    users = [f"user{number}" for number in range(100)]
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes, Clients() as clients:
+        for at, node in enumerate(nodes):
+            await clients.crowd(node, users[at::2])
+        marker = await clients.join(nodes[1], "marker")
+        watchers = await clients.watchers(nodes, *users, "marker")
+        before = faces(await snapshot(nodes[0], users))
+
+        async def lose() -> None:
+            lost = sum([await counted(node, "realtime_pubsub_gaps_total") for node in nodes])
+            restart(redis)
+
+            async def restoring() -> bool:
+                gaps = sum([await counted(node, "realtime_pubsub_gaps_total") for node in nodes])
+                return gaps >= lost + len(nodes) and int(redis.command("DBSIZE")) > keys.PARTITIONS + 0.9 * len(users)
+
+            await eventually(restoring, "the sessions are on their way back")
+
+        async def complete() -> bool:
+            return faces(await snapshot(nodes[0], users)) == before
+
+        async def read_again() -> bool:
+            return all([await counted(node, "realtime_resync_total") >= 3 for node in nodes])
+
+        async with meanwhile(lose):
+            await eventually(read_again, "both nodes have read everything again, several times")
+        await eventually(complete, "everybody is back", COMPLETE_S)
+        marker.send(type="bye")
+        await asyncio.gather(*(watcher.sees("marker", "offline") for watcher in watchers))
+        for watcher in watchers:
+            assert watcher.changes(*users) == []

@@ -32,7 +32,7 @@ AT_ONCE = 250  # users read or told of in one turn of the loop
 class Watched(Followed):
     """A user with local watchers, as last heard."""
 
-    __slots__ = ("devices", "face", "held", "name", "own", "stale")
+    __slots__ = ("devices", "face", "held", "held_until", "name", "own", "stale")
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
@@ -40,6 +40,7 @@ class Watched(Followed):
         self.name: str | None = None
         self.devices: list[str] = []
         self.held = False  # after a loss: what is heard means nothing until everybody's sessions are restored
+        self.held_until = 0.0  # monotonic seconds: what is read before says nothing either
         self.stale = False  # the engine has been away for a while, and watchers know it
 
 
@@ -143,9 +144,14 @@ class Watching:
     # --- when something may have been missed ---
 
     def hold(self, part: Part) -> None:
-        """Show nothing new of these users until they are read again: their sessions are being restored."""
+        """Show nothing new of these users until they are read again: their sessions are being restored.
+
+        Who holds them reads them when the time is over. What else reads them before leaves them alone: another return
+        of the engine, or an earlier loss.
+        """
+        until = self._shared.timers.now() + self._hold_s
         for watched in self._watched.within(part):
-            watched.held = True
+            watched.held, watched.held_until = True, until
 
     def _restored(self, _: None) -> None:
         """Users that were restored before this node knew of any loss must all be back by now."""
@@ -178,13 +184,15 @@ class Watching:
         for tenant, theirs in groupby(all_watched, key=lambda watched: watched.channel.topic.tenant):
             users = [*theirs]
             for at in range(0, len(users), AT_ONCE):
-                chunk = users[at : at + AT_ONCE]
+                now = self._shared.timers.now()
+                chunk = [watched for watched in users[at : at + AT_ONCE] if watched.held_until <= now]
                 before = [watched.face for watched in chunk]
                 for watched in chunk:
                     watched.held = False  # what is heard from here on is newer than what is being read
                 snapshots = await self._engine.read(tenant, [watched.channel.topic.name for watched in chunk])
                 for watched, snapshot, face in zip(chunk, snapshots, before, strict=True):
-                    self._again(watched, snapshot, settled=intact or watched.face is not face)
+                    if watched.held_until <= now:  # not lost again meanwhile
+                        self._again(watched, snapshot, settled=intact or watched.face is not face)
 
     def _again(self, watched: Watched, snapshot: Snapshot, *, settled: bool) -> None:
         """What was read. Unless `settled`, it stands even if its version is older: what was newer is lost."""

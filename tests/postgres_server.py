@@ -91,6 +91,11 @@ class PostgresProcess:
         return [setpriv, *lowered, "--pdeathsig", "QUIT"]
 
     def start(self) -> None:
+        self.launch()
+        self.ready()
+
+    def launch(self) -> None:
+        """Start it without waiting. In the main thread: it ends with the thread."""
         flags = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         place = ["-D", str(self._data), "-p", str(self.port), "-k", str(self._folder)]
         with (self._folder / "log").open("ab") as log:
@@ -101,6 +106,10 @@ class PostgresProcess:
                 stderr=log,
                 cwd=self._folder,
             )
+
+    def ready(self) -> None:
+        """Wait until it answers."""
+        assert self._process is not None
         end = time.monotonic() + PATIENCE_S
         ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         while subprocess.run(ready, check=False).returncode:
@@ -150,10 +159,16 @@ def given_or_own_server() -> Iterator[str]:
 async def fresh_schema(url: str) -> AsyncIterator[str]:
     """The URL of a place of its own in the server's database, with nothing in it."""
     name = f"greendot_test_{os.getpid()}_{next(_numbers)}"
-    link = await asyncpg.connect(url)
+    await execute(url, f"CREATE SCHEMA {name}")
     try:
-        await link.execute(f"CREATE SCHEMA {name}")
         yield f"{url}{'&' if '?' in url else '?'}search_path={name}"
     finally:
-        await link.execute(f"SET client_min_messages = error; DROP SCHEMA {name} CASCADE")
+        await execute(url, f"SET client_min_messages = error; DROP SCHEMA {name} CASCADE")
+
+
+async def execute(url: str, sql: str) -> None:
+    link = await asyncpg.connect(url)
+    try:
+        await link.execute(sql)
+    finally:
         await link.close()

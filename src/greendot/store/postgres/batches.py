@@ -10,7 +10,7 @@ off, and may have been committed, is written again as it was: the keys tell what
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from greendot.errors import StoreUnavailable
 from greendot.store.base import Key
-from greendot.store.postgres.links import PATIENCE_S, Contended, longer
+from greendot.store.postgres.links import Contended, longer
 
 W = TypeVar("W")
 R = TypeVar("R")
@@ -40,36 +40,51 @@ class _Call(Struct, Generic[W, R], frozen=True):
 
 
 class Batches(Generic[W, R]):
-    """`write` writes several works in one transaction and answers one result each. At most `flights` run at once."""
+    """`write` writes several works in one transaction and answers one result each. At most `flights` run at once.
 
-    def __init__(self, write: Callable[[list[W]], Awaitable[list[R]]], flights: int) -> None:
+    A call that could not be written for `patience_s` fails.
+    """
+
+    def __init__(self, write: Callable[[list[W]], Awaitable[list[R]]], flights: int, patience_s: float) -> None:
         self._write = write
+        self._patience_s = patience_s
         self._most_flights = flights
         self._waiting: deque[_Call[W, R]] = deque()
         self._rows = 0  # of those that wait
-        self._busy: set[Key] = set()  # streams that a batch on its way writes to
+        self._busy: Counter[Key] = Counter()  # streams that a batch on its way writes to, and by how many calls
         self._flights: set[asyncio.Task[None]] = set()
         self._soon: asyncio.Handle | None = None
+        self._open = False
+
+    def open(self) -> None:
+        self._open = True
 
     async def do(self, work: W, streams: frozenset[Key], rows: int = 1) -> R:
         """Returns when it is committed."""
+        if not self._open:
+            raise StoreUnavailable("the store is closed")
         if self._rows and self._rows + rows > MOST_WAITING:
             raise StoreUnavailable("too much waits to be written")
         loop = asyncio.get_running_loop()
-        call = _Call(work, streams, rows, loop.time() + PATIENCE_S, loop.create_future())
+        call = _Call(work, streams, rows, loop.time() + self._patience_s, loop.create_future())
         self._waiting.append(call)
         self._rows += rows
-        # Whoever writes to a busy stream is looked at when that lands. The others come together at the end of the turn.
-        if self._soon is None and len(self._flights) < self._most_flights and self._busy.isdisjoint(streams):
-            self._soon = loop.call_soon(self._launch)
+        # Whoever writes to a busy stream is looked at when that is done. The others are taken together, next turn.
+        if len(self._flights) < self._most_flights and self._busy.keys().isdisjoint(streams):
+            self._launch_soon()
         written: R = await call.future
         return written
 
     async def close(self) -> None:
         """Returns when everything that waits is written or has failed."""
+        self._open = False
         while self._waiting or self._flights:
             self._launch()
             await asyncio.wait(self._flights)
+
+    def _launch_soon(self) -> None:
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self._launch)
 
     def _launch(self) -> None:
         self._soon = None
@@ -97,7 +112,7 @@ class Batches(Generic[W, R]):
         self._waiting.extendleft(reversed(passed))
         self._rows -= rows
         for call in taken:
-            self._busy |= call.streams
+            self._busy.update(call.streams)
         return taken
 
     def _landed(self, flight: asyncio.Task[None]) -> None:
@@ -105,54 +120,66 @@ class Batches(Generic[W, R]):
         self._launch()
 
     async def _fly(self, calls: list[_Call[W, R]]) -> None:
-        try:
-            await self._deliver(calls)
-        except BaseException as error:  # also when the loop ends: nobody may wait for ever
-            for call in calls:
-                _fail(call, StoreUnavailable("the store was closed"))
-            if not isinstance(error, asyncio.CancelledError):
-                raise
-        finally:
-            for call in calls:
-                self._busy -= call.streams
-
-    async def _deliver(self, calls: list[_Call[W, R]]) -> None:
         pause = 0.01
-        while calls := _patient(calls):
-            try:
-                results = await self._write([call.work for call in calls])
-            except StoreUnavailable as error:
-                if isinstance(error, Contended) and len(calls) > 1:
-                    await self._one_by_one(calls)
-                    return
-                await asyncio.sleep(pause)
-                pause = longer(pause)
-            except Exception as error:
-                if len(calls) > 1:
-                    await self._one_by_one(calls)
-                else:
-                    _fail(calls[0], error)
-                return
-            else:
-                for call, result in zip(calls, results, strict=True):
-                    if not call.future.done():  # its caller may have been cancelled
-                        call.future.set_result(result)
-                return
+        try:
+            while calls := self._patient(calls):
+                try:
+                    calls = await self._attempt(calls)
+                except StoreUnavailable:  # those that are left are tried again, with the same keys
+                    await asyncio.sleep(pause)
+                    pause = longer(pause)
+        finally:  # also when the loop ends: nobody may wait for ever
+            for call in calls:
+                self._done(call, StoreUnavailable("the store was closed"))
 
-    async def _one_by_one(self, calls: list[_Call[W, R]]) -> None:
+    async def _attempt(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
+        """Write them; those that must be tried again. StoreUnavailable: nobody knows of any."""
+        try:
+            results = await self._write([call.work for call in calls])
+        except Exception as error:
+            if isinstance(error, StoreUnavailable) and not isinstance(error, Contended):
+                raise
+            if len(calls) > 1:
+                return await self._one_by_one(calls)
+            if isinstance(error, Contended):
+                raise
+            self._done(calls[0], error)
+        else:
+            for call, result in zip(calls, results, strict=True):
+                self._done(call, result)
+        return []
+
+    async def _one_by_one(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
+        """Each alone, so that one that is to blame, or has to wait, concerns nobody else; those to be tried again."""
+        left: list[_Call[W, R]] = []
+        held: set[Key] = set()  # what follows in these streams stays behind
         for call in calls:
-            await self._deliver([call])
+            try:
+                again = [call] if held & call.streams else await self._attempt([call])
+            except StoreUnavailable:
+                again = [call]
+            if again:
+                left.append(call)
+                held |= call.streams
+        self._launch_soon()
+        return left
 
+    def _patient(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
+        """Those that may wait longer; the others fail."""
+        now = asyncio.get_running_loop().time()
+        for call in calls:
+            if call.deadline <= now:
+                self._done(call, StoreUnavailable("it could not be written in time"))
+        return [call for call in calls if call.deadline > now]
 
-def _patient(calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
-    """Those that may wait longer; the others fail."""
-    now = asyncio.get_running_loop().time()
-    for call in calls:
-        if call.deadline <= now:
-            _fail(call, StoreUnavailable("it could not be written in time"))
-    return [call for call in calls if call.deadline > now]
-
-
-def _fail(call: _Call[W, R], error: Exception) -> None:
-    if not call.future.done():
-        call.future.set_exception(error)
+    def _done(self, call: _Call[W, R], outcome: R | Exception) -> None:
+        for stream in call.streams:
+            self._busy[stream] -= 1
+            if not self._busy[stream]:
+                del self._busy[stream]
+        if call.future.done():  # its caller was cancelled
+            return
+        if isinstance(outcome, Exception):
+            call.future.set_exception(outcome)
+        else:
+            call.future.set_result(outcome)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import asyncpg
+from msgspec import Struct
 
 from greendot.errors import ConfigError, GreendotError, StoreUnavailable, Unstorable
 
@@ -15,20 +16,36 @@ T = TypeVar("T")
 Link = Any  # a connection lent by the pool: asyncpg.Connection behind a proxy
 Rows = list[Any]
 
-CONNECT_S = 3.0
-ACQUIRE_S = 4.0
-STATEMENT_S = 10.0
-CALL_S = 11.0  # the server's own limit comes first, if the server is there at all
-PATIENCE_S = 5.0  # how long a call is tried before it is given up
 LONGEST_PAUSE_S = 0.25
+
+
+class Limits(Struct, frozen=True):
+    """How long anything may take."""
+
+    connect_s: float = 3.0
+    acquire_s: float = 4.0  # until a connection is free
+    statement_s: float = 10.0
+    lock_s: float = 2.0  # until another transaction is out of the way
+    patience_s: float = 5.0  # how long a call is tried again
+
+    @property
+    def call_s(self) -> float:
+        return self.statement_s + 1  # the server's own limit comes first, if the server is there at all
+
+    def settings(self) -> dict[str, str]:
+        """The same, for PostgreSQL."""
+        statement = f"{self.statement_s * 1000:.0f}ms"
+        return {
+            "statement_timeout": statement,
+            # A node that stands still inside a transaction holds the heads of streams others write to.
+            "idle_in_transaction_session_timeout": f"{self.statement_s * 500:.0f}ms",
+            "lock_timeout": f"{self.lock_s * 1000:.0f}ms",
+        }
+
 
 _SETTINGS = {
     "application_name": "greendot",
     "default_transaction_isolation": "read committed",
-    "statement_timeout": f"{STATEMENT_S:g}s",
-    # A node that stands still inside a transaction holds the heads of streams others write to.
-    "idle_in_transaction_session_timeout": f"{STATEMENT_S:g}s",
-    "lock_timeout": "2s",
     # Plans are kept per connection. One made while a table was empty would still be used when it has a million rows.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -52,9 +69,10 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
 class Links:
     """A pool of at most `size` connections."""
 
-    def __init__(self, url: str, size: int) -> None:
+    def __init__(self, url: str, size: int, limits: Limits) -> None:
         self._url = url
         self._size = size
+        self.limits = limits
         self._pool: Any = None
 
     async def open(self) -> None:
@@ -64,9 +82,9 @@ class Links:
                 self._url,
                 min_size=1,
                 max_size=self._size,
-                timeout=CONNECT_S,
+                timeout=self.limits.connect_s,
                 connection_class=_Connection,
-                server_settings=_SETTINGS,
+                server_settings=_SETTINGS | self.limits.settings(),
             )
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
             raise self.unusable(error) from None
@@ -93,9 +111,9 @@ class Links:
         return await self.patiently(lambda: self.transact_once(work))
 
     async def ping(self) -> None:
-        await self._once(lambda link: link.fetch("SELECT 1"), CONNECT_S)
+        await self._once(lambda link: link.fetch("SELECT 1"), self.limits.connect_s)
 
-    async def transact_once(self, work: Callable[[Link], Awaitable[T]], limit_s: float = CALL_S) -> T:
+    async def transact_once(self, work: Callable[[Link], Awaitable[T]], limit_s: float | None = None) -> T:
         """One attempt. After StoreUnavailable nobody knows; after Contended and Unstorable nothing was written."""
 
         async def transaction(link: Link) -> T:
@@ -113,7 +131,7 @@ class Links:
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
-        end, pause = loop.time() + PATIENCE_S, 0.01
+        end, pause = loop.time() + self.limits.patience_s, 0.01
         while True:
             try:
                 return await attempt()
@@ -123,12 +141,12 @@ class Links:
             await asyncio.sleep(pause)
             pause = longer(pause)
 
-    async def _once(self, work: Callable[[Link], Awaitable[T]], limit_s: float = CALL_S) -> T:
+    async def _once(self, work: Callable[[Link], Awaitable[T]], limit_s: float | None = None) -> T:
         if self._pool is None:
             raise StoreUnavailable("the store is closed")
         try:
-            async with self._pool.acquire(timeout=ACQUIRE_S) as link:
-                async with asyncio.timeout(limit_s):
+            async with self._pool.acquire(timeout=self.limits.acquire_s) as link:
+                async with asyncio.timeout(limit_s or self.limits.call_s):
                     try:
                         return await work(link)
                     except _ANSWERED:

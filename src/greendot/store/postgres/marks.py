@@ -18,8 +18,8 @@ COLUMNS: dict[Mark, tuple[str, ...]] = {  # the first tells whether it is marked
     "archive": ("archived_at", "read_at", "seen_at"),
     "ack": ("acked_at", "read_at", "seen_at"),
 }
-_THROUGH = "seq > $4 AND seq <= $5 ORDER BY seq LIMIT $6"
-_IDS = "seq = ANY ($4::bigint[]) AND id = ANY ($5::text[]) ORDER BY seq"
+THROUGH = "seq > $4 AND seq <= $5 ORDER BY seq LIMIT $6"
+IDS = "seq = ANY ($4::bigint[]) AND id = ANY ($5::text[]) ORDER BY seq"
 _LOCK = "SELECT head, unread, unseen FROM greendot_inboxes WHERE tenant = $1 AND user_id = $2 FOR UPDATE"
 _LOWER = """
     UPDATE greendot_inboxes SET unread = unread - $3, unseen = unseen - $4 WHERE tenant = $1 AND user_id = $2
@@ -29,7 +29,7 @@ _BEYOND = 2**62  # no number is as large
 _CHUNK = 5_000  # marked in one commit: others wait for the head
 
 
-def unmarked_sql(mark: Mark, which: str = _THROUGH) -> str:
+def unmarked_sql(mark: Mark, which: str = THROUGH) -> str:
     return (
         "SELECT ctid, seq, id, read_at IS NULL AS unread, seen_at IS NULL AS unseen FROM greendot_notifications"
         f" WHERE tenant = $1 AND user_id = $2 AND {COLUMNS[mark][0]} IS NULL AND {which}"
@@ -64,11 +64,11 @@ class PostgresMarks:
         if ids is not None:
             numbers = {text: seq for text in ids if (seq := number_of(text)) is not None}
             values = (tenant, user, at, [*numbers.values()], [*numbers])
-            return (await self._mark(mark, _IDS, *values))[0]
+            return (await self._mark(mark, IDS, *values))[0]
         marked: list[str] = []
         after, last = 0, min(through or 0, _BEYOND)
         while True:
-            part, after = await self._mark(mark, _THROUGH, tenant, user, at, after, last, _CHUNK)
+            part, after = await self._mark(mark, THROUGH, tenant, user, at, after, last, _CHUNK)
             marked += part.ids
             if len(part.ids) < _CHUNK:
                 return Marked(marked, part.inbox)

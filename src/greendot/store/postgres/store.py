@@ -7,7 +7,7 @@ from greendot.store.base import Created, InboxStore, Store, Written
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.inbox import Letter, PostgresInbox
-from greendot.store.postgres.links import Links
+from greendot.store.postgres.links import Limits, Links
 from greendot.store.postgres.marks import PostgresMarks
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.rooms import PostgresRooms
@@ -18,12 +18,12 @@ from greendot.store.postgres.upkeep import PostgresUpkeep
 class PostgresStore(PostgresRooms, PostgresMessages, PostgresInbox, PostgresMarks, PostgresUpkeep, PostgresStatus):
     """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start."""
 
-    def __init__(self, url: str, *, pool: int = 8, migrate: bool = False) -> None:
-        self._links = Links(url, pool)
+    def __init__(self, url: str, *, pool: int = 8, migrate: bool = False, limits: Limits | None = None) -> None:
+        self._links = Links(url, pool, limits or Limits())
         self._migrate = migrate
-        flights = max(1, pool // 4)  # the other connections are for readers
-        self._appends: Batches[Message, Written | None] = Batches(self._write_messages, flights)
-        self._notifies: Batches[list[Letter], list[Created]] = Batches(self._write_letters, flights)
+        flights, patience_s = max(1, pool // 4), self._links.limits.patience_s  # other connections are for readers
+        self._appends: Batches[Message, Written | None] = Batches(self._write_messages, flights, patience_s)
+        self._notifies: Batches[list[Letter], list[Created]] = Batches(self._write_letters, flights, patience_s)
 
     async def start(self) -> None:
         await self._links.open()
@@ -36,6 +36,8 @@ class PostgresStore(PostgresRooms, PostgresMessages, PostgresInbox, PostgresMark
             if isinstance(error, StoreUnavailable):
                 raise self._links.unusable(error) from None
             raise
+        self._appends.open()
+        self._notifies.open()
 
     async def migrate(self) -> list[str]:
         await self._links.open()

@@ -44,7 +44,7 @@ def unmarked_sql(mark: Mark) -> str:
 
 
 INBOX = "SELECT head, unread, unseen FROM inboxes WHERE tenant = ? AND user = ?"
-EXPIRED = "SELECT tenant, user, seq, read_at, seen_at FROM notifications WHERE expires_at <= ? AND expires_at IS NOT NULL LIMIT ?"
+EXPIRED = "SELECT tenant, user, seq, read_at, seen_at FROM notifications WHERE expires_at <= ? LIMIT ?"
 OLD = "SELECT tenant, user, seq, read_at, seen_at FROM notifications WHERE created_at < ? LIMIT ?"
 COUNTED = """
     SELECT tenant, user, ifnull(i.head, 0), ifnull(i.unread, 0), ifnull(i.unseen, 0),

@@ -1,0 +1,188 @@
+"""Pages of a long room or a full inbox are read by an index, from where they begin: nothing is scanned or sorted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from greendot.store.base import Filter, Mark
+from greendot.store.postgres import PostgresStore, inbox, marks, messages, rooms, status, upkeep
+from greendot.store.sqlite import SqliteStore
+from greendot.store.sqlite import inbox as lite_inbox
+from greendot.store.sqlite import messages as lite_messages
+from greendot.store.sqlite import rooms as lite_rooms
+from postgres_server import fresh_schema
+
+FILTERS: tuple[Filter, ...] = ("all", "unread", "unseen", "archived")
+MARKS: tuple[Mark, ...] = ("seen", "read", "archive", "ack")
+MANY = 40_000  # of one room and one user, beside a hundred small ones
+
+POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
+    {
+        "room": (rooms.ROOM, ("t", "r1")),
+        "rooms": (rooms.ROOMS, ("t", "r1", 10)),
+        "heads": (rooms.HEADS, (["t", "t"], ["r1", "r2"])),
+        "role": (rooms.ROLE, ("t", "r1", "u1")),
+        "members": (rooms.MEMBERS, ("t", "r1", "u5", 10)),
+        "marker": (rooms.MARKER, ("t", "r1", "u1")),
+        "message": (messages.MESSAGE, ("t", "r1", 5)),
+        "history, newer": (messages.AFTER, ("t", "r1", 500, 2**62, 50)),
+        "history, older": (messages.NEWEST, ("t", "r1", 0, 30_000, 50)),
+        "lock of rooms": (messages.LOCK, (["t", "t"], ["r1", "r2"])),
+        "keys of messages": (messages.KNOWN, (["t"] * 3, ["r1"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
+        "unread": (inbox.INBOX, ("t", "u1")),
+        "inboxes": (inbox.INBOXES, (["t", "t"], ["u1", "u2"])),
+        "lock of inboxes": (inbox.LOCK, (["t", "t"], ["u1", "u2"])),
+        "keys of notifications": (inbox.KNOWN, (["t"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
+        "statuses": (status.STATUSES, (["t", "t"], ["u1", "u2"])),
+        "expired": (upkeep.EXPIRED, (5, 10)),
+        "old": (upkeep.OLD, (5, 10)),
+    }
+    | {
+        f"inbox, {only}, {order}": (inbox.page_sql(only, order), ("t", "u1", 0, 2**62, 50))
+        for only in FILTERS
+        for order in ("ASC", "DESC")
+    }
+    | {f"marking {mark}": (marks.mark_sql(mark, marks.THROUGH), ("t", "u1", 9, 0, 39_999, 50)) for mark in MARKS}
+    | {
+        f"marking these {mark}": (marks.mark_sql(mark, marks.IDS), ("t", "u1", 9, [1, 2], ["1-x", "2-x"]))
+        for mark in MARKS
+    }
+)
+
+FILL = f"""
+    INSERT INTO greendot_rooms (tenant, room, open, head)
+        SELECT 't', 'r' || n, false, {MANY} FROM generate_series(1, 2000) n;
+    INSERT INTO greendot_members SELECT 't', 'r' || n % 50, 'u' || n, 'member' FROM generate_series(1, 5000) n;
+    INSERT INTO greendot_markers SELECT 't', 'r' || n % 50, 'u' || n, 1 FROM generate_series(1, 5000) n;
+    INSERT INTO greendot_status SELECT 't', 'u' || n, 'busy', NULL, NULL, 1 FROM generate_series(1, 2000) n;
+    INSERT INTO greendot_messages
+        SELECT 't', 'r1', n, n, 'u' || n % 7, NULL, '1', 'k' || n, n FROM generate_series(1, {MANY}) n;
+    INSERT INTO greendot_messages SELECT 't', 'r' || n, 1, n, 'u1', NULL, '1', 'k1', n FROM generate_series(2, 2000) n;
+    INSERT INTO greendot_inboxes SELECT 't', 'u' || n, {MANY}, 0, 0 FROM generate_series(1, 2000) n;
+    INSERT INTO greendot_notifications
+        (tenant, user_id, seq, id, kind, body, key, created_at, expires_at, seen_at, read_at, archived_at)
+        SELECT 't', 'u1', n, n || '-x', 'k', '1', 'k' || n, n, CASE WHEN n % 9 = 0 THEN n END, 1,
+               CASE WHEN n % 500 > 0 THEN 1 END, CASE WHEN n % 100 > 0 THEN 1 END FROM generate_series(1, {MANY}) n;
+    INSERT INTO greendot_notifications (tenant, user_id, seq, id, kind, body, key, created_at)
+        SELECT 't', 'u' || n, 1, '1-x', 'k', '1', 'k1', n FROM generate_series(2, 2000) n;
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(postgres: str) -> Iterator[str]:
+    """A place with one long room and one full inbox beside many small ones."""
+    with asyncio.Runner() as runner:
+        place = fresh_schema(postgres)
+        url = runner.run(place.__aenter__())
+        try:
+            runner.run(fill(url))
+            yield url
+        finally:
+            runner.run(place.__aexit__(None, None, None))
+
+
+async def fill(url: str) -> None:
+    await PostgresStore(url).migrate()
+    link = await asyncpg.connect(url)
+    try:
+        await link.execute(FILL)
+        await link.execute("ANALYZE")
+    finally:
+        await link.close()
+
+
+@asynccontextmanager
+async def linked(url: str) -> AsyncIterator[asyncpg.Connection]:
+    link = await asyncpg.connect(url)  # with the server's own settings: sequential scans are allowed here
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from nodes(below)
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["these values", "any values"])
+@pytest.mark.parametrize("name", POSTGRES)
+async def test_postgres_reads_by_index_and_no_more_than_it_answers(filled: str, name: str, generic: bool) -> None:
+    sql, values = POSTGRES[name]
+    async with linked(filled) as link:
+        await link.execute(f"SET plan_cache_mode = {'force_generic_plan' if generic else 'force_custom_plan'}")
+        await link.execute("BEGIN")  # never committed: some of these write
+        plan = json.loads(await link.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", *values))[0]["Plan"]
+        for node in nodes(plan):
+            assert node["Node Type"] != "Seq Scan", plan
+            if node["Node Type"] in ("Sort", "Bitmap Heap Scan", "Index Scan", "Index Only Scan"):
+                assert node["Actual Rows"] <= 50, plan
+                assert node.get("Rows Removed by Filter", 0) <= 10, plan
+
+
+@pytest.mark.parametrize("only", FILTERS)
+async def test_a_page_far_back_takes_no_longer_than_the_newest(filled: str, only: Filter) -> None:
+    store = PostgresStore(filled)
+    await store.start()
+    try:
+        for before in (None, 20_000, 700):
+            start = time.perf_counter()
+            page = await store.notifications("t", "u1", before=before, limit=50, only=only)
+            assert time.perf_counter() - start < 1
+            assert len(page) <= 50
+    finally:
+        await store.close()
+
+
+# --- SQLite ---
+
+SQLITE: dict[str, tuple[str, int]] = (
+    {
+        "room": (f"{lite_rooms.ROOM} WHERE tenant = ? AND room = ?", 2),
+        "rooms": (lite_rooms.ROOMS, 3),
+        "members": (lite_rooms.MEMBERS, 4),
+        "rooms of a user": (lite_rooms.ROOMS_OF, 2),
+        "history, newer": (lite_messages.AFTER, 5),
+        "history, older": (lite_messages.NEWEST, 5),
+        "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
+        "unread": (lite_inbox.INBOX, 2),
+        "expired": (lite_inbox.EXPIRED, 2),
+        "old": (lite_inbox.OLD, 2),
+    }
+    | {
+        f"inbox, {only}, {order}": (lite_inbox.page_sql(only, order), 5)
+        for only in FILTERS
+        for order in ("ASC", "DESC")
+    }
+    | {f"to be marked {mark}": (lite_inbox.unmarked_sql(mark), 5) for mark in MARKS}
+)
+
+
+@pytest.mark.parametrize("name", SQLITE)
+async def test_sqlite_reads_by_index(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "store.db"
+    await SqliteStore(str(path)).migrate()
+    sql, count = SQLITE[name]
+    db = sqlite3.connect(path)
+    try:
+        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * count)]
+    finally:
+        db.close()
+    searched = [line for line in plan if line.startswith("SEARCH")]
+    assert searched, plan
+    # The rooms of one user are gathered first, and those few are walked through.
+    assert not [line for line in plan if line.startswith("SCAN") and name != "rooms of a user"], plan
+    assert not [line for line in plan if "TEMP B-TREE" in line and name != "rooms of a user"], plan
+    if name.startswith("inbox"):
+        assert f"USING INDEX notifications_{name.split(', ')[1]} " in plan[0]

@@ -1,0 +1,78 @@
+"""A server to misuse, and a wire to it that can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
+
+from greendot.store.postgres import PostgresStore
+from greendot.store.postgres.links import Limits
+from postgres_server import fresh_schema
+
+QUICK = Limits(connect_s=1, acquire_s=1, statement_s=1, lock_s=0.5, patience_s=1.5)
+
+
+@asynccontextmanager
+async def started(url: str, limits: Limits | None = None, pool: int = 8) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url, migrate=True, limits=limits, pool=pool)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def opened(url: str, limits: Limits | None = None, pool: int = 8) -> AsyncIterator[PostgresStore]:
+    """A store with nothing in it."""
+    async with fresh_schema(url) as place, started(place, limits, pool) as store:
+        yield store
+
+
+class Wire:
+    """Between a store and PostgreSQL. `cut_commits` commits are carried out, and their answers lost with the link."""
+
+    def __init__(self) -> None:
+        self.cut_commits = 0
+        self.cut = 0  # so many were
+
+
+@asynccontextmanager
+async def wired(url: str) -> AsyncIterator[tuple[str, Wire]]:
+    """The URL of the server by way of a wire, and the wire."""
+    place, wire = urlsplit(url), Wire()
+    writers: set[asyncio.StreamWriter] = set()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(place.hostname, place.port)
+        writers.update((writer, back))
+        last = b""
+
+        async def forth() -> None:
+            nonlocal last
+            while last := await reader.read(65536):
+                back.write(last)
+            back.close()
+
+        async def home() -> None:
+            while answer := await there.read(65536):
+                if wire.cut_commits and b"COMMIT\0" in last:
+                    wire.cut_commits, wire.cut = wire.cut_commits - 1, wire.cut + 1
+                    break
+                writer.write(answer)
+            writer.transport.abort()
+            back.transport.abort()
+
+        with suppress(OSError):
+            await asyncio.gather(forth(), home())
+
+    server = await asyncio.start_server(carry, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield place._replace(netloc=place.netloc.rpartition("@")[0] + f"@127.0.0.1:{port}").geturl(), wire
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()

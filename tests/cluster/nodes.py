@@ -66,6 +66,7 @@ class Listener:
         self.told: list[Told] = []
         self.closed: Closed | None = None
         self._numbers = 0
+        self._first: dict[str, str] = {}
         self._ending = False  # asyncio.wait_for may swallow a cancellation
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
@@ -98,9 +99,12 @@ class Listener:
         number = f"r{self._numbers}"
         self.send(**command, id=number)
         found: list[dict[str, Any]] = []
+        looked = 0
 
         def answered() -> bool:
-            found.extend(told.frame for told in self.told if told.frame.get("id") == number)
+            nonlocal looked
+            new, looked = self.told[looked:], len(self.told)
+            found.extend(told.frame for told in new if told.frame.get("id") == number)
             return bool(found) or self.closed is not None
 
         await until(answered, within_s)
@@ -110,7 +114,9 @@ class Listener:
     async def watch(self, *users: str) -> dict[str, dict[str, Any]]:
         """Their states, by user."""
         reply = await self.request(type="watch", users=[*users])
-        return {entry["user"]: entry for entry in reply["presence"]}
+        entries = {entry["user"]: entry for entry in reply["presence"]}
+        self._first |= {user: entry["state"] for user, entry in entries.items()}
+        return entries
 
     # --- hearing ---
 
@@ -127,6 +133,10 @@ class Listener:
         """The states the user was shown in after the first snapshot."""
         return [told.data["state"] for told in self.changes(user)]
 
+    def shown(self) -> dict[str, str]:
+        """The state everybody who is watched was last shown in."""
+        return self._first | {told.data["user"]: told.data["state"] for told in self.changes()}
+
     async def sees(self, user: str, *states: str, within_s: float = PATIENCE_S) -> None:
         """Wait until the user was shown in exactly these states, one after the other."""
         try:
@@ -138,9 +148,13 @@ class Listener:
     async def hears(self, event: str, /, within_s: float = PATIENCE_S, **data: Any) -> dict[str, Any]:
         """Wait for such an event, with these in its data."""
         found: list[dict[str, Any]] = []
+        looked = 0
 
         def heard() -> bool:
-            found.extend(d for d in self.of(event) if all(d.get(name) == value for name, value in data.items()))
+            nonlocal looked
+            new, looked = self.told[looked:], len(self.told)
+            fits = (told.data for told in new if told.type == event)
+            found.extend(d for d in fits if all(d.get(name) == value for name, value in data.items()))
             return bool(found)
 
         try:

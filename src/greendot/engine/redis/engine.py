@@ -103,7 +103,7 @@ class RedisEngine(RedisPresence, RedisTyping):
             for server in self.servers.all.values():
                 await self._settle_in(server, server.partitions)
             await self._listen()
-            self.time.learning = False
+            self.time.learnt(alone=len(self._verbs.alive) == 1)
         except BaseException:
             self._host = None
             await self.servers.close()

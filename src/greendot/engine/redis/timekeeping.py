@@ -11,6 +11,8 @@ from greendot.clock import Clock
 
 JUMP_MS = 2_500  # half of what a verb bears (lua/record.lua): mended before it can be refused
 _OURS_S = 60.0  # a node whose correction is replaced by another's within this was wrong itself
+_YOUNG_S = 5.0  # so long those who were there before a node know the time better: it leaves corrections to them,
+_DOUBT_S = 2.0  # and if they let a time stand that differs from its own for so long, it was told a wrong one first
 _NONE = "0"
 
 
@@ -19,7 +21,9 @@ class EngineTime:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.learning = False  # while a node starts, whoever is there already knows the time better
+        self.learning = False  # while a node starts it believes what it is told
+        self._young_until = float("-inf")
+        self._doubts_since = float("inf")
         self._offset_ms: float | None = None
         self._wrote: dict[int, tuple[str, float]] = {}  # by partition, the correction that is ours, and since when
 
@@ -38,11 +42,23 @@ class EngineTime:
     def heard(self, told_ms: int, partition: int = 0, correction: str = _NONE) -> int:
         """What time it is in a partition. Answers by how much its correction must change; 0: our own was adapted."""
         off = told_ms - self.now()
-        believed = self.learning or self._contradicted(partition, correction)
-        if self._offset_ms is None or abs(off) <= JUMP_MS or believed:
-            self._offset_ms = told_ms - self._clock.monotonic() * 1000
+        now = self._clock.monotonic()
+        fits = self._offset_ms is None or abs(off) <= JUMP_MS
+        if not fits and now < self._young_until:
+            self._doubts_since = min(self._doubts_since, now)
+            if now - self._doubts_since < _DOUBT_S:
+                return 0
+            fits = True
+        if fits or self.learning or self._contradicted(partition, correction):
+            self._offset_ms = told_ms - now * 1000
+            self._doubts_since = float("inf")
             return 0
         return -off
+
+    def learnt(self, *, alone: bool) -> None:
+        """The node has started, with nobody or others there."""
+        self.learning = False
+        self._young_until = float("-inf") if alone else self._clock.monotonic() + _YOUNG_S
 
     def _contradicted(self, partition: int, correction: str) -> bool:
         """Whether another node has just replaced what this one wrote. (None at all is a loss, not a contradiction.)"""

@@ -96,3 +96,32 @@ def test_a_correction_made_on_purpose_is_followed() -> None:
     time = told(ManualClock())
     time.shift(-5_000)
     assert time.now() == TOLD - 5_000
+
+
+def test_a_node_that_starts_believes_what_it_is_told() -> None:
+    time = told(ManualClock())
+    time.learning = True
+    assert time.heard(TOLD + HOUR_MS) == 0
+    assert time.now() == TOLD + HOUR_MS
+
+
+def test_a_young_node_leaves_corrections_to_those_who_were_there_before() -> None:
+    clock = ManualClock()
+    time = told(clock)
+    time.learnt(alone=False)
+    assert time.heard(TOLD + HOUR_MS) == 0
+    assert time.now() == TOLD
+    clock.advance(1.0)
+    assert time.heard(TOLD + 1_000) == 0  # they have made it
+    clock.advance(5.0)
+    assert time.heard(TOLD + 6_000 + HOUR_MS) == -HOUR_MS  # now it makes its own
+
+
+def test_a_young_node_whose_time_is_not_the_others_gives_it_up() -> None:
+    clock = ManualClock()
+    time = told(clock)
+    time.learnt(alone=False)
+    assert time.heard(TOLD - HOUR_MS) == 0
+    clock.advance(2.0)
+    assert time.heard(TOLD + 2_000 - HOUR_MS) == 0
+    assert time.now() == TOLD + 2_000 - HOUR_MS

@@ -12,7 +12,7 @@ from greendot.clock import Clock
 JUMP_MS = 2_500  # half of what a verb bears (lua/record.lua): mended before it can be refused
 _OURS_S = 60.0  # a node whose correction is replaced by another's within this was wrong itself
 _YOUNG_S = 5.0  # so long those who were there before a node know the time better: it leaves corrections to them,
-_DOUBT_S = 2.0  # and if they let a time stand that differs from its own for so long, it was told a wrong one first
+_DOUBT_S = 1.5  # and if they let a time stand that differs from its own for so long, it was told a wrong one first
 _NONE = "0"
 
 

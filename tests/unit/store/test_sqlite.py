@@ -15,7 +15,8 @@ import pytest
 
 from greendot.core.presence import Manual
 from greendot.errors import ConfigError, StoreUnavailable, Unstorable
-from greendot.store.base import Draft
+from greendot.store.base import Draft, Inbox, Notice, Record, Room
+from greendot.store.schema import steps
 from greendot.store.sqlite import SqliteStore
 
 T = "t1"
@@ -92,7 +93,8 @@ async def test_a_store_in_memory_keeps_nothing() -> None:
 
 WRITER = """
 import asyncio, sys
-from greendot.store.base import Draft
+from greendot.store.base import Draft, Inbox, Notice, Record, Room
+from greendot.store.schema import steps
 from greendot.store.sqlite import SqliteStore
 
 async def write(store, writer):
@@ -314,3 +316,63 @@ async def test_there_is_nothing_before_the_first_message(path: Path) -> None:
         await store.append(T, "lobby", draft("k1"))
         for before in (0, 1):
             assert await store.messages(T, "lobby", before=before, limit=10) == []
+
+
+# --- older files ---
+
+
+def of_the_first_version(path: Path) -> None:
+    """A file as the first Greendot left it."""
+    with sqlite3.connect(path) as db:
+        db.executescript(steps("sqlite")[0].sql)
+        db.executescript(
+            """
+            INSERT INTO rooms VALUES ('t1', 'lobby', 1, 2, 3), ('t1', 'team', 0, 0, 1);
+            INSERT INTO members VALUES ('t1', 'team', 'ann'), ('t1', 'team', 'bob');
+            INSERT INTO messages VALUES ('t1', 'lobby', 1, 'm1', 'ann', 'Ann', CAST('"one"' AS BLOB), 'k1', 5),
+                                        ('t1', 'lobby', 2, 'm2', 'bob', NULL, CAST('"two"' AS BLOB), 'k2', 6);
+            INSERT INTO status VALUES ('t1', 'ann', 'busy', NULL, 'lunch', 4);
+            PRAGMA user_version = 1;
+            """
+        )
+    db.close()
+
+
+async def test_a_file_of_the_first_version_goes_on(path: Path) -> None:
+    of_the_first_version(path)
+    async with opened(path) as store:
+        assert await store.rooms(T, None, 9) == [Room(T, "lobby", True, 2, 3), Room(T, "team", False, 0, 1)]
+        assert await store.members(T, "team", None, 9) == [("ann", "member"), ("bob", "member")]
+        assert await store.messages(T, "lobby", after=0, limit=9) == [
+            Record("lobby", 1, "m1", "ann", "Ann", b'"one"', 5),
+            Record("lobby", 2, "m2", "bob", None, b'"two"', 6),
+        ]
+        again, new = await store.append(T, "lobby", draft("k1")), await store.append(T, "lobby", draft("k3"))
+        assert [(result.record.seq, result.new) for result in (again, new) if result] == [(1, False), (3, True)]
+        assert await store.statuses([(T, "ann")]) == {(T, "ann"): Manual("busy", None, "lunch", 4)}
+        assert await store.put_marker(T, "lobby", "ann", 2) == (2, 3)
+        assert await store.inbox(T, "ann") == Inbox()
+    async with opened(path) as store:
+        assert await numbers(store) == [1, 2, 3]
+
+
+async def test_tables_can_be_brought_up_to_date_before_the_start(path: Path) -> None:
+    of_the_first_version(path)
+    assert await SqliteStore(str(path)).migrate() == [step.name for step in steps("sqlite")[1:]]
+    assert await SqliteStore(str(path)).migrate() == []
+    with pytest.raises(ConfigError, match=r"^cannot use the store /nowhere/at/all"):
+        await SqliteStore("/nowhere/at/all").migrate()
+
+
+async def test_counters_that_are_wrong_are_found_and_set_right(path: Path) -> None:
+    async with opened(path) as store:
+        await store.notify([Notice(T, user, "k", b"{}", f"k{n}", 5) for user in ("ann", "bob") for n in range(3)])
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE inboxes SET unread = 9 WHERE user = 'ann'")
+            db.execute("DELETE FROM inboxes WHERE user = 'bob'")
+        db.close()
+        wrong = [((T, "ann"), Inbox(3, 9, 3), Inbox(3, 3, 3)), ((T, "bob"), Inbox(), Inbox(3, 3, 3))]
+        assert await store.recount(fix=False) == wrong
+        assert await store.recount(fix=True) == wrong
+        assert await store.recount(fix=False) == []
+        assert await store.inbox(T, "ann") == Inbox(3, 3, 3)

@@ -44,7 +44,6 @@ class Limits(Struct, frozen=True):
 
 
 _SETTINGS = {
-    "application_name": "greendot",
     "default_transaction_isolation": "read committed",
     # Plans are kept per connection. One made while a table was empty would still be used when it has a million rows.
     "enable_seqscan": "off",
@@ -84,10 +83,14 @@ class Links:
                 max_size=self._size,
                 timeout=self.limits.connect_s,
                 connection_class=_Connection,
-                server_settings=_SETTINGS | self.limits.settings(),
+                server_settings=self._settings(),
             )
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
             raise self.unusable(error) from None
+
+    def _settings(self) -> dict[str, str]:
+        name = {} if "application_name=" in self._url else {"application_name": "greendot"}
+        return _SETTINGS | self.limits.settings() | name
 
     def unusable(self, error: Exception) -> ConfigError:
         return ConfigError(f"cannot use the store {_place(self._url)}: {_words(error)}")

@@ -1,0 +1,132 @@
+"""Tables in PostgreSQL are made once, whoever starts, and never by surprise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+from greendot.errors import ConfigError
+from greendot.store.postgres import PostgresStore
+from greendot.store.postgres.migrations import outbox_sql
+from greendot.store.schema import steps
+from greendot.testing.store_harness import T
+from postgres_server import execute, fresh_schema
+
+NAMES = [step.name for step in steps("postgres")]
+
+
+@asynccontextmanager
+async def linked(url: str) -> AsyncIterator[asyncpg.Connection]:
+    link = await asyncpg.connect(url)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+async def test_missing_tables_are_a_start_refused_with_what_to_do(postgres: str) -> None:
+    async with fresh_schema(postgres) as place:
+        with pytest.raises(
+            ConfigError, match=r"are not there yet\. Run `greendot migrate`.*GREENDOT_STORE_MIGRATE=true"
+        ):
+            await PostgresStore(place).start()
+        assert await PostgresStore(place).migrate() == NAMES
+        assert await PostgresStore(place).migrate() == []
+        store = PostgresStore(place)
+        await store.start()
+        assert await store.rooms(T, None, 5) == []
+        await store.close()
+
+
+async def test_old_tables_are_refused_and_newer_ones_too(postgres: str) -> None:
+    async with fresh_schema(postgres) as place:
+        await PostgresStore(place).migrate()
+        await execute(place, "UPDATE greendot_schema SET version = version - 1 WHERE version = 1")
+        with pytest.raises(ConfigError, match="Run `greendot migrate`"):
+            await PostgresStore(place).start()
+        await execute(place, "UPDATE greendot_schema SET version = 999")
+        for store in (PostgresStore(place), PostgresStore(place, migrate=True)):
+            with pytest.raises(ConfigError, match="of a newer Greendot; upgrade Greendot"):
+                await store.start()
+
+
+async def test_nodes_that_start_at_once_make_the_tables_once(postgres: str) -> None:
+    async with fresh_schema(postgres) as place:
+        stores = [PostgresStore(place, migrate=True, pool=1) for _ in range(6)]
+        applied = await asyncio.gather(
+            *(store.start() for store in stores), *(s.migrate() for s in [PostgresStore(place)])
+        )
+        assert applied[:6] == [None] * 6
+        await stores[0].put_room(T, "lobby", open=True)
+        assert all([await store.room(T, "lobby") is not None for store in stores])
+        await asyncio.gather(*(store.close() for store in stores))
+        async with linked(place) as link:
+            assert [
+                row["name"] for row in await link.fetch("SELECT name FROM greendot_schema ORDER BY version")
+            ] == NAMES
+
+
+async def test_every_table_carries_our_name(postgres: str) -> None:
+    async with fresh_schema(postgres) as place:
+        await PostgresStore(place).migrate()
+        async with linked(place) as link:
+            tables = await link.fetch(
+                "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+            )
+            assert len(tables) > 15
+            assert all(row["relname"].startswith("greendot_") for row in tables)
+
+
+async def test_somebody_who_may_not_make_tables_is_told(postgres: str) -> None:
+    async with fresh_schema(postgres) as place:
+        await execute(postgres, "DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
+        reader = place.replace("postgres@", "reader@")
+        with pytest.raises(ConfigError, match=r"cannot use the store postgresql://\S+: (permission denied|no schema)"):
+            await PostgresStore(reader).migrate()
+
+
+# --- the outbox ---
+
+
+async def test_the_outbox_can_be_installed_anywhere_and_again_and_wakes_who_listens_once(postgres: str) -> None:
+    async with fresh_schema(postgres) as place, linked(place) as app, linked(place) as relay:
+        for _ in range(2):
+            await app.execute(outbox_sql())
+        heard: asyncio.Queue[str] = asyncio.Queue()
+        await relay.add_listener("greendot_outbox", lambda *told: heard.put_nowait(told[2]))
+        async with app.transaction():
+            for number in range(3):
+                await app.execute(
+                    "INSERT INTO greendot_outbox (target, user_id, kind, body) VALUES ('notification', 'ann', 'k', $1)",
+                    f'{{"n": {number}}}',
+                )
+            await app.execute(
+                "INSERT INTO greendot_outbox (target, room, user_id, body) VALUES ('message', 'lobby', 'ann', '1')"
+            )
+        async with asyncio.timeout(10):
+            await heard.get()
+        rows = await relay.fetch("SELECT tenant, target, attempts, failed_at FROM greendot_outbox ORDER BY id")
+        assert [tuple(row) for row in rows] == [("default", "notification", 0, None)] * 3 + [
+            ("default", "message", 0, None)
+        ]
+        await relay.execute("SELECT 1")
+        assert heard.empty()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "('message', NULL, 'ann', 'k', '1')",
+        "('notification', 'r', 'ann', NULL, '1')",
+        "('letter', 'r', 'ann', 'k', '1')",
+    ],
+)
+async def test_what_could_never_be_sent_does_not_get_into_the_outbox(postgres: str, values: str) -> None:
+    async with fresh_schema(postgres) as place, linked(place) as app:
+        await app.execute(outbox_sql())
+        with pytest.raises(asyncpg.CheckViolationError):
+            await app.execute(f"INSERT INTO greendot_outbox (target, room, user_id, kind, body) VALUES {values}")

@@ -1,7 +1,7 @@
 """A node's engine without a gateway, in a process of its own so that it has a core of its own.
 
     node.py fill URL USERS            restore so many users, one session each; keep them until told
-    node.py cycle URL USERS CYCLES    connect and leave, once for each user; then, told to, CYCLES times more
+    node.py cycle URL USERS CYCLES    connect and leave so often, one user after the other
     node.py read URL USERS            restore so many users; then, for each line `FIRST STEP COUNT ROUNDS`, time reads
     node.py reap URL                  a second node besides; told to, it leaves, and the first reaps what it left
     node.py hear URL TOPICS           subscribe to so many rooms; for each line, say what was heard since the last
@@ -131,11 +131,8 @@ async def cycle(url: str, users: int, cycles: int) -> None:
             await connected(e, incarnation, number, conn)
             await e.linger(TENANT, user(number), ref(incarnation, number, conn), 0, 0)
 
-        await in_batches(once(number, 1) for number in range(users))
-        answer(users=users)
-        await told()
         start = time.monotonic()
-        await in_batches(once(number % users, number // users + 2) for number in range(cycles))
+        await in_batches(once(number % users, number // users + 1) for number in range(cycles))
         answer(seconds=time.monotonic() - start)
         await told()
 

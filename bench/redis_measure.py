@@ -42,7 +42,6 @@ class Cycles:
     users: int
     before: int  # bytes, when every user had been there once
     after: int
-    per_s: float
 
 
 @dataclass
@@ -127,18 +126,19 @@ class RedisBench(Bench):
         return found
 
     def cycles(self, plan: Plan) -> Cycles:
-        """Redis' memory before and after so many connects and leaves."""
-        with self._redis() as redis, self._node("cycle", redis.url, plan.cycling_users, plan.cycles) as node:
-            line(node)
-            time.sleep(BUFFERS_S)
-            before = redis.memory()
+        """Redis' memory before and after so many connects and leaves; nobody is connected to it either time."""
+        with self._redis() as redis:
+            before, _ = self._cycled(redis, plan.cycling_users, plan.cycling_users)
             say(f"cycles: {plan.cycling_users:,} users were there once, {before / 1e6:.2f} MB; {plan.cycles:,} cycles")
-            tell(node)
-            took = json.loads(line(node))["seconds"]
-            time.sleep(BUFFERS_S)
-            after = redis.memory()
+            after, took = self._cycled(redis, plan.cycling_users, plan.cycles)
         say(f"cycles: {after / 1e6:.2f} MB after {took:.0f} s")
-        return Cycles(plan.cycles, plan.cycling_users, before, after, plan.cycles / took)
+        return Cycles(plan.cycles, plan.cycling_users, before, after)
+
+    def _cycled(self, redis: Redis, users: int, cycles: int) -> tuple[int, float]:
+        with self._node("cycle", redis.url, users, cycles) as node:
+            took = json.loads(line(node))["seconds"]
+        time.sleep(BUFFERS_S)
+        return redis.memory(), took
 
     def read(self, plan: Plan) -> Reading:
         """Presence of 200 users, beside 200 bare HGETs of the same records by C; and of 10,000."""

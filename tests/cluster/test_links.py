@@ -28,6 +28,7 @@ from greendot.engine.base import Deliver, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.messages import Messages
 from greendot.engine.redis.nodes import Periods
+from hosts import RedisNode
 from redis_servers import Proxy, RedisProcess
 
 COMMANDS, PUSHES = b"EVALSHA", b"SUBSCRIBE"  # what only the one or the other connection sends
@@ -204,22 +205,38 @@ async def test_while_redis_is_away_nodes_try_again_now_and_then_and_not_together
         assert [findings(each) for each in nodes] == [[False]] * 3
 
 
-async def test_a_node_struck_from_a_partition_by_hand_registers_there_again(redis: RedisProcess) -> None:
-    async with engines(*[redis_url(redis.port)] * 2) as (first, second):
+async def test_a_node_struck_from_a_partition_by_hand_registers_there_again_and_restores_its_sessions(
+    redis: RedisProcess,
+) -> None:
+    struck = RedisNode(redis_url(redis.port), PREFIX)  # looks when it is told to
+    await struck.start()
+    try:
         users = names_everywhere("u")
-        here = {user: await come(first, user) for user in users[:3]}  # in partitions 0, 1, 2
-        for partition in range(3):
-            assert redis.command("HDEL", keys.nodes_key(PREFIX, partition), first.incarnation) == 1
-        # In the first partition it is seen missing at once, elsewhere when it next has something to say there.
-        name = keys.nodes_key(PREFIX, 0)
-        await until(lambda: redis.command("HGET", name, first.incarnation) == b"live", "registered again", FOUND_S)
-        for user in users[1:3]:
-            touched = await first.engine.touch(TENANT, user, here[user], "default", True, None)
-            assert touched.resumed
-            assert await state(second, user) == "idle"
-        for partition in range(3):
-            assert redis.command("HGET", keys.nodes_key(PREFIX, partition), first.incarnation) == b"live"
-        assert not any(what == "reborn" for what, _ in first.host.told)
+        here = await come(struck, users[1])
+
+        def strike_off(partition: int) -> None:
+            assert redis.command("HDEL", keys.nodes_key(PREFIX, partition), struck.incarnation) == 1
+
+        def is_known(partition: int) -> bool:
+            return bool(redis.command("HGET", keys.nodes_key(PREFIX, partition), struck.incarnation) == b"live")
+
+        strike_off(1)
+        strike_off(99)
+        # With something to say there it is told at once.
+        assert (await struck.engine.touch(TENANT, users[1], here, "default", True, None)).status_known
+        assert is_known(1)
+        # Without, it sees it by and by; in the first partition at once.
+        for _ in range(keys.PARTITIONS):
+            await struck.tick()
+        assert is_known(99)
+        strike_off(0)
+        await struck.tick()
+        assert is_known(0)
+        assert findings(struck) == [False] * 3, "sessions of a node that is not known may have been dropped"
+        assert not any(what == "reborn" for what, _ in struck.host.told)
+        assert await state(struck, users[1]) == "idle"
+    finally:
+        await struck.close()
 
 
 async def test_an_idle_node_asks_little_of_redis(redis: RedisProcess) -> None:

@@ -86,6 +86,8 @@ class RedisEngine(RedisPresence, RedisTyping):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_born = asyncio.Lock()
         self._busy: set[str] = set()  # what is being done in the background, by name
+        self._looked_at = HOME  # the partition that was last seen to know this node
+        self._struck: set[int] = set()  # partitions that did not, and may have dropped its sessions meanwhile
         self._restored_at = self._swept_at = self._clock.monotonic()
 
     # --- life ---
@@ -231,6 +233,7 @@ class RedisEngine(RedisPresence, RedisTyping):
             self._spawn("rebirth", self._rebirth(self.lives.incarnation))
         else:
             self._look_after(table)
+            await self._look_around()
         if self._clock.monotonic() - self._restored_at >= RESTORE_EVERY_S and self._host is not None:
             self._restored_at = self._clock.monotonic()
             self._host.found(Part(), intact=True)
@@ -245,6 +248,15 @@ class RedisEngine(RedisPresence, RedisTyping):
         if self._clock.monotonic() - self._swept_at >= SWEEP_LOOK_S:
             self._swept_at = self._clock.monotonic()
             self._spawn("sweep", self.sweeper.sweep_if_due())
+
+    async def _look_around(self) -> None:
+        """One partition at a time, whether this node is known there: where it is not, its sessions do not count."""
+        self._looked_at = (self._looked_at + 1) % keys.PARTITIONS
+        if not await self.lives.is_known(self._looked_at):
+            await self._repair("UNKNOWN", self._looked_at, self.lives.incarnation)
+        if self._struck and self._host is not None:
+            struck, self._struck = self._struck, set()
+            self._host.found(Partitions(struck, self.servers), intact=False)
 
     async def _reap(self, wait_s: float) -> None:
         if wait_s > 0:
@@ -283,6 +295,8 @@ class RedisEngine(RedisPresence, RedisTyping):
             answers = await self.lives.register([partition])
             if self.watchdog.is_other(answers):
                 self._spawn(f"lost {server.address}", self._lost_state(server))
+            else:
+                self._struck.add(partition)
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
         """Do it in the background, unless it is being done."""

@@ -124,6 +124,10 @@ class Nodes:
         now = self._verbs.time.now()
         await self._verbs.servers.of(HOME).call("HSETNX", leases, self.incarnation, f"1,{now}")
 
+    async def is_known(self, partition: int) -> bool:
+        name, server = keys.nodes_key(self._verbs.prefix, partition), self._verbs.servers.of(partition)
+        return not server.up or await server.call("HGET", name, self.incarnation) is not None
+
     async def end(self) -> None:
         """A clean exit."""
         await self.bury(self.incarnation, "")

@@ -42,10 +42,18 @@ def with_replicas(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture
-def without(tmp_path: Path) -> Iterator[Cluster]:
-    with redis_cluster("redis", tmp_path / "redis", primaries=3) as cluster:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with redis_cluster("redis", tmp_path_factory.mktemp("redis"), primaries=3) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def without(shared: Cluster) -> Cluster:
+    """Without replicas, and empty."""
+    for process in shared.processes:
+        process.command("FLUSHALL")
+    return shared
 
 
 def everywhere() -> list[Topic]:

@@ -20,12 +20,12 @@ from postgres_server import execute, fresh_schema
 T = "t"
 TABLES = ("rooms", "members", "markers", "messages", "inboxes", "notifications", "status")
 
-users = st.sampled_from(["ann", "bob", "cy"])
+users = st.sampled_from(["ann", "bob"])
 rooms = st.sampled_from(["r1", "r2"])
 keys = st.sampled_from([f"k{n}" for n in range(8)])
-seqs = st.integers(-1, 9)
+seqs = st.integers(-1, 6)
 marks = st.sampled_from(["seen", "read", "archive", "ack"])
-notices = st.tuples(users, keys, st.integers(0, 60), st.none() | st.integers(0, 60))
+notices = st.tuples(users, keys, st.integers(50, 60), st.none() | st.integers(0, 60))
 operations = st.one_of(
     st.tuples(st.just("room"), rooms, st.sampled_from([None, True, False]), st.sampled_from([None, "full", "hint"])),
     st.tuples(st.just("member"), rooms, users, st.sampled_from(["reader", "member", "admin", None])),
@@ -34,7 +34,7 @@ operations = st.one_of(
     st.tuples(st.just("notify"), st.lists(notices, min_size=1, max_size=5)),
     st.tuples(st.just("mark"), users, marks, st.lists(seqs, max_size=4) | seqs),
     st.tuples(st.just("delivered"), users, st.lists(seqs, max_size=3), st.sampled_from(["live", "push"])),
-    st.tuples(st.just("prune"), st.integers(1, 60), st.integers(5, 80)),
+    st.tuples(st.just("prune"), st.integers(1, 60), st.integers(1, 80)),
 )
 
 
@@ -202,7 +202,7 @@ async def agree(store: Store, story: list[tuple[Any, ...]]) -> None:
     model, real = Model(), Real(store)
     for now, step in enumerate(story, start=100):
         assert await real.do(now, *step) == model.do(now, *step), step
-    for user in ("ann", "bob", "cy"):
+    for user in ("ann", "bob"):
         assert await store.inbox(T, user) == model.inbox(user)
         for only in ("all", "unread", "unseen", "archived"):
             assert await real.page(user, only) == model.page(user, only), only
@@ -217,7 +217,10 @@ async def agree(store: Store, story: list[tuple[Any, ...]]) -> None:
     assert await store.recount(fix=False) == []
 
 
-stories = st.lists(operations, max_size=25)
+# Short stories show nothing, and they all begin with something to talk about.
+BEGINNING = [("room", "r1", True, None), *(("append", "r1", "ann", f"k{n}") for n in range(4))]
+BEGINNING += [("notify", [(user, f"k{n}", 55, None) for user in ("ann", "bob") for n in range(4)])]
+stories = st.lists(operations, min_size=15, max_size=40).map(lambda story: [*BEGINNING, *story])
 slow = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 

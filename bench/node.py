@@ -105,7 +105,7 @@ async def in_batches(verbs: Iterable[Any]) -> None:
 
 
 def ref(incarnation: str, number: int, conn: int = 1) -> Ref:
-    return Ref(f"{incarnation}-{number:010d}", incarnation, conn)
+    return Ref(f"{incarnation}-{number:09d}", incarnation, conn)
 
 
 def connected(e: RedisEngine, incarnation: str, number: int, conn: int = 1) -> Any:

@@ -307,7 +307,7 @@ def _plant(redis: Redis, one: str, other: str, sessions: int, users: int) -> Non
     for number in range(users):
         where = keys.UserKeys("", TENANT, user(number))
         holder = other if number % every == 0 else one
-        record = f"o{now:x}||User {number}|a||{holder}-{number:010d},,1"
+        record = f"o{now:x}||User {number}|a||{holder}-{number:09d}"
         buckets.setdefault(where.presence, {})[where.field] = record
     with redis.client.pipeline(transaction=False) as pipeline:
         for at, (bucket, records) in enumerate(buckets.items()):

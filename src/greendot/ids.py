@@ -34,7 +34,7 @@ def new_incarnation() -> str:
 
 def new_session_id(incarnation: str) -> str:
     """A session id that names its node's incarnation, so that any node can route to it."""
-    return f"{incarnation}-{_token(10)}"
+    return f"{incarnation}-{_token(9)}"
 
 
 def incarnation_of(session: str) -> str:

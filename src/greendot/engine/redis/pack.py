@@ -74,7 +74,7 @@ UNKNOWN = Snapshot(Face(), Face(), None, [])
 # Most records are like this: one session, connected, an automatic status, everybody sees the same.
 _simple = re.compile(
     r"([oif])([0-9a-f]++)(?:,([0-9a-f]++))?\|\|([^|%]*+)\|a(?:,[0-9a-f]*+)?\|[0-9a-f]*+"
-    r"\|([^-,;|]*+)-[^,;|]*+,([^,;|]*+),[0-9a-f]++(?:,i)?"
+    r"\|([^-,;|]*+)-[^,;|]*+(?:,([^,;|]*+)(?:,[0-9a-f]*+(?:,i)?)?)?"
 ).fullmatch
 
 
@@ -105,16 +105,16 @@ def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | Non
             return None
     devices = []
     for seat in seats.split(";"):
-        session, device, *rest = seat.split(",")
-        node = session[: session.find("-")]
-        if len(rest) > 2:
-            if rest[2] and int(rest[2], 16) <= now:
+        fields = seat.split(",")
+        node = incarnation_of(fields[0])
+        if len(fields) > 4:
+            if fields[4] and int(fields[4], 16) <= now:
                 return None
-            if len(rest) > 4:
-                node = rest[4]
+            if len(fields) > 6:
+                node = fields[6]
         if node not in alive:
             return None
-        devices.append(device or "default")
+        devices.append((fields[1] if len(fields) > 1 else "") or "default")
     if len(devices) > 1:
         devices = sorted({*devices})
     face = read_face(first)
@@ -137,7 +137,7 @@ def read_seats(record: str) -> list[Kept]:
     found = []
     for seat in parts[5].split(";") if len(parts) == 6 and parts[5] else ():
         session, device, conn, idle, deadline, _, node = (seat.split(",") + [""] * 6)[:7]
-        kept = session, device or "default", _number(conn) or 0, idle == "i", _number(deadline)
+        kept = session, device or "default", _number(conn) or 1, idle == "i", _number(deadline)
         found.append(Kept(*kept, node or incarnation_of(session)))
     return found
 

@@ -11,7 +11,7 @@ local match, gmatch, sha1hex, call = string.match, string.gmatch, redis.sha1hex,
 
 -- When a node died there are thousands of these and they are all alike: one session, an automatic status, everybody
 -- sees the same. Such a record need not be taken apart; what comes of it is as `settle` has it.
-local SIMPLE = '^[oi](%x+)||([^|]*)|a,?%x*|(%x*)|([^-,;|]*)%-[^,;|]*,[^,;|]*,%x+,?i?$'
+local SIMPLE = '^[oi](%x+)||([^|]*)|a,?%x*|(%x*)|([^-,;|]*)%-[^,;|]*,?[^,;|]*,?%x*,?i?$'
 local left, kept = {}, {}  -- fields to take out of the presence bucket; fields and values to put into the other
 
 local function end_simple(field, version, name, heard, life)
@@ -27,8 +27,8 @@ end
 
 local function due(text)
   for seat in gmatch(match(text, '[^|]*$'), '[^;]+') do
-    local node, rest = match(seat, '^([^,-]*)[^,]*,[^,]*,[^,]*,?(.*)$')
-    if rest ~= '' then
+    local node, rest = match(seat, '^[^,-]*'), match(seat, '^[^,]*,[^,]*,[^,]*,(.*)$')
+    if rest then
       local deadline, other = match(rest, '^[^,]*,?([^,]*),?[^,]*,?([^,]*)')
       if deadline ~= '' and tonumber(deadline, 16) <= now then return true end
       if other ~= '' then node = other end

@@ -5,8 +5,8 @@
 --           letter (b, i; empty: auto), until.  Empty since: the version.  OWN the same; empty: equal to FACE
 --   MANUAL  status letter (a, b, i), revision, until, text; empty: not known yet
 --   HEARD   when the last session that left was heard
---   SEAT    session, device (empty: `default`), connection, i if idle, deadline, heard, incarnation (empty: the
---           session id names it)
+--   SEAT    session, device (empty: `default`), connection (empty: 1), i if idle, deadline, heard, incarnation
+--           (empty: the session id names it)
 -- Numbers are hexadecimal, fields of a part are separated by commas, empty ones at the end are left out. The node
 -- escapes | , ; and % in names and texts.
 --
@@ -68,7 +68,7 @@ local function read_record(text)
       local s = split(seat, ',')
       local node = s[7]
       if node == nil or node == '' then node = string.match(s[1], '^[^-]*') end
-      record.seats[#record.seats + 1] = { session = s[1], device = (s[2] or '') ~= '' and s[2] or 'default', conn = number(s[3]) or 0,
+      record.seats[#record.seats + 1] = { session = s[1], device = (s[2] or '') ~= '' and s[2] or 'default', conn = number(s[3]) or 1,
         idle = s[4] == 'i', deadline = number(s[5]), heard = number(s[6]), node = node }
     end
   end
@@ -85,7 +85,8 @@ local function write_record(record)
   for index, s in ipairs(record.seats) do
     local node = s.node
     if node == string.match(s.session, '^[^-]*') then node = '' end
-    seats[index] = join({ s.session, s.device ~= 'default' and s.device or '', hex(s.conn), s.idle and 'i' or '', hex(s.deadline), hex(s.heard), node }, 7)
+    seats[index] = join({ s.session, s.device ~= 'default' and s.device or '', s.conn ~= 1 and hex(s.conn) or '',
+                          s.idle and 'i' or '', hex(s.deadline), hex(s.heard), node }, 7)
   end
   local own = record.own == record.face and '' or write_face(record.own)
   return table.concat({ write_face(record.face), own, record.name, manual, hex(record.heard),

@@ -45,6 +45,7 @@ class Greendot:
             keys=ApiKeys({settings.api.key: "default"}),
             statuses=self.node.statuses,
             rooms=self.node.rooms,
+            speaking=self.node.speaking,
             node=self.node,
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None

@@ -12,7 +12,7 @@ from greendot.clock import Clock
 from greendot.core.presence import Manual, Snapshot
 from greendot.engine.base import Engine, Topic
 from greendot.protocol.replies import PresentReply, SessionInfo
-from greendot.store.base import Draft, Record, Store
+from greendot.store.base import BusMode, Draft, Record, Role, Room, Store
 from greendot.tokens import Tokens
 
 
@@ -22,10 +22,18 @@ class Statuses(Protocol):
     async def set(self, key: tuple[str, str], manual: Manual) -> Snapshot: ...
 
 
-class Rooms(Protocol):
-    """The rooms of this node, as far as the API writes to them and reads who is there."""
+class Speaking(Protocol):
+    """What changes rooms."""
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Record: ...
+    async def put_room(self, tenant: str, room: str, open: bool | None, bus: BusMode | None) -> Room: ...
+    async def put_member(self, tenant: str, room: str, user: str, role: Role) -> bool: ...
+    async def remove_member(self, tenant: str, room: Room, user: str) -> None: ...
+
+
+class Rooms(Protocol):
+    """The rooms of this node, as far as the API reads who is there."""
+
     def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply: ...
 
 
@@ -52,6 +60,7 @@ class Backend(Struct, frozen=True):
     keys: ApiKeys
     statuses: Statuses
     rooms: Rooms
+    speaking: Speaking
     node: NodeView
 
 

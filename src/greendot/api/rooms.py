@@ -10,13 +10,13 @@ from starlette.routing import Route
 from greendot.api.backend import Backend
 from greendot.api.problem import Problem
 from greendot.api.request import cursor, json, number, path_id, read_body
-from greendot.engine.base import Deliver, MemberRemoved, Topic
+from greendot.engine.base import Deliver, Topic
 from greendot.ids import ID_RULE, new_message_id, valid_id
 from greendot.protocol.codec import MAX_FRAME, encode_event
 from greendot.protocol.commands import Id, Text
 from greendot.protocol.events import Signal
 from greendot.protocol.replies import HistoryReply, SendReply, Typer
-from greendot.store.base import Draft, Room
+from greendot.store.base import BusMode, Draft, Role, Room
 from greendot.store.events import message_event
 
 
@@ -24,6 +24,13 @@ class PutRoom(Struct):
     """The body of PUT /v1/rooms/{room}."""
 
     open: bool | None = None  # None keeps what it is; a new room is closed
+    bus: BusMode | None = None  # None keeps what it is; a new room is `full`
+
+
+class PutMember(Struct):
+    """The body of PUT /v1/rooms/{room}/members/{user}; it may be left out."""
+
+    role: Role = "member"
 
 
 class PostMessage(Struct):
@@ -78,7 +85,7 @@ class RoomRoutes:
     async def put(self, request: Request) -> Response:
         tenant, room = self._backend.keys.tenant(request), path_id(request, "room")
         body = await read_body(request, PutRoom)
-        return json(_shown(await self._backend.store.put_room(tenant, room, open=body.open)))
+        return json(_shown(await self._backend.speaking.put_room(tenant, room, body.open, body.bus)))
 
     async def get(self, request: Request) -> Response:
         return json(_shown(await self._room(request)))
@@ -89,19 +96,18 @@ class RoomRoutes:
         room, limit = await self._room(request), number(request, "limit", 100, 1_000)
         members = await self._backend.store.members(room.tenant, room.room, cursor(request), limit)
         users = [member.user for member in members]
-        return json({"members": users, "next": users[-1] if len(users) == limit else None})
+        roles = {member.user: member.role for member in members}
+        return json({"members": users, "roles": roles, "next": users[-1] if len(users) == limit else None})
 
     async def add_member(self, request: Request) -> Response:
         room, user = await self._room(request), path_id(request, "user")
-        await self._backend.store.put_member(room.tenant, room.room, user)
-        return json({"room": room.room, "user": user})
+        body = await read_body(request, PutMember)
+        await self._backend.speaking.put_member(room.tenant, room.room, user, body.role)
+        return json({"room": room.room, "user": user, "role": body.role})
 
     async def remove_member(self, request: Request) -> Response:
         room, user = await self._room(request), path_id(request, "user")
-        await self._backend.store.remove_member(room.tenant, room.room, user)
-        if not room.open:
-            topic = Topic("room", room.tenant, room.room)
-            self._backend.engine.publish(topic, MemberRemoved(user, "removed by the app"))
+        await self._backend.speaking.remove_member(room.tenant, room, user)
         return Response(status_code=204)
 
     async def present(self, request: Request) -> Response:
@@ -132,7 +138,7 @@ class RoomRoutes:
         _bounded(body.body)
         draft = Draft(body.user, body.name, bytes(body.body), key, self._backend.clock.now_ms())
         self._backend.engine.typing_stop(room.tenant, room.room, body.user)
-        record = await self._backend.rooms.append(room.tenant, room.room, draft)
+        record = await self._backend.speaking.append(room.tenant, room.room, draft)
         return json(SendReply(record.id, record.seq), 201)
 
     async def signal(self, request: Request) -> Response:
@@ -169,7 +175,7 @@ def _bounded(body: Raw | UnsetType) -> None:
 
 
 def _shown(room: Room) -> dict[str, object]:
-    return {"room": room.room, "open": room.open, "head": room.head}
+    return {"room": room.room, "open": room.open, "head": room.head, "bus": room.bus}
 
 
 def _seq(request: Request, name: str) -> int | None:

@@ -95,31 +95,43 @@ class Page(NamedTuple):
     total: int  # all users online now
 
 
-class Deliver(Struct, frozen=True):
+class Sent(Struct, frozen=True, array_like=True, tag=True):
+    """What nodes say to each other, as opposed to what the engine tells by itself."""
+
+
+class Deliver(Sent, frozen=True, tag="d"):
     """A finished client frame on its way to the listeners of a topic."""
 
-    frame: bytes
+    frame: bytes  # empty for a record whose content is in the store only (a hint)
     seq: int | None = None  # a record's number: it must arrive, in order. None: a signal, may be merged or dropped
     key: object = None  # signals with the same key replace each other while they wait
     without_connection: str | None = None  # the id of the connection that sent it, which names its node
+    members_rev: int = 0  # of a room's record: who may hear it
 
 
-class Typing(Struct, frozen=True):
-    """A user started (or went on) typing in the topic's room, or stopped."""
-
-    user: str
-    name: str | None
-    expires_in_ms: int  # 0: stopped
+class MembersChanged(Sent, frozen=True, tag="m"):
+    """Others may be in the topic's room than before: look it up again."""
 
 
-class MemberRemoved(Struct, frozen=True):
-    """A user may no longer be in the topic's room; nodes detach the user's connections before anything else."""
+class MemberRemoved(Sent, frozen=True, tag="r"):
+    """A user may no longer be in a room. The topic's node lets go of the user's connections and says so."""
 
+    tenant: str
+    room: str
     user: str
     reason: str
+    asker: str  # the node that waits
+    number: int
 
 
-class Disconnect(Struct, frozen=True):
+class Acknowledged(Sent, frozen=True, tag="k"):
+    """A node has done what the topic's node asked for under this number."""
+
+    number: int
+    node: str
+
+
+class Disconnect(Sent, frozen=True, tag="x"):
     """Close one session of the topic's node."""
 
     session: str
@@ -128,11 +140,20 @@ class Disconnect(Struct, frozen=True):
     tenant: str | None = None  # only if it is this tenant's
 
 
-class Audit(Struct, frozen=True):
+class Audit(Sent, frozen=True, tag="a"):
     """Compare the sessions the engine has of the topic's node with those it holds."""
 
 
-Message = Deliver | Typing | Change | MemberRemoved | Disconnect | Audit
+class Typing(Struct, frozen=True):
+    """A user started (or went on) typing in the topic's room, or stopped. Told by the engine itself."""
+
+    user: str
+    name: str | None
+    expires_in_ms: int  # 0: stopped
+
+
+AnySent = Deliver | MembersChanged | MemberRemoved | Acknowledged | Disconnect | Audit
+Message = AnySent | Typing | Change
 
 
 class Part:

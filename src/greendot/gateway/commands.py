@@ -25,6 +25,7 @@ from greendot.gateway.greeting import RETRY_MS, Greeting
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
+from greendot.gateway.speaking import Speaking
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.watching import Watching
@@ -54,6 +55,7 @@ class Parts(Struct, frozen=True):
     statuses: Statuses
     watching: Watching
     rooms: Rooms
+    speaking: Speaking
     bus: Bus
     tokens: Tokens
     clock: Clock
@@ -86,7 +88,10 @@ class Commands:
             wire.RoomLeave: lambda connection, session, command: parts.rooms.leave(connection, command.room),
             wire.RoomPresent: self._room_present,
             wire.RoomSend: self._room_send,
-            wire.RoomHistory: lambda connection, session, command: parts.rooms.history(session, command),
+            wire.RoomEdit: self._room_edit,
+            wire.RoomDelete: self._room_delete,
+            wire.RoomRead: lambda connection, session, command: parts.speaking.read(connection, session, command),
+            wire.RoomHistory: lambda connection, session, command: parts.speaking.history(session, command),
             wire.SignalSend: self._signal_send,
             wire.TokenRefresh: self._token_refresh,
             wire.Bye: lambda connection, session, command: connection.said_bye(),
@@ -252,25 +257,36 @@ class Commands:
 
     def _spoken(self, connection: Connection, room: str, say: Callable[[], None]) -> Result:
         """Say it at once in a room that was joined (the fast path), else after looking up the membership."""
-        if connection.rooms is not None and room in connection.rooms:
+        session = connection.session
+        if session is not None and connection.rooms is not None and room in connection.rooms:
+            if self._parts.rooms.is_reader(session, room):
+                raise Refused(Err.FORBIDDEN, f"you may only read in {room!r}")
             say()
             return None
         return self._spoken_later(connection, room, say)
 
     async def _spoken_later(self, connection: Connection, room: str, say: Callable[[], None]) -> Outcome:
         assert connection.session is not None
-        await self._parts.rooms.speaker(connection, connection.session, room)
+        await self._parts.speaking.speaker(connection, connection.session, room)
         say()
         return None
 
     async def _room_present(self, connection: Connection, session: Session, command: wire.RoomPresent) -> Outcome:
-        await self._parts.rooms.admit(session, command.room)
+        await self._parts.rooms.membership.admit(session, command.room)
         topic = Topic("room", session.tenant, command.room)
         return self._parts.rooms.present(topic, session.user, command.after, command.limit)
 
     def _room_send(self, connection: Connection, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
         _may_send(session)
-        return self._parts.rooms.send(connection, session, command)
+        return self._parts.speaking.send(connection, session, command)
+
+    def _room_edit(self, connection: Connection, session: Session, command: wire.RoomEdit) -> Awaitable[Outcome]:
+        _may_send(session)
+        return self._parts.speaking.edit(connection, session, command)
+
+    def _room_delete(self, connection: Connection, session: Session, command: wire.RoomDelete) -> Awaitable[Outcome]:
+        _may_send(session)
+        return self._parts.speaking.delete(connection, session, command)
 
     def _signal_send(self, connection: Connection, session: Session, command: wire.SignalSend) -> Result:
         _may_send(session)

@@ -7,7 +7,8 @@ import logging
 from greendot.clock import Clock
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
 from greendot.gateway.connection import Connection
-from greendot.gateway.rooms import RECOVER_BYTES, Rooms
+from greendot.gateway.room import RECOVER_BYTES
+from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.protocol.codec import encode_event

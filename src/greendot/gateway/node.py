@@ -15,8 +15,21 @@ from greendot.clock import Clock
 from greendot.core.leaving import Cause, Graces
 from greendot.core.presence import Change
 from greendot.core.wheel import Timer
-from greendot.engine.base import Audit, Deliver, Disconnect, Engine, MemberRemoved, Message, Part, Topic, Typing
+from greendot.engine.base import (
+    Acknowledged,
+    Audit,
+    Deliver,
+    Disconnect,
+    Engine,
+    MemberRemoved,
+    MembersChanged,
+    Message,
+    Part,
+    Topic,
+    Typing,
+)
 from greendot.errors import EngineUnavailable
+from greendot.gateway.acks import Acks
 from greendot.gateway.commands import Commands, Parts
 from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import Greeting
@@ -28,6 +41,7 @@ from greendot.gateway.rooms import RoomLimits, Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Periods, Sessions
 from greendot.gateway.shared import Shared
+from greendot.gateway.speaking import Speaking
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.timers import Timers
@@ -81,6 +95,8 @@ class Node:
         self.watching = Watching(engine, shared, limits.watches, pace.hold_s)
         room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000))
         self.rooms = Rooms(engine, store, self.statuses, shared, room_limits)
+        self.acks = Acks(engine, lambda: self.incarnation)
+        self.speaking = Speaking(engine, store, self.rooms, shared, self.acks)
         recovering = RecoveryParts(self.sessions, self.watching, self.rooms)
         self.recovery = Recovery(engine, recovering, shared, pace)
         promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
@@ -91,6 +107,7 @@ class Node:
                 statuses=self.statuses,
                 watching=self.watching,
                 rooms=self.rooms,
+                speaking=self.speaking,
                 bus=engine,
                 tokens=self.tokens,
                 clock=clock,
@@ -236,7 +253,11 @@ class Node:
                 self.recovery.audit()
             case Deliver() if topic.kind == "user":
                 self._to_user(topic, message)
-            case Deliver() | Typing() | MemberRemoved():
+            case MemberRemoved():
+                self.rooms.removed(message, topic.name)
+            case Acknowledged():
+                self.acks.acknowledged(message)
+            case Deliver() | Typing() | MembersChanged():
                 self.rooms.received(topic, message)
 
     def _to_user(self, topic: Topic, message: Deliver) -> None:

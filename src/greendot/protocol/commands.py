@@ -108,6 +108,24 @@ class RoomSend(Command, frozen=True, tag="room.send", kw_only=True):
     key: Id | None = None
 
 
+class RoomEdit(Command, frozen=True, tag="room.edit", kw_only=True):
+    room: Id
+    ref: Seq
+    body: Raw
+    key: Id | None = None
+
+
+class RoomDelete(Command, frozen=True, tag="room.delete", kw_only=True):
+    room: Id
+    ref: Seq
+    key: Id | None = None
+
+
+class RoomRead(Command, frozen=True, tag="room.read", kw_only=True):
+    room: Id
+    seq: Seq
+
+
 class RoomHistory(Command, frozen=True, tag="room.history", kw_only=True):
     room: Id
     before: Seq | None = None
@@ -146,6 +164,9 @@ AnyCommand = (
     | RoomLeave
     | RoomPresent
     | RoomSend
+    | RoomEdit
+    | RoomDelete
+    | RoomRead
     | RoomHistory
     | SignalSend
     | TokenRefresh
@@ -155,4 +176,6 @@ AnyCommand = (
 COMMANDS: dict[str, type[Command]] = {str(kind.__struct_config__.tag): kind for kind in AnyCommand.__args__}
 
 # What a person does, as opposed to what a client does by itself: only this keeps a session from idling.
-ACTIVITY: frozenset[type[Any]] = frozenset({Activity, TypingStart, RoomSend, SignalSend, StatusSet})
+ACTIVITY: frozenset[type[Any]] = frozenset(
+    {Activity, TypingStart, RoomSend, RoomEdit, RoomDelete, RoomRead, SignalSend, StatusSet}
+)

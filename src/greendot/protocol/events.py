@@ -116,11 +116,15 @@ class RoomMessage(Event, frozen=True):
 
 
 class RoomChanged(Event, frozen=True):
+    """The reader lost access (`removed`), or read up to `read` on another device."""
+
     type = "room.changed"
 
     room: str
     removed: bool = False
     reason: str | None = None
+    read: int | UnsetType = UNSET
+    unread: int | UnsetType = UNSET
 
 
 class Signal(Event, frozen=True, rename={"sender": "from"}):

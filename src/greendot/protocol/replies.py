@@ -68,10 +68,16 @@ class PresentReply(Reply, frozen=True, gc=True):
 
 
 class SendReply(Reply, frozen=True):
-    """To `room.send`: under which number the message was written."""
+    """To `room.send`, `room.edit` and `room.delete`: under which number it was written."""
 
     id: str
     seq: int
+
+
+class ReadReply(Reply, frozen=True):
+    """To `room.read`: how many messages are left to read."""
+
+    unread: int
 
 
 class HistoryReply(Reply, frozen=True, gc=True):

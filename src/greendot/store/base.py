@@ -55,6 +55,13 @@ class RoomOf(NamedTuple):
     marker: int  # read up to here
 
 
+class Standing(NamedTuple):
+    """A user in a room."""
+
+    role: Role | None  # None: not a member
+    marker: int  # read up to here
+
+
 class Record(Struct, frozen=True, gc=False):
     """One message of a room, or the change of an earlier one."""
 
@@ -87,6 +94,7 @@ class Written(NamedTuple):
     record: Record
     new: bool  # False: its key was written before, and this is what was written then
     members_rev: int  # of the room when it was committed
+    bus: BusMode  # of the room
 
 
 class Notification(Struct, frozen=True, gc=False):
@@ -182,6 +190,10 @@ class RoomStore(Protocol):
 
     async def marker(self, tenant: str, room: str, user: str) -> int:
         """0 if nothing was ever read."""
+        ...
+
+    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Standing]:
+        """These (tenant, room, user), in one read; who is no member and has read nothing is left out."""
         ...
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:

@@ -18,4 +18,6 @@ def message_event(record: Record) -> RoomMessage:
         name=record.name,
         body=Raw(record.body),
         at=record.at,
+        ref=record.ref,
+        op=record.op,
     )

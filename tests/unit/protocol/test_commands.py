@@ -33,6 +33,9 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "room.leave": {"room": "lobby"},
     "room.present": {"room": "lobby", "after": "ann", "limit": 10},
     "room.send": {"room": "lobby", "body": {"text": "hi"}, "key": "k1"},
+    "room.edit": {"room": "lobby", "ref": 3, "body": "hi", "key": "k2"},
+    "room.delete": {"room": "lobby", "ref": 3, "key": "k3"},
+    "room.read": {"room": "lobby", "seq": 7},
     "room.history": {"room": "lobby", "before": 100, "limit": 20},
     "signal.send": {"room": "lobby", "kind": "cursor", "body": [1, 2], "key": "k1"},
     "token.refresh": {"token": "abc.def.ghi"},
@@ -143,7 +146,8 @@ def test_a_status_is_one_of_three_words_and_its_text_short() -> None:
 
 def test_what_a_person_does_is_activity_and_what_a_client_does_by_itself_is_not() -> None:
     names = {name for name, kind in COMMANDS.items() if kind in ACTIVITY}
-    assert names == {"activity", "typing.start", "room.send", "signal.send", "status.set"}
+    said = {"room.send", "room.edit", "room.delete", "room.read", "signal.send"}
+    assert names == {"activity", "typing.start", "status.set"} | said
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

@@ -13,25 +13,22 @@ from hmac import compare_digest
 import msgspec
 from msgspec import Struct
 
-from greendot.engine.base import Audit, Deliver, Disconnect, MemberRemoved, Message, Topic, Typing
+from greendot.engine.base import AnySent, Message, Sent, Topic, Typing
 from greendot.engine.redis.pack import read_change, unescape
 
 _MAC = 16
 _BLOCK = 128  # BLAKE2's
 
 
-class _Sent(Struct, frozen=True, array_like=True):
-    """What a node publishes: one of these, and the topic on node channels, which carry what is meant for users."""
+class _Parcel(Struct, frozen=True, array_like=True):
+    """What a node publishes, with the topic on node channels, which carry what is meant for users."""
 
-    deliver: Deliver | None = None
+    message: AnySent
     topic: tuple[str, str, str] | None = None
-    removed: MemberRemoved | None = None
-    disconnect: Disconnect | None = None
-    audit: Audit | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Sent).decode
+_decode = msgspec.msgpack.Decoder(_Parcel).decode
 
 Reader = Callable[[bytes], tuple[Topic, Message]]
 
@@ -48,18 +45,9 @@ class Messages:
         self.script_key = sha1(key).hexdigest()
 
     def write(self, channel: str, message: Message, topic: Topic | None = None) -> bytes:
-        named = None if topic is None else (topic.kind, topic.tenant, topic.name)
-        match message:
-            case Deliver():
-                sent = _Sent(message, named)
-            case MemberRemoved():
-                sent = _Sent(None, named, removed=message)
-            case Disconnect():
-                sent = _Sent(None, named, disconnect=message)
-            case Audit():
-                sent = _Sent(None, named, audit=message)
-            case _:
-                raise TypeError(f"{type(message).__name__} is published by the engine's own scripts")
+        if not isinstance(message, Sent):
+            raise TypeError(f"{type(message).__name__} is published by the engine's own scripts")
+        sent = _Parcel(message, None if topic is None else (topic.kind, topic.tenant, topic.name))
         body = _encode(sent)
         mac = self._mac(channel)
         mac.update(body)
@@ -81,10 +69,7 @@ class Messages:
                 if not compare_digest(seal.digest(), data[1:17]):
                     raise Malformed("not signed by us")
                 sent = _decode(body)
-                message = sent.deliver or sent.removed or sent.disconnect or sent.audit
-                if message is None:
-                    raise Malformed("empty")
-                return topic if sent.topic is None else Topic(*sent.topic), message  # type: ignore[arg-type]
+                return topic if sent.topic is None else Topic(*sent.topic), sent.message  # type: ignore[arg-type]
             except (msgspec.MsgspecError, ValueError, IndexError, KeyError) as error:
                 raise Malformed(str(error)) from None
 

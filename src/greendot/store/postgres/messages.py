@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from greendot.ids import new_message_id
-from greendot.store.base import Draft, Key, MessageStore, Record, Written
+from greendot.store.base import BusMode, Draft, Key, MessageStore, Record, Written
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.links import Link, Links
 
@@ -17,7 +17,7 @@ AFTER = f"{_PAGE} ORDER BY seq LIMIT $5"
 NEWEST = f"{_PAGE} ORDER BY seq DESC LIMIT $5"
 
 LOCK = """
-    SELECT tenant, room, head, members_rev FROM greendot_rooms
+    SELECT tenant, room, head, members_rev, bus FROM greendot_rooms
     WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY tenant, room FOR UPDATE
 """
 KNOWN = f"""
@@ -83,7 +83,7 @@ async def write(link: Link, batch: Sequence[Message]) -> list[Written | None]:
     """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new."""
     rooms = await link.fetch(LOCK, *columns(sorted({message.stream for message in batch}), 2))
     heads: dict[Key, int] = {(row[0], row[1]): row[2] for row in rooms}
-    revs: dict[Key, int] = {(row[0], row[1]): row[3] for row in rooms}
+    facts: dict[Key, tuple[int, BusMode]] = {(row[0], row[1]): (row[3], row[4]) for row in rooms}
     idents = {message.ident for message in batch if message.stream in heads}
     found = await link.fetch(KNOWN, *columns(sorted(idents), 4)) if idents else []
     known: dict[_Ident, Record] = {(row[0], row[2], row[5], row[1]): Record(*row[2:]) for row in found}
@@ -99,7 +99,7 @@ async def write(link: Link, batch: Sequence[Message]) -> list[Written | None]:
             seq = heads[tenant, room] = heads[tenant, room] + 1
             record = known[ident] = Record(room, seq, message_id, d.user, d.name, d.body, d.at, d.ref, d.op)
             new.append((tenant, room, seq, message_id, d.user, d.name, d.body, d.key, d.at, d.ref, d.op))
-        written.append(Written(record, record.id == message_id, revs[tenant, room]))
+        written.append(Written(record, record.id == message_id, *facts[tenant, room]))
     if new:
         changed = {(row[0], row[1]) for row in new}
         await link.execute(WRITE, *columns([(*key, heads[key]) for key in changed], 3), *columns(new, 11))

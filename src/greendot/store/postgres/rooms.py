@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore
+from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
 from greendot.store.postgres.links import Link, Links
 
 _ROOM = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
@@ -26,6 +26,13 @@ ROOMS_OF = f"""
     ORDER BY x.room
 """
 HEADS = f"SELECT {_ROOM} FROM greendot_rooms r WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[]))"
+STANDINGS = """
+    SELECT s.tenant, s.room, s.user_id, m.role, coalesce(k.seq, 0)
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
+    LEFT JOIN greendot_members m USING (tenant, room, user_id)
+    LEFT JOIN greendot_markers k USING (tenant, room, user_id)
+    WHERE m.role IS NOT NULL OR k.seq IS NOT NULL
+"""
 MEMBERS = """
     SELECT user_id, role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id > $3
     ORDER BY user_id LIMIT $4
@@ -108,6 +115,10 @@ class PostgresRooms:
     async def marker(self, tenant: str, room: str, user: str) -> int:
         rows = await self._links.fetch(MARKER, tenant, room, user)
         return rows[0][0] if rows else 0
+
+    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Standing]:
+        found = await self._links.fetch(STANDINGS, *([seat[part] for seat in seats] for part in range(3)))
+        return {(row[0], row[1], row[2]): Standing(row[3], row[4]) for row in found}
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
         found = await self._links.fetch(HEADS, [key[0] for key in rooms], [key[1] for key in rooms])

@@ -43,7 +43,7 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft) -> Wri
         return None
     first = db.execute(f"{MESSAGE} AND user = ? AND key = ?", (tenant, room, draft.user, draft.key)).fetchone()
     if first is not None:
-        return Written(Record(*first), False, found.members_rev)
+        return Written(Record(*first), False, found.members_rev, found.bus)
     d = draft
     record = Record(room, found.head + 1, new_message_id(), d.user, d.name, d.body, d.at, d.ref, d.op)
     db.execute("UPDATE rooms SET head = ? WHERE tenant = ? AND room = ?", (record.seq, tenant, room))
@@ -52,7 +52,7 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft) -> Wri
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (tenant, room, record.seq, record.id, d.user, d.name, d.body, d.key, d.at, d.ref, d.op),
     )
-    return Written(record, True, found.members_rev)
+    return Written(record, True, found.members_rev, found.bus)
 
 
 _: type[MessageStore] = SqliteMessages

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore
+from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
 from greendot.store.sqlite.thread import DatabaseThread
 
 ROOM = "SELECT tenant, room, open, head, members_rev, bus FROM rooms"
@@ -21,6 +21,10 @@ ROOMS_OF = """
     LEFT JOIN members m ON m.tenant = ?1 AND m.room = x.room AND m.user = ?2
     LEFT JOIN markers k ON k.tenant = ?1 AND k.room = x.room AND k.user = ?2
     ORDER BY x.room
+"""
+STANDING = """
+    SELECT (SELECT role FROM members WHERE tenant = ?1 AND room = ?2 AND user = ?3),
+           ifnull((SELECT seq FROM markers WHERE tenant = ?1 AND room = ?2 AND user = ?3), 0)
 """
 MEMBERS = "SELECT user, role FROM members WHERE tenant = ? AND room = ? AND user > ? ORDER BY user LIMIT ?"
 
@@ -107,6 +111,17 @@ class SqliteRooms:
         sql = "SELECT seq FROM markers WHERE tenant = ? AND room = ? AND user = ?"
         row = await self._thread.do(lambda db: db.execute(sql, (tenant, room, user)).fetchone())
         return row[0] if row else 0
+
+    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Standing]:
+        def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], Standing]:
+            found = {}
+            for seat in seats:
+                role, marker = db.execute(STANDING, seat).fetchone()
+                if role is not None or marker:
+                    found[seat] = Standing(role, marker)
+            return found
+
+        return await self._thread.do(work)
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
         def work(db: sqlite3.Connection) -> dict[Key, Room]:

@@ -1,0 +1,89 @@
+"""Who may be in a room.
+
+The store knows. For a room with listeners here it is remembered, as of one revision of the members (`members_rev`):
+whoever changes them says so on the room's topic, records carry the revision, and heads are compared now and then, so
+that what is remembered is never old for long. Reads of many who come at once are made together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from greendot.core.grants import Grants
+from greendot.engine.base import Topic
+from greendot.errors import Refused
+from greendot.gateway.batched import Batched
+from greendot.gateway.following import Following
+from greendot.gateway.room import LocalRoom
+from greendot.gateway.session import Session
+from greendot.gateway.shared import Shared
+from greendot.protocol.codes import Err
+from greendot.store.base import Key, Role, Room, Standing, Store
+
+SeatKey = tuple[str, str, str]  # tenant, room and user
+
+
+class Admission(NamedTuple):
+    """A room somebody may be in."""
+
+    room: Room
+    role: Role | None  # None: it is open, or the token opens it
+    marker: int  # read up to here
+
+
+class Membership:
+    """Asks the store, or what is remembered of it."""
+
+    def __init__(self, store: Store, shared: Shared, local: Following[LocalRoom]) -> None:
+        self._store = store
+        self._local = local
+        self._rooms: Batched[Key, Room | None] = Batched(shared.tasks, store.heads, None)
+        self._standings: Batched[SeatKey, Standing] = Batched(shared.tasks, store.standings, Standing(None, 0))
+
+    async def admit(self, session: Session, room: str, *, make: bool = False) -> Admission:
+        """Refused unless the session may be in the room. With `make`, one its token opens is made if there is none."""
+        found = await self._room(session.tenant, room)
+        if found is None and make and session.grants.may_join(room):
+            found = await self._store.put_room(session.tenant, room)
+        standing = await self.standing(session.tenant, room, session.user) if found is not None else None
+        if found is None or standing is None or not may_be_in(session.grants, found, standing.role):
+            raise Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")
+        return Admission(found, standing.role, standing.marker)
+
+    async def _room(self, tenant: str, room: str) -> Room | None:
+        local = self._known(tenant, room)
+        return local.room if local is not None else await self._rooms.get((tenant, room))
+
+    async def standing(self, tenant: str, room: str, user: str) -> Standing:
+        local = self._known(tenant, room)
+        if local is not None and user in local.roles:
+            return local.roles[user]
+        revision = local.members_rev if local is not None else 0
+        standing = await self._standings.get((tenant, room, user))
+        if local is not None and local.members_rev == revision:  # else it may have changed while it was read
+            local.roles[user] = standing
+        return standing
+
+    def _known(self, tenant: str, room: str) -> LocalRoom | None:
+        """The room as it is remembered, if it is."""
+        local = self._local.get(Topic("room", tenant, room))
+        return local if local is not None and local.opening is None and local.room is not None else None
+
+    async def look_again(self, local: LocalRoom) -> list[str]:
+        """The members have changed. Answers the listening users who may no longer be in the room."""
+        topic = local.channel.topic
+        sessions = {c.session.user: c.session for c in local.channel.listeners if c.session is not None}
+        room = (await self._store.heads([(topic.tenant, topic.name)])).get((topic.tenant, topic.name))
+        standings = await self._store.standings([(topic.tenant, topic.name, user) for user in sessions])
+        local.room, local.members_rev = room, room.members_rev if room else local.members_rev
+        local.roles = {user: standing for (_, _, user), standing in standings.items()}
+        nobody = Standing(None, 0)
+        return [
+            user
+            for user, session in sessions.items()
+            if room is None or not may_be_in(session.grants, room, local.roles.get(user, nobody).role)
+        ]
+
+
+def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:
+    return room.open or role is not None or grants.may_join(room.room)

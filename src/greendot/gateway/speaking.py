@@ -1,0 +1,162 @@
+"""What is said in rooms: messages, changes of them, how far somebody has read, what was said before.
+
+Written first, then told. Whoever may be in a room may speak in it, unless they are only a reader there.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from greendot.engine.base import Deliver, Engine, MemberRemoved, MembersChanged, Topic
+from greendot.errors import Refused
+from greendot.gateway.acks import Acks
+from greendot.gateway.connection import Connection
+from greendot.gateway.rooms import Rooms
+from greendot.gateway.session import Session
+from greendot.gateway.shared import Shared
+from greendot.ids import new_message_id
+from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Err
+from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
+from greendot.protocol.events import RoomChanged
+from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
+from greendot.store.base import BusMode, Draft, Op, Record, Role, Room, Store
+from greendot.store.events import message_event
+
+PAGE_BYTES = 1024 * 1024  # of messages in one page of history
+NOTHING = b"null"  # the body of a deletion
+
+
+class Speaking:
+    """Commands and requests that change a room, or read what was said in it."""
+
+    def __init__(self, engine: Engine, store: Store, rooms: Rooms, shared: Shared, acks: Acks) -> None:
+        self._engine = engine
+        self._store = store
+        self._rooms = rooms
+        self._shared = shared
+        self._acks = acks
+
+    # --- who may ---
+
+    async def speaker(self, connection: Connection, session: Session, room: str) -> Role | None:
+        """The speaker's role. Refused unless the session has joined, or its user is a member, and not only a reader."""
+        admitted = await self._rooms.membership.admit(session, room, make=True)
+        joined = connection.rooms is not None and room in connection.rooms
+        if not joined and admitted.role is None and not session.grants.may_join(room):
+            raise Refused(Err.NOT_A_MEMBER, f"join {room!r} first")
+        if admitted.role == "reader":
+            raise Refused(Err.FORBIDDEN, f"you may only read in {room!r}")
+        return admitted.role
+
+    # --- messages ---
+
+    async def send(self, connection: Connection, session: Session, command: RoomSend) -> SendReply:
+        await self.speaker(connection, session, command.room)
+        # The message shows that the typing is over: nobody waits for a stop that may never come.
+        self._rooms.stop_typing(session, command.room)
+        return await self._append(session, command, command.body)
+
+    async def edit(self, connection: Connection, session: Session, command: RoomEdit) -> SendReply:
+        await self._may_change(connection, session, command.room, command.ref)
+        return await self._append(session, command, command.body, command.ref, "edit")
+
+    async def delete(self, connection: Connection, session: Session, command: RoomDelete) -> SendReply:
+        await self._may_change(connection, session, command.room, command.ref)
+        return await self._append(session, command, Raw(NOTHING), command.ref, "delete")
+
+    async def _may_change(self, connection: Connection, session: Session, room: str, ref: int) -> None:
+        role = await self.speaker(connection, session, room)
+        original = await self._store.message(session.tenant, room, ref)
+        if original is None or original.op is not None:
+            raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {ref} in {room!r}")
+        if original.user != session.user and role != "admin":
+            raise Refused(Err.FORBIDDEN, "only its author, or an admin of the room, may change a message")
+
+    async def _append(
+        self,
+        session: Session,
+        command: RoomSend | RoomEdit | RoomDelete,
+        body: Raw,
+        ref: int | None = None,
+        op: Op | None = None,
+    ) -> SendReply:
+        draft = Draft(
+            user=session.user,
+            name=session.grants.name,
+            body=bytes(body),
+            key=command.key or new_message_id(),
+            at=self._shared.clock.now_ms(),
+            ref=ref,
+            op=op,
+        )
+        record = await self.append(session.tenant, command.room, draft, command.trace)
+        return SendReply(record.id, record.seq)
+
+    async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
+        """Write first, then tell. A message whose key was written before is told again only where it was missed."""
+        written = await self._store.append(tenant, room, draft)
+        if written is None:
+            raise Refused(Err.NOT_A_MEMBER, f"there is no room {room!r}")
+        record = written.record
+        if written.new:
+            frame = b"" if written.bus == "hint" else encode_event(message_event(record), draft.at, trace)
+            told = Deliver(frame, seq=record.seq, members_rev=written.members_rev)
+            self._engine.publish(Topic("room", tenant, room), told)
+        return record
+
+    async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
+        if command.before is not None and command.after is not None:
+            raise Refused(Err.BAD_FIELD, "field `before` of room.history: give either before or after")
+        await self._rooms.membership.admit(session, command.room)
+        records = await self._store.messages(
+            session.tenant, command.room, after=command.after, before=command.before, limit=command.limit
+        )
+        return HistoryReply([message_event(record) for record in fit(records, newest=command.after is None)])
+
+    async def read(self, connection: Connection, session: Session, command: RoomRead) -> ReadReply:
+        """Read up to a number. The user's other devices are told."""
+        await self._rooms.membership.admit(session, command.room)
+        marker, head = await self._store.put_marker(session.tenant, command.room, session.user, command.seq)
+        unread = max(0, head - marker)
+        frame = encode_event(RoomChanged(command.room, read=marker, unread=unread), self._shared.clock.now_ms())
+        told = Deliver(frame, key=("read", command.room), without_connection=connection.id)
+        self._engine.publish(Topic("user", session.tenant, session.user), told)
+        return ReadReply(unread)
+
+    # --- rooms and members, as the app has them ---
+
+    async def put_room(self, tenant: str, room: str, open: bool | None, bus: BusMode | None) -> Room:
+        found = await self._store.put_room(tenant, room, open=open, bus=bus)
+        if open is not None:
+            self._engine.publish(Topic("room", tenant, room), MembersChanged())
+        return found
+
+    async def put_member(self, tenant: str, room: str, user: str, role: Role) -> bool:
+        """False if there is no such room."""
+        found = await self._store.put_member(tenant, room, user, role)
+        if found:
+            self._engine.publish(Topic("room", tenant, room), MembersChanged())
+        return found
+
+    async def remove_member(self, tenant: str, room: Room, user: str) -> None:
+        """When this returns the user hears nothing more of the room. EngineUnavailable: not known; do it again."""
+        await self._store.remove_member(tenant, room.room, user)
+        self._engine.publish(Topic("room", tenant, room.room), MembersChanged())
+        if not room.open:
+            nodes = {seat.node for seat in await self._engine.sessions(tenant, user)}
+            reason = "removed by the app"
+            await self._acks.ask(
+                nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)
+            )
+
+
+def fit(records: list[Record], *, newest: bool) -> list[Record]:
+    """As many of the records as one answer may hold, from the end they are wanted from; at least one."""
+    size, kept = 0, 0
+    for record in reversed(records) if newest else records:
+        size += len(record.body)
+        if kept and size > PAGE_BYTES:
+            break
+        kept += 1
+    return records[len(records) - kept :] if newest else records[:kept]

@@ -61,7 +61,8 @@ class Feed:
     def received(self, local: LocalRoom, message: Deliver) -> None:
         assert message.seq is not None
         if not message.frame:  # a hint: the content is in the store only
-            if message.seq > local.cursor:
+            local.hinted = max(local.hinted, message.seq)
+            if local.hinted > local.cursor:
                 self._miss(local, 0.0)
             return
         self._forward(local, local.line.offer(message.seq, message.frame))
@@ -81,7 +82,8 @@ class Feed:
 
     def _over(self, local: LocalRoom) -> None:
         local.gap_timer = None
-        self._shared.tasks.spawn(self.fill(local))
+        if local.line.gap or local.hinted > local.cursor:
+            self._shared.tasks.spawn(self.fill(local))
 
     async def fill(self, local: LocalRoom) -> None:
         """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""

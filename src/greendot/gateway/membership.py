@@ -40,12 +40,15 @@ class Membership:
         self._rooms: Batched[Key, Room | None] = Batched(shared.tasks, store.heads, None)
         self._standings: Batched[SeatKey, Standing] = Batched(shared.tasks, store.standings, Standing(None, 0))
 
-    async def admit(self, session: Session, room: str, *, make: bool = False) -> Admission:
-        """Refused unless the session may be in the room. With `make`, one its token opens is made if there is none."""
+    async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> Admission:
+        """Refused unless the session may be in the room. With `make`, one its token opens is made if there is none.
+
+        With `fresh` the store is asked even if the answer is remembered: only then is the marker right.
+        """
         found = await self._room(session.tenant, room)
         if found is None and make and session.grants.may_join(room):
             found = await self._store.put_room(session.tenant, room)
-        standing = await self.standing(session.tenant, room, session.user) if found is not None else None
+        standing = await self._standing((session.tenant, room, session.user), fresh) if found is not None else None
         if found is None or standing is None or not may_be_in(session.grants, found, standing.role):
             raise Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")
         return Admission(found, standing.role, standing.marker)
@@ -54,12 +57,13 @@ class Membership:
         local = self._known(tenant, room)
         return local.room if local is not None else await self._rooms.get((tenant, room))
 
-    async def standing(self, tenant: str, room: str, user: str) -> Standing:
+    async def _standing(self, seat: SeatKey, fresh: bool) -> Standing:
+        tenant, room, user = seat
         local = self._known(tenant, room)
-        if local is not None and user in local.roles:
+        if local is not None and user in local.roles and not fresh:
             return local.roles[user]
         revision = local.members_rev if local is not None else 0
-        standing = await self._standings.get((tenant, room, user))
+        standing = await self._standings.get(seat)
         if local is not None and local.members_rev == revision:  # else it may have changed while it was read
             local.roles[user] = standing
         return standing

@@ -49,6 +49,7 @@ class LocalRoom(Followed):
 
     __slots__ = (
         "gap_timer",
+        "hinted",
         "line",
         "members_rev",
         "reading",
@@ -65,6 +66,7 @@ class LocalRoom(Followed):
         super().__init__(channel)
         self.typing = typing
         self.line: Line[bytes] = Line()  # what was offered to the listeners, in order
+        self.hinted = 0  # the newest number told of without its content
         self.gap_timer: Timer | None = None  # set while something is missing
         self.reading = False  # a gap is being read
         self.recent: Recent | None = None  # made when somebody first returns

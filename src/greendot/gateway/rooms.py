@@ -81,7 +81,7 @@ class Rooms:
             return await self.join(connection, session, room, after, most)
         removals = local.removals
         # Again, now that removals are heard: who was removed in between must not slip in.
-        admitted = await self.membership.admit(session, room)
+        admitted = await self.membership.admit(session, room, fresh=True)
         missed, truncated = await self._missed(local, after, most)
         if self._local.get(topic) is not local or local.removals != removals:
             return await self.join(connection, session, room, after, most)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -98,15 +98,15 @@ async def test_a_hello_that_fails_halfway_shows_nothing_live_before_what_was_mis
         await alice.request(type="room.join", room="a")
         for number in range(3):
             await alice.request(type="room.send", room="a", body=number)
-        original = store.room
+        original = store.heads
 
-        async def failing(tenant: str, room: str) -> Any:
-            if room == "b":
+        async def failing(rooms: Sequence[tuple[str, str]]) -> Any:
+            if ("default", "b") in rooms:
                 await alice.request(type="room.send", room="a", body="live")
                 raise StoreUnavailable("gone")
-            return await original(tenant, room)
+            return await original(rooms)
 
-        store.room = failing  # type: ignore[method-assign]
+        store.heads = failing  # type: ignore[method-assign]
         bob = await served.socket()
         bob.send(type="hello", token=served.token("bob"), resume={"rooms": {"a": 1, "b": 0}})
         heard = []

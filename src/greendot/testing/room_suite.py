@@ -142,3 +142,15 @@ class RoomSuite(StoreHarness):
             heads = await store.heads([(T, "r1"), (T, "nowhere"), ("t2", "r1"), (T, "r1")])
             assert heads == {(T, "r1"): await store.room(T, "r1"), ("t2", "r1"): await store.room("t2", "r1")}
             assert await store.heads([]) == {}
+
+    async def test_where_many_users_stand_is_one_read(self) -> None:
+        async with self.opened() as store:
+            await store.put_room(T, "r1", open=True)
+            await store.append(T, "r1", draft())
+            await store.put_member(T, "r1", "ann", "admin")
+            await store.put_marker(T, "r1", "ann", 1)
+            await store.put_marker(T, "r1", "bob", 1)
+            asked = [(T, "r1", "ann"), (T, "r1", "bob"), (T, "r1", "eve"), ("t2", "r1", "ann"), (T, "r2", "ann")]
+            found = await store.standings(asked)
+            assert found == {(T, "r1", "ann"): ("admin", 1), (T, "r1", "bob"): (None, 1)}
+            assert await store.standings([]) == {}

@@ -84,6 +84,14 @@ class InboxSuite(StoreHarness):
             assert not any(made.new for made in again)
             assert await recounted(store, "u77") == Inbox(4, 4, 4)
 
+    async def test_two_nodes_that_each_create_one_at_a_time_get_in_nobodys_way(self) -> None:
+        async with self.opened_twice() as (one, two):
+            for turn in range(40):
+                await asyncio.gather(
+                    *(store.notify([notice("ann", f"{turn}-{n}"), notice()]) for n, store in enumerate((one, two)))
+                )
+            assert await recounted(one) == Inbox(81, 81, 81)
+
     async def test_nodes_that_notify_the_same_users_in_other_orders_do_not_block_each_other(self) -> None:
         async with self.opened_twice() as (one, two):
             users = [f"u{n}" for n in range(12)]

@@ -32,6 +32,15 @@ class MessageSuite(StoreHarness):
             assert room is not None
             assert room.head == 200
 
+    async def test_two_nodes_that_each_write_one_at_a_time_get_in_nobodys_way(self) -> None:
+        async with self.opened_twice() as (one, two):
+            await one.put_room(T, "r1", open=True)
+            for turn in range(40):
+                both = await asyncio.gather(
+                    *(store.append(T, "r1", draft(key=f"{turn}-{n}")) for n, store in enumerate((one, two)))
+                )
+                assert sorted(map(seq, both)) == [2 * turn + 1, 2 * turn + 2]
+
     async def test_what_one_node_writes_to_a_room_is_numbered_as_it_came(self) -> None:
         async with self.opened() as store:
             for room in ("r1", "r2", "r3"):

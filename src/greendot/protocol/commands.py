@@ -133,6 +133,36 @@ class RoomHistory(Command, frozen=True, tag="room.history", kw_only=True):
     limit: Limit = 50
 
 
+class InboxList(Command, frozen=True, tag="inbox.list", kw_only=True):
+    after: Seq | None = None
+    before: Seq | None = None
+    limit: Limit = 50
+    filter: Literal["all", "unread", "unseen", "archived"] = "all"  # all: all but the archived
+
+
+class InboxMark(Command, frozen=True, kw_only=True, gc=True):
+    """Either some by id, or all up to and including a number."""
+
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=1_000)] | None = None
+    through: Seq | None = None
+
+
+class InboxSeen(InboxMark, frozen=True, tag="inbox.seen", kw_only=True, gc=True):
+    pass
+
+
+class InboxRead(InboxMark, frozen=True, tag="inbox.read", kw_only=True, gc=True):
+    pass
+
+
+class InboxArchive(InboxMark, frozen=True, tag="inbox.archive", kw_only=True, gc=True):
+    pass
+
+
+class InboxAck(InboxMark, frozen=True, tag="inbox.ack", kw_only=True, gc=True):
+    pass
+
+
 class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
     kind: Id
     room: Id | None = None
@@ -168,6 +198,11 @@ AnyCommand = (
     | RoomDelete
     | RoomRead
     | RoomHistory
+    | InboxList
+    | InboxSeen
+    | InboxRead
+    | InboxArchive
+    | InboxAck
     | SignalSend
     | TokenRefresh
     | Bye
@@ -178,4 +213,5 @@ COMMANDS: dict[str, type[Command]] = {str(kind.__struct_config__.tag): kind for 
 # What a person does, as opposed to what a client does by itself: only this keeps a session from idling.
 ACTIVITY: frozenset[type[Any]] = frozenset(
     {Activity, TypingStart, RoomSend, RoomEdit, RoomDelete, RoomRead, SignalSend, StatusSet}
+    | {InboxSeen, InboxRead, InboxArchive, InboxAck}
 )

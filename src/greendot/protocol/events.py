@@ -138,6 +138,36 @@ class Signal(Event, frozen=True, rename={"sender": "from"}):
     key: str | UnsetType = UNSET
 
 
+class NotificationCreated(Event, frozen=True):
+    """A new entry of the reader's inbox; sent again until it is acknowledged if its kind wants that."""
+
+    type = "notification.created"
+
+    seq: int
+    id: str
+    kind: str
+    body: Raw
+    created_at: int
+    ack: bool = False  # whether `inbox.ack` is asked for
+
+
+class NotificationUpdated(Event, frozen=True, gc=True):
+    """Entries were marked, on whichever device."""
+
+    type = "notification.updated"
+
+    state: Literal["seen", "read", "archived", "acked"]
+    ids: list[str] | UnsetType = UNSET  # some, or
+    through: int | UnsetType = UNSET  # all up to and including this number
+
+
+class InboxBadge(Event, frozen=True):
+    type = "inbox.badge"
+
+    unread: int
+    unseen: int
+
+
 class Resync(Event, frozen=True):
     type = "resync"
 
@@ -168,6 +198,9 @@ EVENTS: dict[str, type[Event]] = {
         RoomMessage,
         RoomChanged,
         Signal,
+        NotificationCreated,
+        NotificationUpdated,
+        InboxBadge,
         Resync,
         Drain,
         Overloaded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from greendot.protocol.events import Presence, RoomMessage
 
@@ -84,6 +84,36 @@ class HistoryReply(Reply, frozen=True, gc=True):
     """To `room.history`: messages in ascending order."""
 
     messages: list[RoomMessage]
+
+
+class InboxEntry(Struct, frozen=True, gc=False):
+    """One notification as its reader sees it."""
+
+    seq: int
+    id: str
+    kind: str
+    body: Raw
+    created_at: int
+    seen_at: int | None
+    read_at: int | None
+    archived_at: int | None
+    acked_at: int | None
+
+
+class InboxReply(Reply, frozen=True, gc=True):
+    """To `inbox.list`: a page in ascending order, and where the inbox stands."""
+
+    notifications: list[InboxEntry]
+    head: int
+    unread: int
+    unseen: int
+
+
+class BadgeReply(Reply, frozen=True):
+    """To `inbox.seen`, `inbox.read`, `inbox.archive` and `inbox.ack`."""
+
+    unread: int
+    unseen: int
 
 
 class RefreshReply(Reply, frozen=True):

@@ -18,7 +18,7 @@ from greendot.engine.redis.scripts import SCRIPTS
 from greendot.engine.redis.server import Server
 from greendot.errors import EngineUnavailable
 
-DEAF_S = 2.0  # a beat not heard by then will not be
+DEAF_S = 1.9  # a beat not heard by then will not be; less than two rounds, which come a little early at times
 LATE_S = 1.5  # a round so much later than the last one found this process stopped: beats wait to be read
 
 

@@ -240,7 +240,7 @@ async def test_a_node_struck_from_a_partition_by_hand_registers_there_again_and_
 
 
 async def test_an_idle_node_asks_little_of_redis(redis: RedisProcess) -> None:
-    seconds = 5.0
+    seconds = 3.0
     nodes = 20
     async with engines(*[redis_url(redis.port)] * nodes, periods=Periods()):
         with redis.connect() as monitor:

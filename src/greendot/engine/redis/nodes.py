@@ -23,6 +23,7 @@ from greendot.ids import new_incarnation
 
 HOME = 0  # the partition with the leases and claims; the last to learn of a death, so that it is found unfinished
 CLAIM_MS = 5_000
+RECONNECT_S = 4.0  # after Redis was away all nodes are connected again by then
 _log = logging.getLogger("greendot.redis")
 
 
@@ -179,11 +180,12 @@ class Nodes:
     async def bury_abandoned(self) -> None:
         """Before a node shows anybody: those who died when nobody was left to see it, lease and grace ago or longer.
 
-        That is told by the engine's time. Should that have jumped, a node that lives sets it right at its next tick:
-        so it is looked at twice, and one that lives is not taken for dead.
+        That is told by the engine's time. Should that have jumped, or Redis have been away, a node that lives sets it
+        right or renews its lease as soon as it is connected and ticks: so it is looked at twice, and one that lives is
+        not taken for dead.
         """
         if abandoned := self._abandoned(await self.table()):
-            await asyncio.sleep(2.5 * self._periods.sample)
+            await asyncio.sleep(2.5 * self._periods.sample + RECONNECT_S)
             table = await self.table()
             for node in abandoned & self._abandoned(table):
                 await self.bury(node, table.leases[node].split(",")[1], grace_s=0)

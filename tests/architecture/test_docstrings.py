@@ -9,7 +9,7 @@ import pytest
 from .sources import Module, modules
 
 # Their subclasses are rows of tables in docs/protocol.md, which tests/docs compares with the code.
-WIRE = {"Command", "Event"}
+WIRE = {"Command", "Event", "InboxMark"}
 
 every_module = pytest.mark.parametrize("module", modules(), ids=lambda module: module.name or "greendot")
 

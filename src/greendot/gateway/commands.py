@@ -22,6 +22,7 @@ from greendot.engine.base import Bus, Deliver, Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError, Unstorable
 from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import RETRY_MS, Greeting
+from greendot.gateway.notifying import Notifying
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
@@ -56,6 +57,7 @@ class Parts(Struct, frozen=True):
     watching: Watching
     rooms: Rooms
     speaking: Speaking
+    notifying: Notifying
     bus: Bus
     tokens: Tokens
     clock: Clock
@@ -92,6 +94,8 @@ class Commands:
             wire.RoomDelete: self._room_delete,
             wire.RoomRead: lambda connection, session, command: parts.speaking.read(connection, session, command),
             wire.RoomHistory: lambda connection, session, command: parts.speaking.history(session, command),
+            wire.InboxList: lambda connection, session, command: parts.notifying.page(session, command),
+            **dict.fromkeys(wire.MARKS, parts.notifying.mark),
             wire.SignalSend: self._signal_send,
             wire.TokenRefresh: self._token_refresh,
             wire.Bye: lambda connection, session, command: connection.said_bye(),

@@ -34,6 +34,7 @@ from greendot.gateway.commands import Commands, Parts
 from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
+from greendot.gateway.notifying import Notifying
 from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
 from greendot.gateway.registry import Registry
@@ -97,6 +98,7 @@ class Node:
         self.rooms = Rooms(engine, store, self.statuses, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
         self.speaking = Speaking(engine, store, self.rooms, shared, self.acks)
+        self.notifying = Notifying(engine, store, shared)
         recovering = RecoveryParts(self.sessions, self.watching, self.rooms)
         self.recovery = Recovery(engine, recovering, shared, pace)
         promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
@@ -108,6 +110,7 @@ class Node:
                 watching=self.watching,
                 rooms=self.rooms,
                 speaking=self.speaking,
+                notifying=self.notifying,
                 bus=engine,
                 tokens=self.tokens,
                 clock=clock,

@@ -11,6 +11,7 @@ from greendot.engine.base import Deliver, Engine, MemberRemoved, MembersChanged,
 from greendot.errors import Refused
 from greendot.gateway.acks import Acks
 from greendot.gateway.connection import Connection
+from greendot.gateway.paging import fit
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
@@ -23,7 +24,6 @@ from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
 from greendot.store.base import BusMode, Draft, Op, Record, Role, Room, Store
 from greendot.store.events import message_event
 
-PAGE_BYTES = 1024 * 1024  # of messages in one page of history
 NOTHING = b"null"  # the body of a deletion
 
 
@@ -149,14 +149,3 @@ class Speaking:
             await self._acks.ask(
                 nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)
             )
-
-
-def fit(records: list[Record], *, newest: bool) -> list[Record]:
-    """As many of the records as one answer may hold, from the end they are wanted from; at least one."""
-    size, kept = 0, 0
-    for record in reversed(records) if newest else records:
-        size += len(record.body)
-        if kept and size > PAGE_BYTES:
-            break
-        kept += 1
-    return records[len(records) - kept :] if newest else records[:kept]

@@ -210,8 +210,9 @@ AnyCommand = (
 
 COMMANDS: dict[str, type[Command]] = {str(kind.__struct_config__.tag): kind for kind in AnyCommand.__args__}
 
+MARKS: frozenset[type[InboxMark]] = frozenset({InboxSeen, InboxRead, InboxArchive, InboxAck})
+
 # What a person does, as opposed to what a client does by itself: only this keeps a session from idling.
 ACTIVITY: frozenset[type[Any]] = frozenset(
-    {Activity, TypingStart, RoomSend, RoomEdit, RoomDelete, RoomRead, SignalSend, StatusSet}
-    | {InboxSeen, InboxRead, InboxArchive, InboxAck}
+    {Activity, TypingStart, RoomSend, RoomEdit, RoomDelete, RoomRead, SignalSend, StatusSet} | MARKS
 )

@@ -37,11 +37,17 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "room.delete": {"room": "lobby", "ref": 3, "key": "k3"},
     "room.read": {"room": "lobby", "seq": 7},
     "room.history": {"room": "lobby", "before": 100, "limit": 20},
+    "inbox.list": {"after": 3, "limit": 20, "filter": "unread"},
+    "inbox.seen": {"through": 7},
+    "inbox.read": {"ids": ["3-aa", "4-bb"]},
+    "inbox.archive": {"ids": ["3-aa"]},
+    "inbox.ack": {"ids": ["3-aa"]},
     "signal.send": {"room": "lobby", "kind": "cursor", "body": [1, 2], "key": "k1"},
     "token.refresh": {"token": "abc.def.ghi"},
     "bye": {},
 }
-BARE = ["hello", "heartbeat", "activity", "status.set", "room.list", "bye"]  # need no field at all
+MARKS = ["inbox.seen", "inbox.read", "inbox.archive", "inbox.ack"]
+BARE = ["hello", "heartbeat", "activity", "status.set", "room.list", "bye", "inbox.list"]  # need no field at all
 
 
 def decode(kind: str, /, **fields: object) -> Command:
@@ -93,7 +99,7 @@ def test_commands_that_need_no_field_do_without(kind: str) -> None:
     assert type(decode(kind)) is COMMANDS[kind]
 
 
-@pytest.mark.parametrize("kind", sorted(EXAMPLES.keys() - set(BARE)))
+@pytest.mark.parametrize("kind", sorted(EXAMPLES.keys() - {*BARE, *MARKS}))
 def test_commands_that_need_a_field_say_which_is_missing(kind: str) -> None:
     assert "missing required field" in refused(kind)
 
@@ -123,7 +129,14 @@ def test_lists_of_users_have_at_least_one_and_at_most_ten_thousand() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "field"),
-    [("room.join", "after"), ("room.history", "before"), ("room.history", "after"), ("status.set", "until")],
+    [
+        ("inbox.list", "after"),
+        ("inbox.read", "through"),
+        ("room.join", "after"),
+        ("room.history", "before"),
+        ("room.history", "after"),
+        ("status.set", "until"),
+    ],
 )
 def test_numbers_are_whole_not_negative_and_such_as_a_store_can_keep(kind: str, field: str) -> None:
     for bad in (-1, 1.5, "1", True, 2**53 + 1, 2**63, 10**30):
@@ -135,7 +148,17 @@ def test_pages_have_one_to_three_hundred_entries() -> None:
     for bad in (0, 301, -1, "10"):
         assert "`limit`" in refused("room.history", room="lobby", limit=bad)
         assert "`limit`" in refused("room.present", room="lobby", limit=bad)
+        assert "`limit`" in refused("inbox.list", limit=bad)
     decode("room.history", room="lobby", limit=300)
+    decode("inbox.list", limit=300)
+
+
+def test_at_least_one_and_at_most_a_thousand_notifications_are_marked_by_id() -> None:
+    for kind in MARKS:
+        assert "`ids`" in refused(kind, ids=[])
+        assert "`ids`" in refused(kind, ids=["1-a"] * 1_001)
+        assert "`ids[1]`" in refused(kind, ids=["1-a", "1 a"])
+        assert len(decode(kind, ids=["1-a"] * 1_000).ids) == 1_000  # type: ignore[attr-defined]
 
 
 def test_a_status_is_one_of_three_words_and_its_text_short() -> None:
@@ -147,7 +170,7 @@ def test_a_status_is_one_of_three_words_and_its_text_short() -> None:
 def test_what_a_person_does_is_activity_and_what_a_client_does_by_itself_is_not() -> None:
     names = {name for name, kind in COMMANDS.items() if kind in ACTIVITY}
     said = {"room.send", "room.edit", "room.delete", "room.read", "signal.send"}
-    assert names == {"activity", "typing.start", "status.set"} | said
+    assert names == {"activity", "typing.start", "status.set"} | said | {*MARKS}
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

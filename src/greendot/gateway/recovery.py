@@ -111,9 +111,11 @@ class Recovery:
                 await self._parts.watching.resync(here, intact=True)
             else:
                 await self._restore(sessions)
-                # What is not there yet is being restored by its own node.
+                auditing = asyncio.ensure_future(self._audit())
+                # What is not there yet is being restored by its own node; whose end was lost is found meanwhile.
                 await self._shared.timers.sleep(started + self._pace.hold_s - self._shared.timers.now())
-                await self._resync(part, part, intact)
+                await asyncio.gather(auditing, self._resync(part, part, intact))
+                return
             await self._audit()
         except (EngineUnavailable, StoreUnavailable) as error:
             _log.info("recovery is to be tried again: %s", error)

@@ -315,7 +315,7 @@ async def test_a_room_is_made_changed_shown_and_listed() -> None:
         is_problem(await api("GET", "/v1/rooms/club"), 404)
         for body, shown in ((None, False), ({"open": True}, True), ({"open": False}, False)):
             answer = await api("PUT", "/v1/rooms/club", body)
-            assert (answer.status, answer.json()) == (200, {"room": "club", "open": shown, "head": 0})
+            assert (answer.status, answer.json()) == (200, {"room": "club", "open": shown, "head": 0, "bus": "full"})
             assert await api.get("/v1/rooms/club") == answer.json()
         for room in ("bar", "attic"):
             await api("PUT", f"/v1/rooms/{room}")
@@ -349,8 +349,10 @@ async def test_a_member_may_join_and_one_who_is_removed_is_told_and_hears_nothin
         assert (await alice.receive("error"))["code"] == "not_a_member"
         for user in ("alice", "bob", "alice"):
             assert (await api("PUT", f"/v1/rooms/club/members/{user}")).status == 200
-        assert await api.get("/v1/rooms/club/members") == {"members": ["alice", "bob"], "next": None}
-        assert await api.get("/v1/rooms/club/members?limit=1") == {"members": ["alice"], "next": "alice"}
+        roles = {"alice": "member", "bob": "member"}
+        assert await api.get("/v1/rooms/club/members") == {"members": ["alice", "bob"], "roles": roles, "next": None}
+        first = await api.get("/v1/rooms/club/members?limit=1")
+        assert first == {"members": ["alice"], "roles": {"alice": "member"}, "next": "alice"}
         assert (await api.get("/v1/rooms/club/members?after=alice"))["members"] == ["bob"]
         bob = await served.joined("bob", "club")
         for device in (alice, phone):

@@ -222,3 +222,18 @@ async def test_closing_an_open_room_lets_go_of_those_who_are_no_members() -> Non
         await send(ann, 1)
         assert numbers(await ann.quiet()) == [1]
         assert await bob.quiet() == []
+
+
+async def test_a_new_member_is_let_in_though_nothing_was_heard_of_it() -> None:
+    async with serving() as served:
+        speaking, store = served.node.speaking, served.node.store
+        await speaking.put_room("default", "lobby", False, None)
+        await speaking.put_member("default", "lobby", "ann", "member")
+        await served.joined("ann")
+        bob = await served.client("bob")
+        bob.send(type="room.join", room="lobby", id=1)
+        assert (await bob.receive("error"))["code"] == "not_a_member"
+        await store.put_member("default", "lobby", "bob")  # as another node would, unheard here
+        await bob.request(type="room.join", room="lobby")
+        await store.put_room("default", "lobby", open=True)
+        await served.joined("carl")

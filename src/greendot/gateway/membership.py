@@ -45,16 +45,26 @@ class Membership:
 
         With `fresh` the store is asked even if the answer is remembered: only then is the marker right.
         """
-        found = await self._room(session.tenant, room)
+        remembered = self._known(session.tenant, room) is not None
+        found = await self._room(session.tenant, room, fresh=False)
         if found is None and make and session.grants.may_join(room):
             found = await self._store.put_room(session.tenant, room)
-        standing = await self._standing((session.tenant, room, session.user), fresh) if found is not None else None
-        if found is None or standing is None or not may_be_in(session.grants, found, standing.role):
+        admitted = await self._admitted(session, found, fresh)
+        if admitted is None and remembered:
+            # A member since a moment ago, of which nothing was heard here, must not be turned away for it.
+            admitted = await self._admitted(session, await self._room(session.tenant, room, fresh=True), True)
+        if admitted is None:
             raise Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")
-        return Admission(found, standing.role, standing.marker)
+        return admitted
 
-    async def _room(self, tenant: str, room: str) -> Room | None:
-        local = self._known(tenant, room)
+    async def _admitted(self, session: Session, room: Room | None, fresh: bool) -> Admission | None:
+        if room is None:
+            return None
+        standing = await self._standing((session.tenant, room.room, session.user), fresh)
+        return Admission(room, *standing) if may_be_in(session.grants, room, standing.role) else None
+
+    async def _room(self, tenant: str, room: str, *, fresh: bool) -> Room | None:
+        local = None if fresh else self._known(tenant, room)
         return local.room if local is not None else await self._rooms.get((tenant, room))
 
     async def _standing(self, seat: SeatKey, fresh: bool) -> Standing:

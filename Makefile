@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test model check format bench bench-quick debs clean
+.PHONY: help serve test model trials check format bench bench-quick debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: $(READY) debs  ## Run all tests (installs what they need, where it may)
 
 model: $(READY) debs  ## Ten thousand random stories on the memory and the Redis engine, compared (about ten minutes)
 	@MODEL_EXAMPLES=$${MODEL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/model/test_engines_agree.py --timeout=7200 $(ARGS)
+
+trials: $(READY)  ## Ten thousand random stories of rooms on nodes that die and a bus that loses messages (about five minutes)
+	@TRIALS=$(or $(TRIALS),10000) TRIALS_FIRST=$(or $(TRIALS_FIRST),0) PYTHONHASHSEED=0 $(BIN)/python -m pytest tests/model/test_streams_trials.py --timeout=7200 $(ARGS)
 
 check: $(READY)  ## Format, lint, types and architecture, fast
 	@$(BIN)/ruff format --check src tests bench

@@ -1,0 +1,290 @@
+"""Clients of the simulated world. They take what they are sent as it comes: in order, each once, or the trial fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from simulated import Link, SimulatedNode, World
+
+AGAIN_S = 0.5  # after an error that invites another attempt
+
+
+class Wrong(AssertionError):
+    """What must not happen."""
+
+
+class Stream:
+    """One room as one client has it."""
+
+    def __init__(self, room: str) -> None:
+        self.room = room
+        self.seen: list[tuple[str, Any]] = []  # id and body of message 1, 2, 3 …
+        self.joined = False
+        self.wanted = True
+        self.busy = False  # a join or leave is under way
+        self.filling: list[dict[str, Any]] | None = None  # live messages that wait while older ones are fetched
+        self.again = False  # something more was missed while it was fetched
+        self.fetched = 0  # up to here messages were fetched, so that live ones may come once more
+
+    @property
+    def cursor(self) -> int:
+        return len(self.seen)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.joined = self.busy = False
+        self.filling, self.again, self.fetched = None, False, 0
+
+    def live(self, message: dict[str, Any]) -> None:
+        if self.filling is not None:
+            self.filling.append(message)
+        elif message["seq"] > self.fetched:
+            self.take(message)
+
+    def take(self, message: dict[str, Any]) -> None:
+        if message["seq"] != self.cursor + 1:
+            raise Wrong(f"{self.room}: after {self.cursor} came {message['seq']}")
+        self.seen.append((message["id"], message["body"]))
+
+    def filled(self) -> None:
+        held, self.filling, self.fetched = self.filling or [], None, self.cursor
+        for message in held:
+            self.live(message)
+
+
+class Client:
+    """One device of a user. It comes back, resumes, sends again what was not acknowledged."""
+
+    def __init__(self, world: World, nodes: list[SimulatedNode], user: str, device: str, rooms: list[str]) -> None:
+        self.world = world
+        self.user = user
+        self.device = device
+        self.streams = {room: Stream(room) for room in rooms}
+        self.unacknowledged: dict[str, str] = {}  # key to room
+        self.acknowledged: dict[str, tuple[str, int]] = {}  # key to room and number
+        self.refused: set[str] = set()
+        self.removed: set[str] = set()  # rooms of which nothing may come any more
+        self.ready = False  # welcomed
+        self.wrong: Exception | None = None
+        self.log: list[str] = []
+        self.link: Link | None = None
+        self._nodes = nodes
+        self._session: str | None = None
+        self._asked: dict[str, Callable[[dict[str, Any]], None]] = {}
+        self._numbers = 0
+        self._gone: asyncio.Future[None] | None = None
+        self._shaky = False  # what was written long ago may come late on this link
+        self._life = world.loop.create_task(self._live())
+
+    # --- life ---
+
+    async def _live(self) -> None:
+        chance = self.world.random
+        while True:
+            up = [node for node in self._nodes if node.up]
+            if not up:
+                await asyncio.sleep(0.1)
+                continue
+            node = chance.choice(up)
+            self._gone = self.world.loop.create_future()
+            self._shaky = chance.random() < 0.2
+            self.link = Link(self.world, await node.socket(self._shaky), self._came, self._heard)
+            resume = {s.room: s.cursor for s in self.streams.values() if s.wanted}
+            self._note(f"hello to {node.node.incarnation} after {resume}")
+            token = node.node.tokens.make(self.user, self.world.clock.now_ms(), 86_400)
+            resumed = {"session": self._session, "rooms": resume} if self._session else {"rooms": resume}
+            self.link.say(type="hello", token=token, device=self.device, resume=resumed)
+            while not self._gone.done():
+                await asyncio.wait([self._gone], timeout=25)
+                self.link.say(type="heartbeat")
+            self.link.close()
+            await asyncio.sleep(chance.choice((0, 0.05, 0.5, 3)))
+
+    def cut(self) -> None:
+        if self.link is not None and self._gone is not None and not self._gone.done():
+            self._note("cut")
+            self.link.cut()
+            self._lost()
+
+    def stall(self, seconds: float) -> None:
+        if self.link is not None:
+            self._shaky = True
+            self.link.stall(seconds)
+
+    async def end(self) -> None:
+        self._life.cancel()
+        await asyncio.wait([self._life])
+        if self.link is not None:
+            self.link.close()
+        if not self._life.cancelled() and (error := self._life.exception()) is not None:
+            raise error
+
+    def _lost(self) -> None:
+        self.ready = False
+        self._asked.clear()
+        for stream in self.streams.values():
+            stream.lost()
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+    # --- saying ---
+
+    def ask(self, answered: Callable[[dict[str, Any]], None], **command: Any) -> None:
+        """`answered` gets the reply or the error, unless the connection ends before."""
+        self._numbers += 1
+        number = f"q{self._numbers}"
+        self._asked[number] = answered
+        assert self.link is not None
+        self.link.say(**command, id=number)
+
+    def send(self, room: str) -> None:
+        self._numbers += 1
+        key = f"{self.user}-{self.device}-{self._numbers}"
+        self.unacknowledged[key] = room
+        self._say(key)
+        if self.world.random.random() < 0.1:
+            self._say(key)  # and once more
+
+    def _say(self, key: str) -> None:
+        if not self.ready or key not in self.unacknowledged:
+            return
+        room = self.unacknowledged[key]
+
+        def answered(frame: dict[str, Any]) -> None:
+            if frame["type"] == "reply":
+                self.unacknowledged.pop(key, None)
+                before = self.acknowledged.setdefault(key, (room, frame["data"]["seq"]))
+                if before != (room, frame["data"]["seq"]):
+                    raise Wrong(f"{key} was acknowledged as {before} and as {frame['data']['seq']}")
+            elif frame["retry"]:
+                self.world.loop.call_later(AGAIN_S, self._say, key)
+            elif self.unacknowledged.pop(key, None) is not None:
+                self.refused.add(key)
+
+        self.ask(answered, type="room.send", room=room, body=key, key=key)
+
+    def join(self, room: str) -> None:
+        """Be in the room again, from where it was left."""
+        stream = self.streams[room]
+        stream.wanted = True
+        if not self.ready or stream.joined or stream.busy:
+            return
+        stream.busy = True
+
+        def answered(frame: dict[str, Any]) -> None:
+            stream.busy = False
+            if frame["type"] == "error":
+                self._note(f"join of {room} refused: {frame['code']}")
+                return
+            stream.joined = True
+            for message in frame["data"]["messages"]:
+                stream.take(message)
+            if frame["data"]["truncated"]:
+                self._fill(stream)
+
+        self._note(f"join {room} after {stream.cursor}")
+        self.ask(answered, type="room.join", room=room, after=stream.cursor)
+
+    def leave(self, room: str) -> None:
+        stream = self.streams[room]
+        stream.wanted = False
+        if not self.ready or not stream.joined or stream.busy or stream.filling is not None:
+            return
+        stream.busy = True
+
+        def answered(frame: dict[str, Any]) -> None:
+            stream.busy = stream.joined = False
+
+        self._note(f"leave {room} at {stream.cursor}")
+        self.ask(answered, type="room.leave", room=room)
+
+    def _fill(self, stream: Stream) -> None:
+        """The server does not bring what was missed: fetch it."""
+        self._note(f"fill {stream.room} after {stream.cursor}")
+        if stream.filling is not None:
+            stream.again = True
+            return
+        stream.filling = []
+        self._fetch(stream)
+
+    def _fetch(self, stream: Stream) -> None:
+        if not self.ready or stream.filling is None:
+            return
+
+        def answered(frame: dict[str, Any]) -> None:
+            if stream.filling is None:
+                return
+            if frame["type"] == "error":
+                self.world.loop.call_later(AGAIN_S, self._fetch, stream)
+                return
+            for message in frame["data"]["messages"]:
+                stream.take(message)
+            if frame["data"]["messages"] or stream.again:
+                stream.again = False
+                self._fetch(stream)
+            else:
+                stream.filled()
+
+        self.ask(answered, type="room.history", room=stream.room, after=stream.cursor, limit=7)
+
+    # --- hearing ---
+
+    def _came(self, frame: dict[str, Any] | None) -> None:
+        if frame is not None and frame["type"] == "room.message" and not self._shaky:
+            room = frame["data"]["room"]
+            if room in self.removed:
+                self.wrong = self.wrong or Wrong(f"{self.user} was removed from {room} and hears {frame['data']}")
+
+    def _heard(self, frame: dict[str, Any] | None) -> None:
+        try:
+            if frame is None:
+                self._note("closed")
+                self._lost()
+            else:
+                self._take(frame)
+        except Exception as error:
+            if self.wrong is None:
+                self._note(f"WRONG {error!r}")
+                self.wrong = error
+
+    def _take(self, frame: dict[str, Any]) -> None:
+        data = frame.get("data", {})
+        match frame["type"]:
+            case "welcome":
+                self._welcomed(data)
+            case "room.message":
+                self.streams[data["room"]].live(data)
+            case "reply" | "error":
+                if (answered := self._asked.pop(frame["id"], None)) is not None:
+                    answered(frame)
+            case "room.changed" if data.get("removed"):
+                self._note(f"removed from {data['room']}")
+                stream = self.streams[data["room"]]
+                stream.joined, stream.filling = False, None
+            case "resync":
+                self._fill(self.streams[data["scope"].removeprefix("room:")])
+
+    def _welcomed(self, data: dict[str, Any]) -> None:
+        self._note(f"welcome {data['rooms']}")
+        self._session, self.ready = data["session"], True
+        for room, stream in self.streams.items():
+            if room in data["rooms"]:
+                stream.joined = True
+                if data["rooms"][room]["truncated"]:
+                    self._fill(stream)
+                if not stream.wanted:
+                    self.leave(room)
+            elif stream.wanted:
+                self.join(room)
+        for key in self.unacknowledged:
+            self._say(key)
+
+    def __str__(self) -> str:
+        streams = [f"{s.room} {s.cursor}{'' if s.joined else ' not joined'}" for s in self.streams.values()]
+        waits = f"not acknowledged: {[*self.unacknowledged]}"
+        return f"{self.user}/{self.device}: {', '.join(streams)}; {'' if self.ready else 'not '}welcomed; {waits}"
+
+    def _note(self, what: str) -> None:
+        self.log.append(f"{self.world.loop.time():.3f} {self.user}/{self.device} {what}")

@@ -1,0 +1,273 @@
+"""Whatever happens to nodes, sockets and the bus: every client of a room ends with exactly 1 … head, in order.
+
+Each trial is a story drawn from its seed. `make trials` runs ten thousand, `make trials TRIALS_FIRST=4711 TRIALS=1`
+repeats one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from listeners import Client
+from simulated import Faults, SimulatedNode, VirtualLoop, World
+
+from greendot.core import streams
+from greendot.engine.base import Part
+from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.gateway import feed, room
+from greendot.store.base import Draft, Role
+
+TRIALS = int(os.environ.get("TRIALS", "500"))
+FIRST = int(os.environ.get("TRIALS_FIRST", "0"))
+GROUPS = 10  # tests, so that one that fails is told apart and a time limit means something
+HEALED_S = 20.0  # rooms are compared within so long, whatever the bus has lost
+TENANT = "default"
+
+
+class Story:
+    """One trial."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        random.seed(seed)  # the jitter of timers
+        chance = self.random
+        lag_s = chance.choice((0.001, 0.01, 0.05))
+        self.world = World(seed + 1, Faults(store=chance.choice((0, 0, 0.03)), lag_s=lag_s))
+        self.nodes: list[SimulatedNode] = []
+        self.clients: list[Client] = []
+        self.rooms = ["plaza", "den"]
+        self.members: set[str] = set()  # of the den, as far as is known
+        self.away: set[str] = set()  # users whose removal was begun
+        self.told: list[str] = []  # keys the app has sent
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        chance = self.random
+        self.nodes += [await self.world.node() for _ in range(chance.randint(1, 3))]
+        await self._settle_in()
+        verbs = [self.say] * 12 + [self.burst, self.app, self.app, self.cut, self.cut, self.cut, self.stall]
+        verbs += [self.crash, self.restart, self.gap, self.leave, self.join, self.remove, self.wait]
+        for _ in range(chance.randint(15, 50)):
+            await chance.choice(verbs)()
+            await asyncio.sleep(chance.expovariate(1 / 0.03))
+        await self.finish()
+
+    async def _settle_in(self) -> None:
+        chance, speaking = self.random, self.nodes[0].node.speaking
+        fault, self.world.faults.store = self.world.faults.store, 0
+        await speaking.put_room(TENANT, "plaza", True, chance.choice(("full", "hint")))
+        await speaking.put_room(TENANT, "den", False, chance.choice(("full", "full", "hint")))
+        for number in range(chance.randint(2, 5)):
+            user = f"u{number // 2 if chance.random() < 0.3 else number}"
+            if user not in self.members:
+                await self._admit(user)
+            self.clients.append(Client(self.world, self.nodes, user, f"d{number}", self.rooms))
+        self.world.faults.store = fault
+
+    async def _admit(self, user: str, role: Role = "member") -> None:
+        for client in self.clients:
+            if client.user == user:
+                client.removed.discard("den")
+        while True:
+            try:
+                await self.up().node.speaking.put_member(TENANT, "den", user, role)
+                break
+            except StoreUnavailable:
+                await asyncio.sleep(0.1)
+        self.members.add(user)
+        self.away.discard(user)
+        for client in self.clients:
+            if client.user == user:
+                client.join("den")
+
+    def up(self) -> SimulatedNode:
+        return self.random.choice([node for node in self.nodes if node.up])
+
+    # --- what happens ---
+
+    async def say(self) -> None:
+        self.random.choice(self.clients).send(self.random.choice(self.rooms))
+
+    async def burst(self) -> None:
+        for _ in range(self.random.choice((5, 20, 60))):
+            await self.say()
+
+    async def app(self) -> None:
+        node, key = self.up(), f"app-{len(self.told)}"
+        self.told.append(key)
+        name = self.random.choice(self.rooms)
+
+        async def append() -> None:
+            draft = Draft("app", None, f'"{key}"'.encode(), key, self.world.clock.now_ms())
+            try:
+                await node.node.speaking.append(TENANT, name, draft)
+            except StoreUnavailable:
+                pass
+
+        self.tasks.append(asyncio.create_task(append()))
+
+    async def cut(self) -> None:
+        self.random.choice(self.clients).cut()
+
+    async def stall(self) -> None:
+        self.random.choice(self.clients).stall(self.random.choice((0.1, 2)))
+
+    async def crash(self) -> None:
+        await self._replace(self.up(), SimulatedNode.crash)
+
+    async def restart(self) -> None:
+        await self._replace(self.up(), SimulatedNode.stop)
+
+    async def _replace(self, node: SimulatedNode, end: object) -> None:
+        new = await self.world.node()
+        self.nodes[self.nodes.index(node)] = new
+        assert callable(end)
+        await end(node)
+
+    async def gap(self) -> None:
+        """The engine was away for a moment."""
+        self.up().node.found(Part(), intact=self.random.random() < 0.5)
+
+    async def leave(self) -> None:
+        self.random.choice(self.clients).leave(self.random.choice(self.rooms))
+
+    async def join(self) -> None:
+        self.random.choice(self.clients).join(self.random.choice(self.rooms))
+
+    async def remove(self) -> None:
+        """Out of the den, or in again."""
+        user = self.random.choice(self.clients).user
+        if user in self.away:
+            await self._admit(user)
+            return
+        self.away.add(user)
+        node = self.up().node
+        try:
+            found = await node.store.room(TENANT, "den")
+            assert found is not None
+            await node.speaking.remove_member(TENANT, found, user)
+        except (EngineUnavailable, StoreUnavailable):
+            return  # nobody knows; it is not promised
+        self.members.discard(user)
+        for client in self.clients:
+            if client.user == user:
+                client.removed.add("den")
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self.random.choice((1, 6, 20)))
+
+    # --- the end ---
+
+    async def finish(self) -> None:
+        """Everybody is a member and comes back; the bus goes on losing messages."""
+        self.world.faults.store = 0
+        if self.tasks:
+            _, dead = await asyncio.wait(self.tasks, timeout=5)  # on nodes that were killed
+            for task in dead:
+                task.cancel()
+        for user in [*self.away]:
+            await self._admit(user)
+        for client in self.clients:
+            client.refused.clear()
+        end = self.world.loop.time() + 60
+        while not self._is_complete():
+            assert self.world.loop.time() < end, "not everybody came back"
+            for client in self.clients:
+                for name in self.rooms:
+                    client.join(name)
+            await asyncio.sleep(0.5)
+        end = self.world.loop.time() + HEALED_S
+        while not self._is_healed() and self.world.loop.time() < end:  # noqa: ASYNC110  (virtual time: it costs none)
+            await asyncio.sleep(0.25)
+        self._check()
+
+    def _is_complete(self) -> bool:
+        return all(
+            client.ready
+            and not client.unacknowledged
+            and all(stream.joined and not stream.busy for stream in client.streams.values())
+            for client in self.clients
+        )
+
+    def _is_healed(self) -> bool:
+        heads = {name: self._head(name) for name in self.rooms}
+        return all(stream.cursor == heads[stream.room] for client in self.clients for stream in client.streams.values())
+
+    def _head(self, name: str) -> int:
+        (head,) = self.world.db.execute("SELECT head FROM rooms WHERE room = ?", (name,)).fetchone()
+        return int(head)
+
+    def _check(self) -> None:
+        for client in self.clients:
+            if client.wrong is not None:
+                raise client.wrong
+        written: dict[str, tuple[str, int]] = {}
+        for name in self.rooms:
+            sql = "SELECT seq, id, body, key FROM messages WHERE room = ? ORDER BY seq"
+            rows = self.world.db.execute(sql, (name,)).fetchall()
+            assert [row[0] for row in rows] == [*range(1, self._head(name) + 1)]
+            said = [(row[1], row[2].decode().strip('"')) for row in rows]
+            for client in self.clients:
+                assert client.streams[name].seen == said, f"{client.user}/{client.device} in {name}"
+            written |= {row[3]: (name, row[0]) for row in rows}
+            assert len({row[3] for row in rows}) == len(rows)
+        for client in self.clients:
+            for key, where in client.acknowledged.items():
+                assert written[key] == where
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.end()
+        for node in self.nodes:
+            if node.up:
+                await node.stop()
+        self.world.close()
+
+
+@contextmanager
+def limits(seed: int) -> Iterator[None]:
+    """In some trials little is kept and held, so that its end is reached."""
+    with pytest.MonkeyPatch.context() as patch:
+        if seed % 4 == 3:
+            patch.setattr(feed, "RECOVER", 12)
+            patch.setattr(room, "RECOVER", 12)
+            patch.setattr(streams, "MOST_HELD", 5)
+        yield
+
+
+async def run(seed: int) -> None:
+    story = Story(seed)
+    try:
+        await story.run()
+    except BaseException as error:
+        lines = sorted(
+            (line for client in story.clients for line in client.log), key=lambda line: float(line.split()[0])
+        )
+        error.add_note("\n".join([*lines[-80:], *map(str, story.clients)]))
+        raise
+    finally:
+        await story.close()
+
+
+def trial(seed: int) -> None:
+    with limits(seed), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        try:
+            runner.run(run(seed))
+        except BaseException as error:
+            error.add_note(f"repeat it: make trials TRIALS_FIRST={seed} TRIALS=1")
+            raise
+
+
+@pytest.mark.parametrize("group", range(min(GROUPS, TRIALS)))
+def test_every_client_ends_with_the_whole_stream(group: int, caplog: pytest.LogCaptureFixture) -> None:
+    for seed in range(FIRST + group, FIRST + TRIALS, GROUPS):
+        trial(seed)
+        broken = [record for record in caplog.records if record.levelno >= logging.ERROR]
+        assert not broken, f"in trial {seed}: {broken[0].getMessage()}\n{broken[0].exc_text}"
+        caplog.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from greendot.engine.base import Engine
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.redis.engine import Options, RedisEngine
 from greendot.engine.redis.nodes import Periods
-from greendot.errors import ConfigError
+from greendot.errors import ConfigError, StoreUnavailable
 from greendot.gateway.node import Node
 from greendot.gateway.server import Server
+from greendot.relay.relay import Relay
 from greendot.settings import Settings
-from greendot.store.base import Store
-from greendot.store.postgres import PostgresStore
+from greendot.store.base import Draft, Notice, Store
+from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.sqlite import SqliteStore
 
 LOBBY = "lobby"  # the open room of dev mode
@@ -50,6 +52,10 @@ class Greendot:
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None
         self.server = Server(self.node, make_app(backend, dev))
+        self._relay: Relay | None = None
+        if settings.outbox.url:
+            self._relay = Relay(make_outbox(settings), Delivery(self.node), settings.outbox.poll_s)
+            self.node.counters.append(self._relay.items)
         self._lock: int | None = None
 
     async def start(self) -> None:
@@ -57,22 +63,41 @@ class Greendot:
         self._lock = lock_store(self.settings)
         await self.node.start()
         try:
+            await check_outbox(self.settings)
             await self.server.start(self.settings.server.host, self.settings.server.port)
         except ConfigError:
             await self.node.close()
             raise
         if self.settings.server.dev:
             await self.node.store.put_room("default", LOBBY, open=True)
+        if self._relay is not None:
+            self._relay.start()
 
     async def stop(self) -> None:
         """Drain: no new clients, the present ones are asked to return elsewhere, then everything is closed."""
         self.server.stop_accepting()
         await self.node.drain(self.settings.server.drain_s)
         await self.server.close()
+        if self._relay is not None:
+            await self._relay.close()
         await self.node.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+class Delivery:
+    """The way of what an app says, by HTTP or by its outbox (relay.relay.Delivery)."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def append(self, tenant: str, room: str, draft: Draft) -> object:
+        self._node.engine.typing_stop(tenant, room, draft.user)
+        return await self._node.speaking.append(tenant, room, draft)
+
+    async def notify(self, notices: Sequence[Notice]) -> object:
+        return await self._node.store.notify(notices)
 
 
 def make_engine(settings: Settings, clock: Clock) -> Engine:
@@ -134,3 +159,22 @@ def make_store(settings: Settings) -> Store:
         except OSError as error:
             raise ConfigError(f"cannot make the folder of the store {path}: {error.strerror}") from None
     return SqliteStore(path)
+
+
+def make_outbox(settings: Settings) -> PostgresOutbox:
+    return PostgresOutbox(settings.outbox_url, settings.outbox.poll_s)
+
+
+async def check_outbox(settings: Settings) -> None:
+    """ConfigError if the outbox is not there and may not be made. One that cannot be reached now is waited for."""
+    if not settings.outbox.url:
+        return
+    outbox = make_outbox(settings)
+    try:
+        await outbox.check()
+    except StoreUnavailable:
+        return
+    except ConfigError:
+        if not (settings.store.migrate or settings.server.dev):
+            raise
+        await outbox.install()

@@ -98,6 +98,11 @@ class Store(Struct, frozen=True, forbid_unknown_fields=True):
     migrate: bool = False  # bring old tables in PostgreSQL up to date at the start; `greendot migrate` does it too
 
 
+class Outbox(Struct, frozen=True, forbid_unknown_fields=True):
+    url: str = ""  # empty: there is none; `store`: in the store's database; or postgresql://, the app's own
+    poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0  # how often it is looked at when nothing tells of new rows
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of them. `load` makes one from its sources and checks it."""
 
@@ -110,6 +115,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     engine: Engine = Engine()
     store: Store = Store()
+    outbox: Outbox = Outbox()
 
     @property
     def on_postgres(self) -> bool:
@@ -123,6 +129,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.store.url:
             return str(Path(self.server.data_dir) / "greendot.db")
         return self.store.url.removeprefix("sqlite:///")
+
+    @property
+    def outbox_url(self) -> str:
+        """The database with the outbox; empty if there is none."""
+        return self.store.url if self.outbox.url == "store" else self.outbox.url
 
 
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
@@ -206,8 +217,9 @@ def _check_urls(settings: Settings) -> None:
         raise ConfigError(
             f"engine.prefix is {settings.engine.prefix!r}; at most 64 letters, digits and _ . : - may be."
         )
+    _check_outbox(settings)
     if settings.on_postgres:
-        _check_postgres(store)
+        _check_postgres("store.url", store)
     elif store and not store.startswith("sqlite:///"):
         raise ConfigError(
             f"store.url begins with {store.partition('://')[0]!r}; it must begin with postgresql://, or be "
@@ -215,19 +227,35 @@ def _check_urls(settings: Settings) -> None:
         )
 
 
-def _check_postgres(url: str) -> None:
+def _check_outbox(settings: Settings) -> None:
+    url = settings.outbox.url
+    if url == "store" and not settings.on_postgres:
+        raise ConfigError(
+            "outbox.url is `store`, and the store is not in PostgreSQL. Give it the URL of the app's database "
+            "(postgresql://HOST/DATABASE), or a store there."
+        )
+    if url.startswith(POSTGRES):
+        _check_postgres("outbox.url", url)
+    elif url not in ("", "store"):
+        raise ConfigError(
+            f"outbox.url begins with {url.partition('://')[0]!r}; it must begin with postgresql://, or be `store`: the "
+            "store's own database."
+        )
+
+
+def _check_postgres(setting: str, url: str) -> None:
     try:
         split = urlsplit(url)
     except ValueError:
-        raise ConfigError("store.url: it is not a URL: an IPv6 address is written [::1].") from None
+        raise ConfigError(f"{setting}: it is not a URL: an IPv6 address is written [::1].") from None
     if "@" in split.path + split.query + split.fragment or split.netloc.count("@") > 1:
         # Half of a password would be taken for a host, and repeated where hosts are.
         raise ConfigError(
-            "store.url: a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @ but the last."
+            f"{setting}: a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @ but the last."
         )
     if {"password", "user", "passfile"} & parse_qs(split.query).keys():
         raise ConfigError(
-            "store.url: user and password come before the host: postgresql://USER:PASSWORD@HOST/DATABASE."
+            f"{setting}: user and password come before the host: postgresql://USER:PASSWORD@HOST/DATABASE."
         )
 
 

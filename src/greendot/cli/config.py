@@ -41,6 +41,7 @@ def check_config(config: Path | None) -> None:
     shown["engine"]["url"] = url.without_login(settings.engine.url)
     if settings.on_postgres:
         shown["store"]["url"] = store_shown(settings)
+    shown["outbox"]["url"] = url.without_login(settings.outbox.url)
     for section, values in shown.items():
         click.echo(f"[{section}]")
         for key, value in values.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -79,6 +79,7 @@ class Node:
         self.tokens = Tokens(settings.auth.secret)
         self.draining = False
         self.started_at = clock.now_ms()
+        self.counters: list[Callable[[], Mapping[str, int]]] = []  # of what runs beside it and is looked at with it
         self._numbers = 0
         self._emptier: asyncio.Future[None] | None = None  # set by the next socket that goes, while draining
         self._build()
@@ -352,3 +353,5 @@ class Node:
         yield "presence_audited_sessions_total", self.recovery.ended
         yield "realtime_resync_total", self.recovery.resyncs
         yield "realtime_engine_up", int(self.engine.trouble is None)
+        for counter in self.counters:
+            yield from counter().items()

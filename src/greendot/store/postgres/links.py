@@ -93,7 +93,7 @@ class Links:
         return _SETTINGS | self.limits.settings() | name
 
     def unusable(self, error: Exception) -> ConfigError:
-        return ConfigError(f"cannot use the store {_place(self._url)}: {_words(error)}")
+        return ConfigError(f"cannot use the store {place(self._url)}: {words(error)}")
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -172,21 +172,21 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, GreendotError):
         return error
     if isinstance(error, asyncpg.DataError):
-        return Unstorable(_words(error))
+        return Unstorable(words(error))
     if isinstance(error, asyncpg.PostgresError):
         code = error.sqlstate or ""
         if code in _CONTENDED:
-            return Contended(_words(error))
-        return Unstorable(_words(error)) if code[:2] in _UNSTORABLE else StoreUnavailable(_words(error))
+            return Contended(words(error))
+        return Unstorable(words(error)) if code[:2] in _UNSTORABLE else StoreUnavailable(words(error))
     if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
-        return StoreUnavailable(_words(error))
+        return StoreUnavailable(words(error))
     return error
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def _place(url: str) -> str:
+def place(url: str) -> str:
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

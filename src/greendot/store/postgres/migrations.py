@@ -8,7 +8,7 @@ from greendot.errors import ConfigError
 from greendot.store.postgres.links import Link, Links
 from greendot.store.schema import steps
 
-_LOCK = 0x677265656E646F74  # "greendot": nodes that start at once take turns
+LOCK = 0x677265656E646F74  # "greendot": nodes that start at once take turns
 _TABLE = """
     CREATE TABLE IF NOT EXISTS greendot_schema (
         version    integer PRIMARY KEY,
@@ -46,7 +46,7 @@ async def migrate(links: Links) -> list[str]:
     async def work(link: Link) -> list[str]:
         await link.execute("SET LOCAL statement_timeout = 0")
         await link.execute("SET LOCAL lock_timeout = 0")
-        await link.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        await link.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         await link.execute(_TABLE)
         found = await link.fetchval("SELECT coalesce(max(version), 0) FROM greendot_schema")
         missing = [step for step in steps("postgres") if step.number > found]

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
+import asyncpg
+
 from greendot.store.postgres import PostgresStore
 from greendot.store.postgres.links import Limits
 from postgres_server import fresh_schema
@@ -29,6 +31,15 @@ async def opened(url: str, limits: Limits | None = None, pool: int = 8) -> Async
     """A store with nothing in it."""
     async with fresh_schema(url) as place, started(place, limits, pool) as store:
         yield store
+
+
+@asynccontextmanager
+async def linked(url: str) -> AsyncIterator[asyncpg.Connection]:
+    link = await asyncpg.connect(url)
+    try:
+        yield link
+    finally:
+        await link.close()
 
 
 class Wire:

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-import asyncpg
 import pytest
 
 from greendot.errors import ConfigError
 from greendot.store.postgres import PostgresStore
-from greendot.store.postgres.migrations import outbox_sql
 from greendot.store.schema import steps
 from greendot.testing.store_harness import T
 from postgres_server import execute, fresh_schema
 
+from .places import linked
+
 NAMES = [step.name for step in steps("postgres")]
-
-
-@asynccontextmanager
-async def linked(url: str) -> AsyncIterator[asyncpg.Connection]:
-    link = await asyncpg.connect(url)
-    try:
-        yield link
-    finally:
-        await link.close()
 
 
 async def test_missing_tables_are_a_start_refused_with_what_to_do(postgres: str) -> None:
@@ -87,46 +76,3 @@ async def test_somebody_who_may_not_make_tables_is_told(postgres: str) -> None:
         reader = place.replace("postgres@", "reader@")
         with pytest.raises(ConfigError, match=r"cannot use the store postgresql://\S+: (permission denied|no schema)"):
             await PostgresStore(reader).migrate()
-
-
-# --- the outbox ---
-
-
-async def test_the_outbox_can_be_installed_anywhere_and_again_and_wakes_who_listens_once(postgres: str) -> None:
-    async with fresh_schema(postgres) as place, linked(place) as app, linked(place) as relay:
-        for _ in range(2):
-            await app.execute(outbox_sql())
-        heard: asyncio.Queue[str] = asyncio.Queue()
-        await relay.add_listener("greendot_outbox", lambda *told: heard.put_nowait(told[2]))
-        async with app.transaction():
-            for number in range(3):
-                await app.execute(
-                    "INSERT INTO greendot_outbox (target, user_id, kind, body) VALUES ('notification', 'ann', 'k', $1)",
-                    f'{{"n": {number}}}',
-                )
-            await app.execute(
-                "INSERT INTO greendot_outbox (target, room, user_id, body) VALUES ('message', 'lobby', 'ann', '1')"
-            )
-        async with asyncio.timeout(10):
-            await heard.get()
-        rows = await relay.fetch("SELECT tenant, target, attempts, failed_at FROM greendot_outbox ORDER BY id")
-        assert [tuple(row) for row in rows] == [("default", "notification", 0, None)] * 3 + [
-            ("default", "message", 0, None)
-        ]
-        await relay.execute("SELECT 1")
-        assert heard.empty()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        "('message', NULL, 'ann', 'k', '1')",
-        "('notification', 'r', 'ann', NULL, '1')",
-        "('letter', 'r', 'ann', 'k', '1')",
-    ],
-)
-async def test_what_could_never_be_sent_does_not_get_into_the_outbox(postgres: str, values: str) -> None:
-    async with fresh_schema(postgres) as place, linked(place) as app:
-        await app.execute(outbox_sql())
-        with pytest.raises(asyncpg.CheckViolationError):
-            await app.execute(f"INSERT INTO greendot_outbox (target, room, user_id, kind, body) VALUES {values}")

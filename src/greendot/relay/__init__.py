@@ -1,0 +1,1 @@
+"""The relay: from an app's outbox into inboxes and rooms."""

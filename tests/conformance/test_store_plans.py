@@ -152,6 +152,7 @@ SQLITE: dict[str, tuple[str, int]] = (
         "room": (f"{lite_rooms.ROOM} WHERE tenant = ? AND room = ?", 2),
         "rooms": (lite_rooms.ROOMS, 3),
         "members": (lite_rooms.MEMBERS, 4),
+        "count of members": (lite_rooms.COUNT, 2),
         "rooms of a user": (lite_rooms.ROOMS_OF, 2),
         "history, newer": (lite_messages.AFTER, 5),
         "history, older": (lite_messages.NEWEST, 5),

@@ -10,6 +10,10 @@ from greendot import __version__
 from greendot.cli.config import check_config
 from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
 from greendot.cli.migrate import migrate
+from greendot.cli.notify import notify
+from greendot.cli.outbox import outbox
+from greendot.cli.records import inbox, rooms
+from greendot.cli.repair import repair
 from greendot.cli.serve import serve
 from greendot.cli.token import token
 from greendot.errors import GreendotError
@@ -30,7 +34,8 @@ def version() -> None:
     click.echo(f"greendot {__version__}")
 
 
-for command in (serve, token, nodes, presence, sessions, typing, sweep, migrate, check_config, version):
+looking = nodes, presence, sessions, typing, rooms, inbox
+for command in (serve, token, notify, *looking, sweep, migrate, outbox, repair, check_config, version):
     cli.add_command(command)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from greendot.engine.redis import url
 from greendot.errors import ConfigError
-from greendot.settings import Auth, Settings, load, strange_variables
+from greendot.settings import Api, Auth, Settings, load, strange_variables
 
 config_option = click.option(
     "--config",
@@ -85,6 +85,13 @@ def with_dev_secret(settings: Settings) -> Settings:
     if settings.auth.secret:
         return settings
     return msgspec.structs.replace(settings, auth=Auth(_kept(dev_file(settings, "secret"))))
+
+
+def with_dev_key(settings: Settings) -> Settings:
+    """The settings with the dev server's API key, if there is one and no other is set."""
+    if settings.api.key:
+        return settings
+    return msgspec.structs.replace(settings, api=Api(_kept(dev_file(settings, "api-key"))))
 
 
 def _kept(path: Path) -> str:

@@ -63,7 +63,7 @@ def nodes(as_json: bool, engine: str | None, config: Path | None) -> None:
 
     found, now = _run(settings, look)
     if as_json:
-        _print_json({"nodes": [node._asdict() for node in found]})
+        print_json({"nodes": [node._asdict() for node in found]})
     elif not found:
         click.echo("No node has been on this engine.")
     else:
@@ -82,7 +82,7 @@ def nodes(as_json: bool, engine: str | None, config: Path | None) -> None:
 @config_option
 def presence(users: tuple[str, ...], tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
     """How others see each USER: state, since when, last seen, devices."""
-    _check("user", users, tenant)
+    check_ids("user", users, tenant)
     request = f"GET /v1/users/{users[0]}/presence" if len(users) == 1 else "POST /v1/presence/query"
     settings = _settings(engine, config, request)
 
@@ -92,7 +92,7 @@ def presence(users: tuple[str, ...], tenant: str, as_json: bool, engine: str | N
 
     entries, now = _run(settings, look)
     if as_json:
-        _print_json(PresenceReply(entries))
+        print_json(PresenceReply(entries))
         return
     rows = [
         (
@@ -116,7 +116,7 @@ def presence(users: tuple[str, ...], tenant: str, as_json: bool, engine: str | N
 @config_option
 def sessions(user: str, tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
     """The sessions of USER on all nodes."""
-    _check("user", (user,), tenant)
+    check_ids("user", (user,), tenant)
     settings = _settings(engine, config, f"GET /v1/users/{user}/sessions")
 
     async def look(there: RedisEngine) -> list[SessionEntry]:
@@ -124,7 +124,7 @@ def sessions(user: str, tenant: str, as_json: bool, engine: str | None, config: 
 
     found = _run(settings, look)
     if as_json:
-        _print_json({"sessions": found})
+        print_json({"sessions": found})
     elif not found:
         click.echo(f"{user} has no session.")
     else:
@@ -153,7 +153,7 @@ async def _sessions(engine: RedisEngine, tenant: str, user: str) -> list[Session
 @config_option
 def typing(room: str, tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
     """Who is typing in ROOM."""
-    _check("room", (room,), tenant)
+    check_ids("room", (room,), tenant)
     settings = _settings(engine, config, f"GET /v1/rooms/{room}/typing")
 
     async def look(there: RedisEngine) -> list[Typer]:
@@ -161,7 +161,7 @@ def typing(room: str, tenant: str, as_json: bool, engine: str | None, config: Pa
 
     typers = _run(settings, look)
     if as_json:
-        _print_json({"typing": typers})
+        print_json({"typing": typers})
     elif not typers:
         click.echo(f"Nobody is typing in {room}.")
     else:
@@ -188,7 +188,7 @@ def sweep(as_json: bool, engine: str | None, config: Path | None) -> None:
 
     swept, asked = _run(settings, look)
     if as_json:
-        _print_json(swept._asdict() | {"asked": asked})
+        print_json(swept._asdict() | {"asked": asked})
         return
     for sentence in _repairs(swept) or ["Nothing to repair."]:
         click.echo(sentence)
@@ -210,7 +210,7 @@ def _repairs(swept: Swept) -> list[str]:
 # --- how they get there ---
 
 
-def _check(what: str, names: tuple[str, ...], tenant: str) -> None:
+def check_ids(what: str, names: tuple[str, ...], tenant: str) -> None:
     for name in names:
         check_id(what, name)
     check_id("tenant", tenant)
@@ -251,5 +251,5 @@ async def _observing(settings: Settings, look: Callable[[RedisEngine], Awaitable
         await engine.close()
 
 
-def _print_json(answer: Any) -> None:
+def print_json(answer: Any) -> None:
     click.echo(msgspec.json.encode(answer))

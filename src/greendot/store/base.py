@@ -184,6 +184,10 @@ class RoomStore(Protocol):
         """A page of the room's members, by user id."""
         ...
 
+    async def member_counts(self, rooms: Sequence[Key]) -> dict[Key, int]:
+        """How many members these rooms have, in one read; those without any are left out. For operators: it counts."""
+        ...
+
     async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
         """Read up to `seq`, but never back and never beyond the head. Answers the marker and the head."""
         ...

@@ -48,6 +48,16 @@ class RoomSuite(StoreHarness):
 
     # --- members ---
 
+    async def test_members_of_several_rooms_are_counted_in_one_read(self) -> None:
+        async with self.opened() as store:
+            for tenant, room, count in ((T, "r1", 3), (T, "r2", 1), (T, "r3", 0), ("t2", "r1", 2)):
+                await store.put_room(tenant, room)
+                for number in range(count):
+                    await store.put_member(tenant, room, f"u{number}")
+            rooms = [(T, "r1"), (T, "r2"), (T, "r3"), (T, "r4"), ("t2", "r1")]
+            assert await store.member_counts(rooms) == {(T, "r1"): 3, (T, "r2"): 1, ("t2", "r1"): 2}
+            assert await store.member_counts([]) == {}
+
     async def test_members_come_and_go(self) -> None:
         async with self.opened() as store:
             assert not await store.put_member(T, "r1", "ann")

@@ -37,6 +37,10 @@ MEMBERS = """
     SELECT user_id, role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id > $3
     ORDER BY user_id LIMIT $4
 """
+COUNTS = """
+    SELECT tenant, room, count(*) FROM greendot_members
+    WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY tenant, room
+"""
 ROLE = "SELECT role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id = $3"
 MARKER = "SELECT seq FROM greendot_markers WHERE tenant = $1 AND room = $2 AND user_id = $3"
 _LOCK = "SELECT 1 FROM greendot_rooms WHERE tenant = $1 AND room = $2 FOR UPDATE"
@@ -107,6 +111,10 @@ class PostgresRooms:
 
     async def members(self, tenant: str, room: str, after: str | None, limit: int) -> list[Member]:
         return [Member(*row) for row in await self._links.fetch(MEMBERS, tenant, room, after or "", limit)]
+
+    async def member_counts(self, rooms: Sequence[Key]) -> dict[Key, int]:
+        found = await self._links.fetch(COUNTS, [key[0] for key in rooms], [key[1] for key in rooms])
+        return {(row[0], row[1]): row[2] for row in found}
 
     async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
         rows = await self._links.fetch(_PUT_MARKER, tenant, room, user, seq)

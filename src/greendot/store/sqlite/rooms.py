@@ -28,6 +28,8 @@ STANDING = """
 """
 MEMBERS = "SELECT user, role FROM members WHERE tenant = ? AND room = ? AND user > ? ORDER BY user LIMIT ?"
 
+COUNT = "SELECT count(*) FROM members WHERE tenant = ? AND room = ?"
+
 
 class SqliteRooms:
     """See `RoomStore`."""
@@ -92,6 +94,13 @@ class SqliteRooms:
     async def members(self, tenant: str, room: str, after: str | None, limit: int) -> list[Member]:
         values = (tenant, room, after or "", limit)
         return await self._thread.do(lambda db: [Member(*row) for row in db.execute(MEMBERS, values)])
+
+    async def member_counts(self, rooms: Sequence[Key]) -> dict[Key, int]:
+        def work(db: sqlite3.Connection) -> dict[Key, int]:
+            found = ((key, db.execute(COUNT, key).fetchone()[0]) for key in rooms)
+            return {key: count for key, count in found if count}
+
+        return await self._thread.do(work)
 
     async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
         def work(db: sqlite3.Connection) -> tuple[int, int]:

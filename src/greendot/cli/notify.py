@@ -1,0 +1,131 @@
+"""`greendot notify`: tell a user something, by a server, or past the servers into the store."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from greendot.cli.config import config_option, settings_from, with_dev_key
+from greendot.cli.inspect import check_ids, json_option, print_json
+from greendot.cli.stored import on_store, store_option, store_settings
+from greendot.clock import SystemClock
+from greendot.errors import ConfigError
+from greendot.ids import new_message_id
+from greendot.protocol.codec import MAX_FRAME
+from greendot.settings import Settings, check_id
+from greendot.store.base import Notice
+
+REQUEST_S = 10.0
+
+
+@click.command()
+@click.argument("user")
+@click.option("--kind", required=True, metavar="K", help="What it is about, such as order.shipped.")
+@click.option("--body", default="null", metavar="JSON", help="What it says, such as '{\"order\": 17}'.")
+@click.option("--key", metavar="K", help="Said again with the same key it is the same notification.")
+@click.option("--url", metavar="URL", help="A server. [default: http://127.0.0.1:8000]")
+@store_option
+@click.option("--tenant", help="With --store: whose user. [default: default]")
+@json_option
+@config_option
+def notify(
+    user: str,
+    kind: str,
+    body: str,
+    key: str | None,
+    url: str | None,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
+    config: Path | None,
+) -> None:
+    """Put a notification into the inbox of USER.
+
+    A running server does it, with its API key (GREENDOT_API_KEY; a dev server's is found in its folder), and the user's
+    devices hear of it at once. With --store it is written without one.
+    """
+    check_ids("user", (user,), tenant or "default")
+    notice = Notice(
+        tenant=tenant or "default",
+        user=user,
+        kind=check_id("kind", kind),
+        body=_json(body),
+        key=check_id("key", key or new_message_id()),
+        created_at=SystemClock().now_ms(),
+    )
+    if store is not None:
+        if url is not None:
+            raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
+        (created,) = on_store(store_settings(store, config), lambda there: there.notify([notice]))
+        answer = {"id": created.notification.id, "seq": created.notification.seq}
+        how = "Devices that are connected hear of it within a minute or so, when servers look by themselves."
+    else:
+        if tenant is not None:
+            raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
+        settings = with_dev_key(settings_from(config, {}))
+        answer = _ask(settings, url or f"http://127.0.0.1:{settings.server.port}", notice)
+        how = ""
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(f"Notified {user}: number {answer.get('seq', '?')}, id {answer.get('id', '?')}.")
+    if how:
+        click.echo(how)
+
+
+def _json(text: str) -> bytes:
+    body = text.encode(errors="surrogateescape")
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise ConfigError(
+            f"--body is not JSON ({error}). A text is written with both quotes: --body '\"hello\"'"
+        ) from None
+    if len(body) > MAX_FRAME:
+        raise ConfigError(f"--body may have at most {MAX_FRAME} bytes.")
+    return body
+
+
+def _ask(settings: Settings, url: str, notice: Notice) -> dict[str, Any]:
+    if not settings.api.key:
+        raise ConfigError(
+            "there is no API key to show to the server: set GREENDOT_API_KEY to the server's (a dev server's is found "
+            f"when this is called in its folder: {settings.server.data_dir}/ here has none), or write past it with "
+            "--store URL."
+        )
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"--url {url!r} must begin with http:// or https://.")
+    said = {"user": notice.user, "kind": notice.kind, "body": msgspec.Raw(notice.body), "key": notice.key}
+    request = urllib.request.Request(
+        f"{url.rstrip('/')}/v1/notifications",
+        msgspec.json.encode(said),
+        {"Authorization": f"Bearer {settings.api.key}", "Content-Type": "application/json"},
+    )
+    try:
+        # Not by a proxy that the environment names for pages of the web: servers are near.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=REQUEST_S) as response:
+            answer: dict[str, Any] = msgspec.json.decode(response.read(), type=dict)
+            return answer
+    except urllib.error.HTTPError as error:
+        raise ConfigError(f"the server at {url} refused it: {_reason(error)}") from None
+    except (OSError, ValueError, msgspec.DecodeError) as error:
+        reason = getattr(error, "reason", error)
+        raise ConfigError(
+            f"no server answers at {url}: {getattr(reason, 'strerror', None) or reason}. Start one (greendot serve "
+            "--dev), name another with --url, or write past it with --store URL."
+        ) from None
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    with error:
+        try:
+            return str(msgspec.json.decode(error.read(), type=dict)["detail"])
+        except (msgspec.DecodeError, KeyError, OSError):
+            return f"{error.code} {HTTPStatus(error.code).phrase}"

@@ -1,0 +1,101 @@
+"""`greendot outbox`: install an app's outbox, look into it, have rows sent that were set aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from greendot.assembly import make_outbox
+from greendot.cli.config import config_option, settings_from
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.stored import on_a_loop
+from greendot.cli.tables import NOTHING, ago, several, table
+from greendot.clock import SystemClock
+from greendot.errors import ConfigError
+from greendot.store.outbox import Outbox, OutboxStatus
+
+MOST_SHOWN = 50  # of the rows that were set aside
+
+url_option = click.option("--url", metavar="URL", help="The app's database: postgresql://…. [default: outbox.url]")
+
+
+@click.group()
+def outbox() -> None:
+    """What an app writes in its own transactions for Greendot to send."""
+
+
+@outbox.command()
+@url_option
+@config_option
+def install(url: str | None, config: Path | None) -> None:
+    """Make the table greendot_outbox and what belongs to it. Safe to call again."""
+    for made in on_a_loop(_outbox(url, config).install()):
+        click.echo(f"Made {made}.")
+    click.echo("The outbox is ready. Servers relay it when outbox.url (GREENDOT_OUTBOX_URL) is this database.")
+
+
+@outbox.command()
+@json_option
+@url_option
+@config_option
+def status(as_json: bool, url: str | None, config: Path | None) -> None:
+    """What waits to be sent, since when, and what was set aside, and why."""
+    found = on_a_loop(_outbox(url, config).status(MOST_SHOWN))
+    if as_json:
+        print_json(found._asdict() | {"poison": [row._asdict() for row in found.poison]})
+    else:
+        _show(found)
+
+
+@outbox.command()
+@click.argument("ids", metavar="ID…", type=int, nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that were set aside.")
+@url_option
+@config_option
+def retry(ids: tuple[int, ...], everything: bool, url: str | None, config: Path | None) -> None:
+    """Have rows sent that were set aside, once the reason is gone."""
+    if bool(ids) == everything:
+        raise click.UsageError(
+            "Give the ids of rows that were set aside (`greendot outbox status` shows them), or --all."
+        )
+    found = on_a_loop(_outbox(url, config).retry(None if everything else ids))
+    click.echo(f"{several(len(found), 'row')} will be sent." if found else "Nothing was set aside.")
+    if missing := sorted({*ids} - {*found}):
+        click.echo(f"Not set aside, or not there: {', '.join(map(str, missing))}.")
+
+
+def _show(found: OutboxStatus) -> None:
+    now = SystemClock().now_ms()
+    if not found.waiting:
+        click.echo("Nothing waits to be sent.")
+    else:
+        verb = "waits" if found.waiting == 1 else "wait"
+        since = ago(found.oldest_at, now) if found.oldest_at is not None else NOTHING
+        click.echo(f"{several(found.waiting, 'row')} {verb} to be sent, the oldest written {since}.")
+    if not found.set_aside:
+        return
+    click.echo(f"{several(found.set_aside, 'row')} {'was' if found.set_aside == 1 else 'were'} set aside:")
+    rows = [
+        (
+            str(row.id),
+            row.tenant,
+            row.target,
+            (row.room if row.target == "message" else row.user) or NOTHING,
+            str(row.attempts),
+            ago(row.failed_at, now),
+            row.error or NOTHING,
+        )
+        for row in found.poison
+    ]
+    click.echo(table(("ID", "TENANT", "TARGET", "FOR", "TRIES", "WHEN", "WHY"), rows))
+    if found.set_aside > len(rows):
+        click.echo(f"… and {found.set_aside - len(rows)} more.")
+    click.echo("Once the reason is gone, `greendot outbox retry ID…` has them sent.")
+
+
+def _outbox(url: str | None, config: Path | None) -> Outbox:
+    settings = settings_from(config, {"outbox": {"url": url}})
+    if not settings.outbox.url:
+        raise ConfigError("outbox.url is not set: give the app's database with --url postgresql://HOST/DATABASE.")
+    return make_outbox(settings)

@@ -1,0 +1,178 @@
+"""For operators: `greendot rooms` and `greendot inbox`, straight from the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from greendot.cli.config import config_option
+from greendot.cli.inspect import check_ids, json_option, print_json, tenant_option
+from greendot.cli.stored import on_store, store_option, store_settings
+from greendot.cli.tables import NOTHING, ago, several, table
+from greendot.clock import SystemClock
+from greendot.errors import ConfigError
+from greendot.protocol.replies import InboxReply
+from greendot.store.base import BusMode, Filter, Inbox, Member, Notification, Room, Store
+from greendot.store.events import inbox_entry
+
+MOST_SHOWN = 60  # characters of a body in a table
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most N."
+)
+after_option = click.option("--after", metavar="ID", help="Go on after this one.")
+
+
+class RoomInfo(Struct, frozen=True):
+    """A room, under the names of the HTTP API."""
+
+    room: str
+    open: bool
+    head: int
+    bus: BusMode
+    members: int
+
+
+@click.command()
+@click.argument("room", required=False)
+@tenant_option
+@after_option
+@limit_option
+@json_option
+@store_option
+@config_option
+def rooms(
+    room: str | None,
+    tenant: str,
+    after: str | None,
+    limit: int,
+    as_json: bool,
+    store: str | None,
+    config: Path | None,
+) -> None:
+    """The rooms there are, or the members of ROOM with their roles."""
+    check_ids("room", () if room is None else (room,), tenant)
+    settings = store_settings(store, config)
+    if room is not None:
+        info, members = on_store(settings, lambda there: _room(there, tenant, room, after, limit))
+        _show_room(info, members, limit, as_json)
+        return
+    found = on_store(settings, lambda there: _rooms(there, tenant, after, limit))
+    if as_json:
+        print_json({"rooms": found})
+    elif not found:
+        click.echo("There are no rooms." if after is None else "There are no more rooms.")
+    else:
+        rows = [
+            (room.room, str(room.head), str(room.members), "open" if room.open else "members", room.bus)
+            for room in found
+        ]
+        click.echo(table(("ROOM", "MESSAGES", "MEMBERS", "FOR", "BUS"), rows))
+        _say_more(len(found), limit, found[-1].room)
+
+
+def _show_room(info: RoomInfo, members: list[Member], limit: int, as_json: bool) -> None:
+    if as_json:
+        shown = [{"user": member.user, "role": member.role} for member in members]
+        print_json({"room": info.room, "open": info.open, "head": info.head, "bus": info.bus, "members": shown})
+        return
+    whom = "open to everybody" if info.open else "for members only"
+    counts = f"{several(info.head, 'message')}, {several(info.members, 'member')}"
+    click.echo(f"{info.room} is {whom}: {counts}, bus {info.bus}.")
+    if members:
+        click.echo(table(("USER", "ROLE"), members))
+        _say_more(len(members), limit, members[-1].user)
+
+
+def _say_more(count: int, limit: int, last: str) -> None:
+    if count == limit:
+        click.echo(f"There may be more: --after {last}")
+
+
+async def _rooms(store: Store, tenant: str, after: str | None, limit: int) -> list[RoomInfo]:
+    found = await store.rooms(tenant, after, limit)
+    counts = await store.member_counts([(tenant, room.room) for room in found])
+    return [_info(room, counts.get((tenant, room.room), 0)) for room in found]
+
+
+async def _room(store: Store, tenant: str, name: str, after: str | None, limit: int) -> tuple[RoomInfo, list[Member]]:
+    room = await store.room(tenant, name)
+    if room is None:
+        raise ConfigError(f"there is no room {name!r}; `greendot rooms` shows those there are.")
+    counts = await store.member_counts([(tenant, name)])
+    return _info(room, counts.get((tenant, name), 0)), await store.members(tenant, name, after, limit)
+
+
+def _info(room: Room, members: int) -> RoomInfo:
+    return RoomInfo(room.room, room.open, room.head, room.bus, members)
+
+
+@click.command()
+@click.argument("user")
+@tenant_option
+@click.option(
+    "--only",
+    type=click.Choice(["all", "unread", "unseen", "archived"]),
+    default="all",
+    show_default=True,
+    help="Which of them; all but the archived are all.",
+)
+@click.option("--before", type=int, metavar="N", help="Those before number N.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many.")
+@json_option
+@store_option
+@config_option
+def inbox(
+    user: str,
+    tenant: str,
+    only: Filter,
+    before: int | None,
+    limit: int,
+    as_json: bool,
+    store: str | None,
+    config: Path | None,
+) -> None:
+    """The newest notifications of USER, and what became of each."""
+    check_ids("user", (user,), tenant)
+
+    async def look(there: Store) -> tuple[list[Notification], Inbox]:
+        page = await there.notifications(tenant, user, before=before, limit=limit, only=only)
+        return page, await there.inbox(tenant, user)
+
+    found, state = on_store(store_settings(store, config), look)
+    if as_json:
+        print_json(InboxReply([inbox_entry(entry) for entry in found], state.head, state.unread, state.unseen))
+        return
+    if not state.head:
+        click.echo(f"{user} has never been notified.")
+        return
+    click.echo(f"{user} has {state.unread} unread, {state.unseen} unseen; the newest is number {state.head}.")
+    if found:
+        now = SystemClock().now_ms()
+        rows = [
+            (str(entry.seq), entry.kind, ago(entry.created_at, now), _states(entry), _short(entry.body))
+            for entry in found
+        ]
+        click.echo(table(("NUMBER", "KIND", "CREATED", "STATE", "BODY"), rows))
+        if len(found) == limit and found[0].seq > 1:
+            click.echo(f"Older ones: --before {found[0].seq}")
+
+
+def _states(entry: Notification) -> str:
+    """What happened to it, in the order it usually does."""
+    happened = (
+        ("live", entry.live_at),
+        ("pushed", entry.push_at),
+        ("seen", entry.seen_at),
+        ("read", entry.read_at),
+        ("acked", entry.acked_at),
+        ("archived", entry.archived_at),
+    )
+    return ", ".join(word for word, at in happened if at is not None) or NOTHING
+
+
+def _short(body: bytes) -> str:
+    text = body.decode()
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"

@@ -1,0 +1,52 @@
+"""`greendot repair`: what counts is counted again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from greendot.cli.config import config_option
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.stored import on_store, store_option, store_settings
+from greendot.cli.tables import table
+
+DRIFT = 1  # the exit code when something is wrong and left so
+
+
+@click.group()
+def repair() -> None:
+    """Look for what should not be, and set it right."""
+
+
+@repair.command()
+@click.option("--dry-run", is_flag=True, help="Only say what is wrong; exit code 1 if anything is.")
+@json_option
+@store_option
+@config_option
+def counters(dry_run: bool, as_json: bool, store: str | None, config: Path | None) -> None:
+    """Count every inbox again and set wrong counters right. It reads all notifications; servers may run meanwhile."""
+    wrong = on_store(store_settings(store, config), lambda there: there.recount(fix=not dry_run))
+    if as_json:
+        inboxes = [
+            {"tenant": tenant, "user": user, "kept": kept._asdict(), "counted": counted._asdict()}
+            for (tenant, user), kept, counted in wrong
+        ]
+        print_json({"wrong": inboxes, "fixed": not dry_run})
+    elif not wrong:
+        click.echo("Every counter is right.")
+    else:
+        rows = [
+            (
+                tenant,
+                user,
+                *(f"{was} → {now}" if was != now else str(now) for was, now in zip(kept, counted, strict=True)),
+            )
+            for (tenant, user), kept, counted in wrong
+        ]
+        click.echo(table(("TENANT", "USER", "HEAD", "UNREAD", "UNSEEN"), rows))
+        which = "1 inbox" if len(wrong) == 1 else f"{len(wrong)} inboxes"
+        click.echo(f"{which} would be set right." if dry_run else f"{which} set right.")
+    if wrong and dry_run:
+        sys.exit(DRIFT)

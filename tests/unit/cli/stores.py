@@ -1,0 +1,38 @@
+"""Stores with something in them, for commands to look into."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.calls import call
+from greendot.store.base import Store
+from greendot.store.postgres import PostgresStore
+from greendot.store.sqlite import SqliteStore
+from postgres_server import fresh_schema
+
+both_stores = pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+
+
+@asynccontextmanager
+async def opened(kind: str, folder: Path, postgres: str) -> AsyncIterator[tuple[str, Store]]:
+    """A store of this kind, beside which commands are called, and its URL."""
+    async with fresh_schema(postgres) as place:
+        url = place if kind == "postgres" else f"sqlite:///{folder / 'greendot.db'}"
+        store: Store = PostgresStore(place, migrate=True) if kind == "postgres" else SqliteStore(url[10:])
+        await store.start()
+        try:
+            yield url, store
+        finally:
+            await store.close()
+
+
+async def said(*arguments: str, code: int = 0, **environment: str) -> str:
+    """What a call prints. It has a loop of its own, so it runs in a thread."""
+    result = await asyncio.to_thread(lambda: call(*arguments, **environment))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output

@@ -1,0 +1,86 @@
+"""`greendot outbox`: installing it, looking into it, trying again. Servers that relay it are in tests/e2e."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from cli.calls import complaint
+from cli.stores import said
+from greendot.store.outbox import Aside
+from greendot.store.postgres import PostgresOutbox
+from postgres_server import execute, fresh_schema
+
+READY = "The outbox is ready. Servers relay it when outbox.url (GREENDOT_OUTBOX_URL) is this database.\n"
+INSERT = "INSERT INTO greendot_outbox (target, room, user_id, kind, body) VALUES"
+
+
+async def test_it_is_installed_once_and_says_what_was_made(postgres: str) -> None:
+    async with fresh_schema(postgres) as place:
+        made = await said("outbox", "install", "--url", place)
+        assert made.startswith("Made table greendot_outbox.\n")
+        assert made.endswith("Made trigger greendot_outbox_tell.\n" + READY)
+        assert await said("outbox", "install", GREENDOT_OUTBOX_URL=place) == READY
+
+
+async def test_what_waits_and_what_was_set_aside_is_shown_and_tried_again(postgres: str) -> None:
+    async with fresh_schema(postgres) as place:
+        await said("outbox", "install", GREENDOT_OUTBOX_URL="store", GREENDOT_STORE_URL=place)
+        status = ("outbox", "status", "--url", place)
+        assert await said(*status) == "Nothing waits to be sent.\n"
+        assert msgspec.json.decode(await said(*status, "--json")) == {
+            "waiting": 0,
+            "oldest_at": None,
+            "set_aside": 0,
+            "poison": [],
+        }
+        await execute(
+            place, f"{INSERT} ('notification', NULL, 'ann', 'k', '1'), ('message', 'nowhere', 'ann', NULL, '1')"
+        )
+        async with PostgresOutbox(place).session(lambda: None) as session:
+            for shard in await session.waiting(range(16)):
+                for row in await session.take(shard, 10):
+                    if row.room is not None:
+                        await session.settle(shard, [], [Aside(row.id, "there is no room 'nowhere'")])
+        shown = await said(*status)
+        assert re.fullmatch(
+            r"1 row waits to be sent, the oldest written (now|\d+ s ago)\.\n"
+            r"1 row was set aside:\n"
+            r"ID +TENANT +TARGET +FOR +TRIES +WHEN +WHY\n"
+            r"2 +default +message +nowhere +1 +(now|\d+ s ago) +there is no room 'nowhere'\n"
+            r"Once the reason is gone, `greendot outbox retry ID…` has them sent\.\n",
+            shown,
+        ), shown
+        (poison,) = msgspec.json.decode(await said(*status, "--json"))["poison"]
+        assert (poison["id"], poison["room"], poison["error"]) == (2, "nowhere", "there is no room 'nowhere'")
+        retried = await said("outbox", "retry", "1", "2", "--url", place)
+        assert retried == "1 row will be sent.\nNot set aside, or not there: 1.\n"
+        assert await said("outbox", "retry", "--all", "--url", place) == "Nothing was set aside.\n"
+        assert (await said(*status)).startswith("2 rows wait to be sent, the oldest written ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["outbox", "status"], "outbox.url is not set"),
+        (["outbox", "status", "--url", "store"], "the store is not in PostgreSQL"),
+        (["outbox", "install", "--url", "mysql://db"], "outbox.url begins with 'mysql'"),
+        (["outbox", "install", "--url", "postgresql://a:b/c@h/d"], "outbox.url: a password's"),
+        (["outbox", "install", "--url", "postgresql://ann:hush@127.0.0.1:1/db"], "postgresql://127.0.0.1:1/db"),
+        (["outbox", "retry"], "--all"),
+        (["outbox", "retry", "1", "--all"], "--all"),
+        (["outbox", "retry", "one"], "one"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(arguments: list[str], word: str) -> None:
+    told = complaint(*arguments)
+    assert word in told
+    assert "hush" not in told
+
+
+async def test_an_outbox_that_was_never_made_says_what_to_do(postgres: str) -> None:
+    async with fresh_schema(postgres) as place:
+        with pytest.raises(AssertionError, match="run `greendot outbox install --url URL` once"):
+            await said("outbox", "status", "--url", place)

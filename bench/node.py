@@ -79,6 +79,9 @@ class Host:
     def reborn(self, incarnation: str) -> None:
         raise SystemExit("the node was taken for dead")
 
+    def died(self, incarnation: str) -> None:
+        pass
+
 
 @asynccontextmanager
 async def engine(

@@ -17,6 +17,7 @@ class RecordingHost:
     def __init__(self) -> None:
         self.messages: list[tuple[Topic, Message]] = []
         self.told: list[tuple[str, Any]] = []
+        self.ends: list[str] = []  # nodes whose sessions stopped counting
 
     def heard(self, topic: Topic, message: Message) -> None:
         self.messages.append((topic, message))
@@ -29,6 +30,9 @@ class RecordingHost:
 
     def reborn(self, incarnation: str) -> None:
         self.told.append(("reborn", incarnation))
+
+    def died(self, incarnation: str) -> None:
+        self.ends.append(incarnation)
 
 
 class RedisNode:

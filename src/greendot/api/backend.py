@@ -32,9 +32,9 @@ class Speaking(Protocol):
 
 
 class Rooms(Protocol):
-    """The rooms of this node, as far as the API reads who is there."""
+    """Rooms, as far as the API reads who is there."""
 
-    def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply: ...
+    async def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply: ...
 
 
 class NodeView(Protocol):

@@ -113,7 +113,7 @@ class RoomRoutes:
     async def present(self, request: Request) -> Response:
         room, limit = await self._room(request), number(request, "limit", 100, 1_000)
         topic = Topic("room", room.tenant, room.room)
-        return json(self._backend.rooms.present(topic, None, cursor(request), limit))
+        return json(await self._backend.rooms.present(topic, None, cursor(request), limit))
 
     async def typing(self, request: Request) -> Response:
         room = await self._room(request)

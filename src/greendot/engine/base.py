@@ -1,9 +1,9 @@
 """The engine port: what holds signals, shared by all nodes.
 
-An engine is three small ports on one connection: presence, typing and the bus. Every adapter passes
+An engine is four small ports on one connection: presence, typing, who is in a room, and the bus. Every adapter passes
 `greendot.testing.engine_suite` unchanged. What holds for all verbs:
 
-- **Atomic per user** (presence) and **per room** (typing): two verbs on the same one never interleave.
+- **Atomic per user** (presence) and **per room** (typing, who is there): two verbs on the same one never interleave.
 - **Told once**: a verb that changes what can be seen publishes it to the user's watch topic (or the room's topic)
   itself, in the same step; the caller publishes nothing.
 - **Settling**: every presence verb first ends what has run out (lingers, dead nodes, a manual status' `until`),
@@ -144,6 +144,10 @@ class Audit(Sent, frozen=True, tag="a"):
     """Compare the sessions the engine has of the topic's node with those it holds."""
 
 
+class Restated(Sent, frozen=True, tag="s"):
+    """The topic's user set a status: look it up."""
+
+
 class Typing(Struct, frozen=True):
     """A user started (or went on) typing in the topic's room, or stopped. Told by the engine itself."""
 
@@ -152,8 +156,20 @@ class Typing(Struct, frozen=True):
     expires_in_ms: int  # 0: stopped
 
 
-AnySent = Deliver | MembersChanged | MemberRemoved | Acknowledged | Disconnect | Audit
-Message = AnySent | Typing | Change
+class Entered(Struct, frozen=True):
+    """A user's first session that counts is in the topic's room. Told by the engine itself."""
+
+    user: str
+
+
+class Left(Struct, frozen=True):
+    """A user's last session left the topic's room. Told by the engine itself, unless the session's node died."""
+
+    user: str
+
+
+AnySent = Deliver | MembersChanged | MemberRemoved | Acknowledged | Disconnect | Audit | Restated
+Message = AnySent | Typing | Entered | Left | Change
 
 
 class Part:
@@ -188,6 +204,10 @@ class Host(Protocol):
 
     def reborn(self, incarnation: str) -> None:
         """The node was taken for dead and lives on under this name: restore all sessions under it."""
+        ...
+
+    def died(self, incarnation: str) -> None:
+        """Another node's sessions stopped counting just now: who is in a room is to be read again, nobody tells it."""
         ...
 
 
@@ -265,6 +285,28 @@ class TypingEngine(Protocol):
         ...
 
 
+class RoomEngine(Protocol):
+    """Who is in a room: users with at least one session there that counts. Sessions count as long as their node.
+
+    When a node dies nobody is told: see `Host.died`. What is not entered again for a day may be forgotten.
+    """
+
+    async def enter(self, tenant: Tenant, room: str, user: User, ref: Ref) -> None:
+        """The session is in the room, under this incarnation from now on. Changes nothing if it was already.
+
+        Refused with `Fenced` when `ref.incarnation` is not a live node.
+        """
+        ...
+
+    async def exit(self, tenant: Tenant, room: str, user: User, ref: Ref) -> None:
+        """The session is not in the room (any more), whichever incarnation of its node it entered under."""
+        ...
+
+    async def present(self, tenant: Tenant, room: str) -> list[User]:
+        """The users in the room now, by id, in one command."""
+        ...
+
+
 class Bus(Protocol):
     """Messages between nodes: at most once, in order per topic and publisher, never stored."""
 
@@ -287,8 +329,8 @@ class Bus(Protocol):
     async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
 
 
-class Engine(PresenceEngine, TypingEngine, Bus, Protocol):
-    """All three, and the life of the node that uses them."""
+class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, Protocol):
+    """All four, and the life of the node that uses them."""
 
     async def start(self, host: Host) -> str:
         """Register a new life of this node and return its name. The host is told what arrives from then on.

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import structs
 
 from greendot.clock import Clock
+from greendot.core.occupants import Occupants
 from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 from greendot.core.typists import Typist, Typists
 from greendot.engine.base import (
     Adopted,
     Engine,
+    Entered,
     Fenced,
     Host,
     Known,
+    Left,
     Message,
     NodeInfo,
     Pace,
@@ -59,6 +62,7 @@ class MemoryEngine:
         self._seen: dict[Key, tuple[Face, str | None, int]] = {}  # users without; oldest departure first
         self._typing: dict[Key, Typists] = {}
         self._typing_pruned = 0
+        self._occupants: dict[Key, Occupants] = {}
         self._incarnation = ""
         self._host: Host | None = None
         self._topics: set[Topic] = set()
@@ -259,6 +263,28 @@ class MemoryEngine:
             return
         self._typing_pruned = now
         self._typing = {room: typists for room, typists in self._typing.items() if typists.prune(now)}
+
+    # --- who is in a room ---
+
+    async def enter(self, tenant: str, room: str, user: str, ref: Ref) -> None:
+        self._check_life(ref)
+        occupants = self._occupants.setdefault((tenant, room), Occupants())
+        if occupants.enter(user, ref, self.now_ms(), self._nodes):
+            self.publish(Topic("room", tenant, room), Entered(user))
+
+    async def exit(self, tenant: str, room: str, user: str, ref: Ref) -> None:
+        occupants = self._occupants.get((tenant, room))
+        if occupants is None:
+            return
+        left = occupants.exit(user, ref.session, self.now_ms(), self._nodes)
+        if occupants.empty:
+            del self._occupants[tenant, room]
+        if left:
+            self.publish(Topic("room", tenant, room), Left(user))
+
+    async def present(self, tenant: str, room: str) -> list[str]:
+        occupants = self._occupants.get((tenant, room))
+        return [] if occupants is None else occupants.users(self.now_ms(), self._nodes)
 
     # --- bus ---
 

@@ -278,7 +278,7 @@ class Commands:
     async def _room_present(self, connection: Connection, session: Session, command: wire.RoomPresent) -> Outcome:
         await self._parts.rooms.membership.admit(session, command.room)
         topic = Topic("room", session.tenant, command.room)
-        return self._parts.rooms.present(topic, session.user, command.after, command.limit)
+        return await self._parts.rooms.present(topic, session.user, command.after, command.limit)
 
     def _room_send(self, connection: Connection, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
         _may_send(session)

@@ -47,6 +47,7 @@ class Greeting:
         try:
             session, resumed = await self._sessions.open(connection, grants, hello)
             joined = await self._rejoin(connection, session, hello)
+            self._rooms.returned(connection, session)
         except (EngineUnavailable, StoreUnavailable):
             last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
             connection.close(Close.OVERLOADED, "try again in a moment", last)

@@ -21,10 +21,13 @@ from greendot.engine.base import (
     Deliver,
     Disconnect,
     Engine,
+    Entered,
+    Left,
     MemberRemoved,
     MembersChanged,
     Message,
     Part,
+    Restated,
     Topic,
     Typing,
 )
@@ -39,6 +42,7 @@ from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
 from greendot.gateway.registry import Registry
 from greendot.gateway.rooms import RoomLimits, Rooms
+from greendot.gateway.seating import Seating
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Periods, Sessions
 from greendot.gateway.shared import Shared
@@ -92,15 +96,16 @@ class Node:
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
         accept = settings.engine.when_away == "accept"
         periods = Periods(presence.dead_after_s, presence.idle_s, graces, accept)
-        self.sessions = Sessions(engine, self.statuses, shared, periods)
+        seating = Seating(engine, self.statuses, shared)
+        self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
         pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
         self.watching = Watching(engine, shared, limits.watches, pace.hold_s)
         room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000))
-        self.rooms = Rooms(engine, store, self.statuses, shared, room_limits)
+        self.rooms = Rooms(engine, store, self.statuses, seating, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
         self.speaking = Speaking(engine, store, self.rooms, shared, self.acks)
         self.notifying = Notifying(engine, store, shared)
-        recovering = RecoveryParts(self.sessions, self.watching, self.rooms)
+        recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms)
         self.recovery = Recovery(engine, recovering, shared, pace)
         promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
         self.commands = Commands(
@@ -246,6 +251,9 @@ class Node:
     def reborn(self, incarnation: str) -> None:
         self.recovery.reborn(incarnation)
 
+    def died(self, incarnation: str) -> None:
+        self.recovery.died()
+
     def heard(self, topic: Topic, message: Message) -> None:
         self.metrics.realtime_pubsub_received_total += 1
         match message:
@@ -255,13 +263,15 @@ class Node:
                 self._disconnect(message.session, message.code, message.reason, message.tenant)
             case Audit():
                 self.recovery.audit()
+            case Restated():
+                self.statuses.look_again((topic.tenant, topic.name))
             case Deliver() if topic.kind == "user":
                 self._to_user(topic, message)
             case MemberRemoved():
                 self.rooms.removed(message, topic.name)
             case Acknowledged():
                 self.acks.acknowledged(message)
-            case Deliver() | Typing() | MembersChanged():
+            case Deliver() | Typing() | Entered() | Left() | MembersChanged():
                 self.rooms.received(topic, message)
 
     def _to_user(self, topic: Topic, message: Deliver) -> None:
@@ -281,7 +291,11 @@ class Node:
 
     def _disconnect(self, session_id: str, code: int, reason: str, tenant: str | None) -> bool:
         session = self.registry.sessions.get(session_id)
-        if session is None or session.connection is None or tenant not in (None, session.tenant):
+        if session is None or tenant not in (None, session.tenant):
+            return False
+        if code == Close.REPLACED:
+            self.sessions.moved(session)
+        if session.connection is None:
             return False
         session.connection.close(code, reason)
         return True

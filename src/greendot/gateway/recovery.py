@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -16,6 +18,7 @@ from greendot.engine.base import Engine, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.gateway.registry import Registry
 from greendot.gateway.rooms import Rooms
+from greendot.gateway.seating import Seating
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
@@ -25,6 +28,8 @@ PAUSE_S = 0.1  # between two batches
 JITTER_S = 0.5  # before the first
 AGAIN_S = 2.0  # before another attempt
 _log = logging.getLogger("greendot.recovery")
+
+T = TypeVar("T")
 
 
 class Pace(Struct, frozen=True):
@@ -39,6 +44,7 @@ class Parts(Struct, frozen=True):
     """What it works on."""
 
     sessions: Sessions
+    seating: Seating
     watching: Watching
     rooms: Rooms
 
@@ -68,6 +74,7 @@ class Recovery:
         self._pace = pace
         self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
         self._unhealed: list[Part] = []  # whose loss could not be repaired before they went away again
+        self._deaths = 0  # of other nodes, since the rooms were looked through
 
     def lost(self, part: Part) -> None:
         """The engine went away. Watchers are told if it stays away."""
@@ -87,12 +94,19 @@ class Recovery:
     def _begin(self, part: Part, *, intact: bool) -> None:
         if not intact:
             self._parts.watching.hold(part)
+            self._parts.rooms.hold(part, self._pace.hold_s)
         self._shared.tasks.spawn(self._recover(part, intact))
 
     def reborn(self, incarnation: str) -> None:
         """Every session is told again, under the new name."""
         self._parts.sessions.incarnation = incarnation
         self._begin(Part(), intact=True)
+
+    def died(self) -> None:
+        """Another node's sessions count no longer: who was in a room by them has left it."""
+        self._deaths += 1
+        if self._deaths == 1:
+            self._shared.tasks.spawn(self._look_around())
 
     def audit(self) -> None:
         """Compare what the engine has of this node with what it holds."""
@@ -107,10 +121,10 @@ class Recovery:
             if intact:
                 # Whose sessions are here may have lapsed for others, who see them return: here nothing happened.
                 here, others = (_Users(part, self._shared.registry, here=here) for here in (True, False))
-                await asyncio.gather(self._restore(sessions), self._resync(part, others, intact))
+                await asyncio.gather(self._restore(sessions, part), self._resync(part, others, intact))
                 await self._parts.watching.resync(here, intact=True)
             else:
-                await self._restore(sessions)
+                await self._restore(sessions, part)
                 auditing = asyncio.ensure_future(self._audit())
                 # What is not there yet is being restored by its own node; whose end was lost is found meanwhile.
                 await self._shared.timers.sleep(started + self._pace.hold_s - self._shared.timers.now())
@@ -128,17 +142,35 @@ class Recovery:
         elif not intact:
             self._unhealed.append(part)  # its return will not say that something had been lost before
 
-    async def _restore(self, sessions: list[Session]) -> None:
-        for at in range(0, len(sessions), self._pace.batch):
-            batch = sessions[at : at + self._pace.batch]
+    async def _restore(self, sessions: list[Session], part: Part) -> None:
+        """Sessions, and the seats they and others have in rooms of the part."""
+        await self._in_batches(sessions, self._restore_session)
+        await self._in_batches(self._parts.seating.seats(part), self._parts.seating.restore)
+
+    async def _restore_session(self, session: Session) -> None:
+        await self._parts.sessions.restore(session)
+        self.restored += 1
+
+    async def _in_batches(self, items: Sequence[T], restore: Callable[[T], Awaitable[None]]) -> None:
+        for at in range(0, len(items), self._pace.batch):
             async with self._turn:
-                work = (self._parts.sessions.restore(session) for session in batch)
+                work = (restore(item) for item in items[at : at + self._pace.batch])
                 results = await asyncio.gather(*work, return_exceptions=True)
                 await self._shared.timers.sleep(PAUSE_S)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
-            self.restored += len(batch)
+
+    async def _look_around(self) -> None:
+        while self._deaths:
+            deaths = self._deaths
+            try:
+                await self._parts.rooms.look_around(Part())
+            except EngineUnavailable as error:
+                _log.info("rooms are looked through later: %s", error)
+                await self._shared.timers.sleep(AGAIN_S)
+                continue
+            self._deaths -= deaths
 
     async def _audit(self) -> None:
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._slowly)

@@ -10,6 +10,7 @@ from greendot.core.wheel import Timer
 from greendot.engine.base import Deliver
 from greendot.gateway.following import Followed
 from greendot.gateway.hub import Channel
+from greendot.gateway.present import PresentLine
 from greendot.gateway.typing import TypingLine
 from greendot.store.base import Record, Room, Standing
 
@@ -52,6 +53,7 @@ class LocalRoom(Followed):
         "hinted",
         "line",
         "members_rev",
+        "present",
         "reading",
         "recent",
         "removals",
@@ -62,9 +64,10 @@ class LocalRoom(Followed):
         "unchecked",
     )
 
-    def __init__(self, channel: Channel, typing: TypingLine) -> None:
+    def __init__(self, channel: Channel, typing: TypingLine, present: PresentLine) -> None:
         super().__init__(channel)
         self.typing = typing
+        self.present = present
         self.line: Line[bytes] = Line()  # what was offered to the listeners, in order
         self.hinted = 0  # the newest number told of without its content
         self.gap_timer: Timer | None = None  # set while something is missing

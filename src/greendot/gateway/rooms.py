@@ -6,6 +6,7 @@ same turn of the loop.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -14,6 +15,8 @@ from greendot.engine.base import (
     Acknowledged,
     Deliver,
     Engine,
+    Entered,
+    Left,
     MemberRemoved,
     MembersChanged,
     Part,
@@ -26,7 +29,9 @@ from greendot.gateway.feed import Feed
 from greendot.gateway.following import Following
 from greendot.gateway.hub import Channel, RoomKey
 from greendot.gateway.membership import Membership
+from greendot.gateway.present import PresentLine, page
 from greendot.gateway.room import RECOVER_BYTES, LocalRoom
+from greendot.gateway.seating import Seating
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.gateway.statuses import Statuses
@@ -38,22 +43,33 @@ from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsR
 from greendot.store.base import Store
 from greendot.store.events import message_event
 
+AT_ONCE = 100  # rooms looked through together
+
 
 class RoomLimits(Struct, frozen=True):
     """From the settings."""
 
     rooms: int  # per connection
-    large: int  # above so many listeners only the number of typers is told
+    large: int  # above so many listeners only the number of typers, and of those present, is told
     typing_ttl_ms: int
 
 
 class Rooms:
     """All rooms of this node."""
 
-    def __init__(self, engine: Engine, store: Store, statuses: Statuses, shared: Shared, limits: RoomLimits) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        statuses: Statuses,
+        seating: Seating,
+        shared: Shared,
+        limits: RoomLimits,
+    ) -> None:
         self._engine = engine
         self._store = store
         self._statuses = statuses
+        self._seating = seating
         self._shared = shared
         self._limits = limits
         self._local = Following(engine, shared, self._make, self._read, self._dropped)
@@ -89,6 +105,7 @@ class Rooms:
         if not connection.closing:
             self._local.attach(local, connection)
             connection.rooms = (connection.rooms or set()) | {room}
+            self._seating.enter(session, room)
         return JoinReply(
             room=room,
             head=local.cursor,
@@ -97,7 +114,7 @@ class Rooms:
             truncated=truncated,
             typing=local.typing.typers(session.user),
             typing_count=local.typing.count(session.user),
-            present=len(self._seen_in(local, session.user)),
+            present=len(local.present.seen_by(session.user)),
             unread=max(0, local.cursor - admitted.marker),
         )
 
@@ -117,6 +134,7 @@ class Rooms:
         if session is None or connection.rooms is None or room not in connection.rooms:
             return
         connection.rooms.discard(room)
+        self._seating.exit(session, room)
         self._silence(connection, session, room)
         self._local.detach(Topic("room", session.tenant, room), connection)
 
@@ -131,6 +149,11 @@ class Rooms:
         for room in rooms or ():
             self._local.detach(Topic("room", session.tenant, room), connection)
 
+    def returned(self, connection: Connection, session: Session) -> None:
+        """The session is back on this connection: the rooms it did not come back into it has left."""
+        if not connection.closing and session.connection is connection:
+            self._seating.keep(session, connection.rooms or ())
+
     def hush(self, connection: Connection) -> None:
         """End the typing this connection started, in every room."""
         session = connection.session
@@ -138,16 +161,12 @@ class Rooms:
             for room in [*(connection.typed or ())]:
                 self._silence(connection, session, room)
 
-    def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
-        """Who listens on this node, as far as `reader` (None: the app) may see."""
+    async def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
+        """Who is in the room, on whichever node, as far as `reader` (None: the app) may see."""
         local = self._local.get(topic)
-        users = sorted(self._seen_in(local, reader)) if local else []
-        return PresentReply([user for user in users if after is None or user > after][:limit], len(users))
-
-    def _seen_in(self, local: LocalRoom, reader: str | None) -> set[str]:
-        tenant = local.channel.topic.tenant
-        users = {connection.session.user for connection in local.channel.listeners if connection.session is not None}
-        return {user for user in users if user == reader or not self._statuses.is_invisible((tenant, user))}
+        if local is not None and local.opening is None:
+            return page(local.present.seen_by(reader), after, limit)
+        return page(await self._engine.present(topic.tenant, topic.name), after, limit)
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)
@@ -181,13 +200,15 @@ class Rooms:
 
     # --- from the bus ---
 
-    def received(self, topic: Topic, message: Deliver | Typing | MembersChanged) -> None:
+    def received(self, topic: Topic, message: Deliver | Typing | Entered | Left | MembersChanged) -> None:
         local = self._local.get(topic)
         if local is None:
             return
         match message:
             case Typing():
                 local.typing.heard(message)
+            case Entered() | Left():
+                local.present.heard(message)
             case MembersChanged():
                 self._check(local)
             case Deliver(seq=None):
@@ -238,6 +259,8 @@ class Rooms:
         local = self._local.get(Topic("room", tenant, room))
         if local is not None:
             local.removals += 1
+        for session in self._shared.registry.sessions_of(tenant, user):
+            self._seating.exit(session, room)  # also one that lingers
         frame = encode_event(RoomChanged(room, removed=True, reason=reason), self._shared.clock.now_ms())
         for connection in [*self._shared.registry.connections_of(tenant, user)]:
             if connection.rooms is not None and room in connection.rooms:
@@ -253,18 +276,32 @@ class Rooms:
         for local in self._local.within(part):
             topic = local.channel.topic
             local.typing.resync(await self._engine.typers(topic.tenant, topic.name))
+        await self.look_around(part)
+
+    async def look_around(self, part: Part) -> None:
+        """See who is in the rooms, and tell what is different."""
+        rooms = self._local.within(part)
+        for at in range(0, len(rooms), AT_ONCE):
+            await asyncio.gather(*(local.present.read(self._engine) for local in rooms[at : at + AT_ONCE]))
+
+    def hold(self, part: Part, seconds: float) -> None:
+        """The engine has forgotten who is in them: until it is read again nobody leaves."""
+        for local in self._local.within(part):
+            local.present.hold(seconds)
 
     # --- local rooms ---
 
     def _make(self, channel: Channel) -> LocalRoom:
         typing = TypingLine(channel, self._shared, self._limits.large, self._limits.typing_ttl_ms)
-        return LocalRoom(channel, typing)
+        present = PresentLine(channel, self._shared, self._statuses, self._seating, self._limits.large)
+        return LocalRoom(channel, typing, present)
 
     async def _read(self, fresh: Sequence[LocalRoom]) -> None:
         keys = [(local.channel.topic.tenant, local.channel.topic.name) for local in fresh]
         rooms = await self._store.heads(keys)
         for local, key in zip(fresh, keys, strict=True):
             local.typing.seed(await self._engine.typers(*key))
+            await local.present.read(self._engine)
             room = rooms.get(key)
             if room is not None:
                 local.room, local.members_rev = room, max(local.members_rev, room.members_rev)
@@ -272,4 +309,5 @@ class Rooms:
 
     def _dropped(self, local: LocalRoom) -> None:
         local.typing.close()
+        local.present.close()
         self._shared.timers.cancel(local.gap_timer)

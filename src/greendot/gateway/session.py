@@ -45,7 +45,9 @@ class Session:
         "last_heard",
         "leave_timer",
         "leaving",
+        "moved",
         "ref",
+        "rooms",
         "state_at",
     )
 
@@ -64,6 +66,8 @@ class Session:
         self.ip_hash: str | None = None
         self.leave_timer: Timer | None = None  # set while it lingers
         self.leaving: Leaving | None = None  # the same
+        self.moved = False  # it went on on another node
+        self.rooms: set[str] | None = None  # it is in, also while it lingers; made on first use
         self.state_at = 0.0  # monotonic seconds, since when it is idle, or not
 
     @property

@@ -19,6 +19,7 @@ from greendot.core.presence import Ref
 from greendot.engine.base import Disconnect, Engine, Known, Topic
 from greendot.errors import EngineUnavailable
 from greendot.gateway.connection import Connection
+from greendot.gateway.seating import Seating
 from greendot.gateway.session import Leaving, Session
 from greendot.gateway.shared import Shared
 from greendot.gateway.statuses import Statuses
@@ -43,10 +44,11 @@ class Periods(Struct, frozen=True):
 class Sessions:
     """Opens sessions on connections and ends them; the one place that tells the engine who is there."""
 
-    def __init__(self, engine: Engine, statuses: Statuses, shared: Shared, periods: Periods) -> None:
+    def __init__(self, engine: Engine, statuses: Statuses, seating: Seating, shared: Shared, periods: Periods) -> None:
         self.incarnation = ""  # this node's name; another one after it was taken for dead
         self._engine = engine
         self._statuses = statuses
+        self._seating = seating
         self._registry = shared.registry
         self._clock = shared.clock
         self._timers = shared.timers
@@ -58,6 +60,7 @@ class Sessions:
 
     async def open(self, connection: Connection, grants: Grants, hello: Hello) -> tuple[Session, bool]:
         """The session of this connection, and whether it is one that was there before."""
+        is_new = not self._registry.sessions_of(grants.tenant, grants.user)  # the user, here
         session = self._resumable(grants, hello) or await self._from_elsewhere(grants, hello)
         resumed = session is not None
         if session is None:
@@ -72,6 +75,8 @@ class Sessions:
             touched = await self._engine.touch(*session.key, session.ref, session.device, session.idle, grants.name)
             if not touched.status_known:
                 await self._statuses.copy(session.key)
+            elif is_new:
+                await self._statuses.learn(session.key)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
                 self._detach(session, connection)
@@ -232,8 +237,16 @@ class Sessions:
         self._timers.cancel(session.leave_timer)
         session.leave_timer = None
         self._registry.remove(session)
+        self._seating.forget(session)
         if not self._registry.sessions_of(*session.key):
             self._statuses.forget(session.key)
+
+    def moved(self, session: Session) -> None:
+        """It goes on on another node, as another session. If it lingers here, that is over."""
+        session.moved = True
+        if session.connection is None:
+            self._timers.cancel(session.leave_timer)
+            self._linger_over(session)
 
     def _linger_over(self, session: Session) -> None:
         session.leave_timer = None
@@ -266,6 +279,7 @@ class Sessions:
         manual = await self._statuses.of(session.key)
         if self._registry.sessions.get(session.id) is not session:
             return
+        self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
             return  # its end has come meanwhile, and its own timer says so

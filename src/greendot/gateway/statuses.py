@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from msgspec import structs
 
 from greendot.core.presence import Manual, Snapshot
 from greendot.core.wheel import Timer
-from greendot.engine.base import PresenceEngine
+from greendot.engine.base import Engine, Restated, Topic
 from greendot.errors import EngineUnavailable, Refused
 from greendot.gateway.batched import Batched
 from greendot.gateway.shared import Shared
@@ -21,13 +23,14 @@ SHORTEST_S, LONGEST_S = 0.001, 60.0  # between two looks at whether a status is 
 class Statuses:
     """Reads that arrive in the same tick share one query: a thousand returning users are one read."""
 
-    def __init__(self, engine: PresenceEngine, store: StatusStore, shared: Shared) -> None:
+    def __init__(self, engine: Engine, store: StatusStore, shared: Shared) -> None:
         self._engine = engine
         self._store = store
         self._shared = shared
         self._manuals: Batched[Key, Manual] = Batched(shared.tasks, store.statuses, Manual())
         self._ends: dict[Key, Timer] = {}  # of the users with sessions here
         self._invisible: set[Key] = set()  # of the same
+        self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer
         self._seen: dict[Key, tuple[int, float]] = {}  # of the same: a version, and when it came (monotonic seconds)
 
     async def set(self, key: Key, manual: Manual) -> Snapshot:
@@ -36,12 +39,27 @@ class Statuses:
             raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         kept = await self._store.put_status(*key, manual)
         snapshot = await self._show(key, kept)
+        self._engine.publish(Topic("user", *key), Restated())
         # The engine knows the status only of users with sessions; who set it for somebody else is told all the same.
         return snapshot._replace(own=structs.replace(snapshot.own, status=kept.status, until=kept.until))
 
     async def copy(self, key: Key) -> None:
         """Tell the engine what the store knows, so that the user can be shown."""
         await self._show(key, await self._manuals.get(key))
+
+    async def learn(self, key: Key) -> None:
+        """Ask the engine, which knows the status of a user who is somewhere else as well."""
+        (snapshot,) = await self._engine.read(key[0], [key[1]])
+        self._note(key, snapshot)
+
+    def look_again(self, key: Key) -> None:
+        """The status was set, here or elsewhere."""
+        self._shared.tasks.spawn(self._settle(key))
+
+    def learnt(self, key: Key, manual: Manual) -> None:
+        """What the store knows, of a user the engine may not know."""
+        over = manual.until is not None and manual.until <= self._engine.now_ms()
+        self._hide(key, hidden=manual.status == "invisible" and not over)
 
     async def of(self, key: Key) -> Manual:
         """What the store knows."""
@@ -50,6 +68,10 @@ class Statuses:
     def is_invisible(self, key: Key) -> bool:
         """Whether a user with sessions here must not be seen by others in any way."""
         return key in self._invisible
+
+    def invisible(self, tenant: str) -> Iterable[str]:
+        """All such users of a tenant."""
+        return [user for its, user in self._invisible if its == tenant]
 
     def since(self, key: Key, manual: Manual, state_at: float) -> float:
         """Since when the user is in this state, as far as it is known here; one of the sessions is since `state_at`.
@@ -74,7 +96,7 @@ class Statuses:
 
     def _note(self, key: Key, snapshot: Snapshot) -> None:
         """Remember what this node must know of a user with sessions here."""
-        seen, own = self._seen.get(key), snapshot.own
+        seen, own, was_hidden = self._seen.get(key), snapshot.own, key in self._invisible
         self.forget(key)
         if not self._shared.registry.sessions_of(*key):
             return
@@ -82,13 +104,19 @@ class Statuses:
             seen = own.version, self._shared.timers.now()
         if seen is not None:
             self._seen[key] = seen
-        if snapshot.own.status == "invisible":
+        if was_hidden:
             self._invisible.add(key)
+        self._hide(key, hidden=own.status == "invisible")
         if snapshot.own.until is not None:
             remaining_s = (snapshot.own.until - self._engine.now_ms()) / 1000
             # Not longer at a time: the clock may be set meanwhile, and a date far ahead may be changed many times.
             delay_s = min(max(remaining_s, SHORTEST_S), LONGEST_S)
             self._ends[key] = self._shared.timers.set(delay_s, self._over, key)
+
+    def _hide(self, key: Key, *, hidden: bool) -> None:
+        if hidden != (key in self._invisible):
+            (self._invisible.add if hidden else self._invisible.discard)(key)
+            self.changed(key)
 
     def _over(self, key: Key) -> None:
         del self._ends[key]

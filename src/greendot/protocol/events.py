@@ -115,6 +115,29 @@ class RoomMessage(Event, frozen=True):
     op: str | None = None
 
 
+class RoomEntered(Event, frozen=True):
+    type = "room.entered"
+
+    room: str
+    user: str
+
+
+class RoomLeft(Event, frozen=True):
+    type = "room.left"
+
+    room: str
+    user: str
+
+
+class RoomCount(Event, frozen=True):
+    """Sent instead of names in large rooms."""
+
+    type = "room.count"
+
+    room: str
+    count: int
+
+
 class RoomChanged(Event, frozen=True):
     """The reader lost access (`removed`), or read up to `read` on another device."""
 
@@ -196,6 +219,9 @@ EVENTS: dict[str, type[Event]] = {
         TypingStopped,
         TypingCount,
         RoomMessage,
+        RoomEntered,
+        RoomLeft,
+        RoomCount,
         RoomChanged,
         Signal,
         NotificationCreated,

@@ -6,9 +6,10 @@ from greendot.core.presence import Manual, Ref
 from greendot.engine.base import Deliver, Fenced, Topic, Typing
 from greendot.testing.engine_harness import AUTO, T
 from greendot.testing.life_suite import LifeSuite
+from greendot.testing.occupant_suite import OccupantSuite
 
 
-class EngineSuite(LifeSuite):
+class EngineSuite(LifeSuite, OccupantSuite):
     """The contract of `greendot.engine.base`, as tests."""
 
     # --- presence ---

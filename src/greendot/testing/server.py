@@ -19,6 +19,7 @@ from greendot.testing.wire import WireClient
 SECRET = "a secret for tests, long enough to be taken"
 API_KEY = "an API key for tests"
 _BEAT_MS = 25_000
+COMINGS = frozenset({"room.entered", "room.left", "room.count"})
 
 
 class Served:
@@ -51,9 +52,10 @@ class Served:
         """Make the open room `lobby`."""
         await self.node.store.put_room("default", "lobby", open=True)
 
-    async def joined(self, user: str, room: str = "lobby", **hello: Any) -> WireClient:
-        """A client that has said hello as `user` and joined `room`."""
+    async def joined(self, user: str, room: str = "lobby", *, comings: bool = False, **hello: Any) -> WireClient:
+        """A client that has said hello as `user` and joined `room`. It passes over who enters and leaves, unless told."""
         client = await self.client(user, **hello)
+        client.deaf_to = frozenset() if comings else COMINGS
         await client.request(type="room.join", room=room)
         return client
 

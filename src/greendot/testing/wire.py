@@ -34,6 +34,7 @@ class WireClient:
         self._numbers = 0
         self._unread: list[dict[str, Any]] = []
         self.welcome: dict[str, Any] = {}
+        self.deaf_to: frozenset[str] = frozenset()  # types of events that are passed over
 
     @classmethod
     async def connect(cls, port: int, path: str = "/v1/connect") -> Self:
@@ -116,7 +117,8 @@ class WireClient:
             opcode, payload = await asyncio.wait_for(self._frame(), PATIENCE_S)
             if opcode == TEXT:
                 frame: dict[str, Any] = msgspec.json.decode(payload)
-                return frame
+                if frame.get("type") not in self.deaf_to:
+                    return frame
             if opcode == CLOSE:
                 code = int.from_bytes(payload[:2], "big")
                 self.send_frame(CLOSE, payload[:2])

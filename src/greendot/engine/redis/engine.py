@@ -21,8 +21,9 @@ from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.checks import check
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.messages import Messages
-from greendot.engine.redis.nodes import HOME, Nodes, Periods, Table
+from greendot.engine.redis.nodes import HOME, Death, Nodes, Periods, Table
 from greendot.engine.redis.presence import RedisPresence, Verbs
+from greendot.engine.redis.present import RedisRooms
 from greendot.engine.redis.server import Server
 from greendot.engine.redis.servers import Servers
 from greendot.engine.redis.sweeper import Sweeper
@@ -63,7 +64,7 @@ class Partitions(Part):
         return Partitions(away, self._servers) if away else None
 
 
-class RedisEngine(RedisPresence, RedisTyping):
+class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     """See `Engine`. `driven` False leaves `tick` to a test."""
 
     def __init__(self, place: str, options: Options, clock: Clock | None = None, *, driven: bool = True) -> None:
@@ -79,6 +80,7 @@ class RedisEngine(RedisPresence, RedisTyping):
         self.bus.silenced = self._silenced
         RedisPresence.__init__(self, verbs)
         RedisTyping.__init__(self, verbs, options.typing_ttl_ms, options.typing_throttle_ms, self.bus.here)
+        RedisRooms.__init__(self, verbs)
         self.lives = Nodes(verbs, self._clock, options.periods)
         self.sweeper = Sweeper(verbs, self.lives, self.bus, options.seen_retention_ms)
         self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)
@@ -245,6 +247,8 @@ class RedisEngine(RedisPresence, RedisTyping):
         ends = min((death.ends for death in table.dead()), default=None)
         if ends is not None and ends <= now + self._options.periods.sample * 1000:
             self._spawn("reap", self._reap((ends - now) / 1000))
+        for death in self.lives.ending(table):
+            self._spawn(f"end of {death.node}", self._tell_end(death))
         if self._clock.monotonic() - self._swept_at >= SWEEP_LOOK_S:
             self._swept_at = self._clock.monotonic()
             self._spawn("sweep", self.sweeper.sweep_if_due())
@@ -262,6 +266,17 @@ class RedisEngine(RedisPresence, RedisTyping):
         if wait_s > 0:
             await asyncio.sleep(wait_s)
         await self.sweeper.reap(await self.lives.table())
+
+    async def _tell_end(self, death: Death) -> None:
+        await asyncio.sleep(max(0.0, (death.ends - self.time.now()) / 1000))
+        is_over = False
+        try:
+            is_over = (await self.lives.table()).now >= death.ends  # by the time that rooms are read at
+        finally:
+            if not is_over:
+                self.lives.not_ended(death.node)
+        if is_over and self._host is not None:
+            self._host.died(death.node)
 
     async def _lost_state(self, server: Server) -> None:
         """The server forgot what it knew, and us with it."""

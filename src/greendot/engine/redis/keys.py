@@ -8,6 +8,7 @@
 | `leases:{tag}` | hash | incarnation → counter and time of its last renewal; only in the first partition |
 | `claim:{tag}:WHAT` | string | who is about to bury a node, reap or sweep; only in the first partition |
 | `typing:{tag}:tenant/room` | sorted set | user (and name) → when the start came, negated once stopped |
+| `present:{tag}:tenant/room` | hash | user → the sessions the user has in the room |
 | `room:{tag}:tenant/room` | channel | what a room's listeners hear |
 | `watch:{tag}:tenant/user` | channel | changes of a user's presence |
 | `node:{tag}:INCARNATION` | channel | what one node hears |
@@ -93,6 +94,10 @@ def partition_of(tenant: str, name: str) -> int:
 
 def typing_key(prefix: str, tenant: str, room: str) -> str:
     return f"{prefix}typing:{{{TAGS[partition_of(tenant, room)]}}}:{tenant}/{room}"
+
+
+def present_key(prefix: str, tenant: str, room: str) -> str:
+    return f"{prefix}present:{{{TAGS[partition_of(tenant, room)]}}}:{tenant}/{room}"
 
 
 def channel(prefix: str, topic: Topic) -> str:

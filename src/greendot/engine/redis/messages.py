@@ -1,7 +1,7 @@
 """Bus messages as bytes: a kind, a keyed MAC, the message. What does not carry our MAC is not ours.
 
-Messages of scripts (changes, typing) are text and carry SHA-1 over key, channel and text, which Lua can make; those of
-nodes carry BLAKE2 over channel and bytes. Both are bound to their channel.
+Messages of scripts (changes, typing, who is in a room) are text and carry SHA-1 over key, channel and text, which Lua
+can make; those of nodes carry BLAKE2 over channel and bytes. Both are bound to their channel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hmac import compare_digest
 import msgspec
 from msgspec import Struct
 
-from greendot.engine.base import AnySent, Message, Sent, Topic, Typing
+from greendot.engine.base import AnySent, Entered, Left, Message, Sent, Topic, Typing
 from greendot.engine.redis.pack import read_change, unescape
 
 _MAC = 16
@@ -101,9 +101,13 @@ def _told(mac: object, data: bytes) -> Message:
     if not compare_digest(mac.hexdigest().encode(), data[1:41]):  # type: ignore[attr-defined]
         raise Malformed("not signed by us")
     text = body.decode()
-    if data[:1] == b"c":
-        return read_change(text)
-    if data[:1] != b"t":
-        raise Malformed("of no kind")
-    user, name, held = text.split("|")
-    return Typing(user, unescape(name), int(held))
+    match data[:1]:
+        case b"c":
+            return read_change(text)
+        case b"t":
+            user, name, held = text.split("|")
+            return Typing(user, unescape(name), int(held))
+        case b"p":
+            user, entered = text.split("|")
+            return Entered(user) if entered else Left(user)
+    raise Malformed("of no kind")

@@ -23,6 +23,7 @@ from greendot.ids import new_incarnation
 
 HOME = 0  # the partition with the leases and claims; the last to learn of a death, so that it is found unfinished
 CLAIM_MS = 5_000
+LATE_S = 1.0  # so much may pass until all have buried a node where they could not before
 RECONNECT_S = 4.0  # after Redis was away all nodes are connected again by then
 _log = logging.getLogger("greendot.redis")
 
@@ -91,6 +92,8 @@ class Nodes:
         self._observed: dict[str, _Observed] = {}
         self._looked_at = float("-inf")
         self._renewed_at = float("-inf")
+        self._over: set[str] = set()  # dead nodes whose end was told of
+        self._late: dict[str, float] = {}  # those that end later in some partition: when they will have (monotonic)
 
     # --- this node ---
 
@@ -225,9 +228,26 @@ class Nodes:
     async def _bury(self, partition: int, node: str, renewed: str, grace_ms: int) -> None:
         await self._on(partition, "bury", node, renewed, grace_ms, self._verbs.time.text())
 
+    def ending(self, table: Table) -> list[Death]:
+        """The dead whose sessions stop counting before the next look, each once; `ends` 0 for those who did late."""
+        self._over &= table.lives.keys()
+        horizon, now = table.now + self._periods.sample * 1000, self._clock.monotonic()
+        late = [Death(node, 0) for node, due in self._late.items() if due <= now]
+        for node, _ in late:
+            del self._late[node]
+        dead = ((i.node, i.ends_at) for i in table.info() if i.ends_at is not None and i.node not in self._over)
+        found = [Death(node, ends) for node, ends in dead if ends <= horizon]
+        self._over.update(death.node for death in found)
+        return found + late
+
+    def not_ended(self, node: str) -> None:
+        """Its end could not be told of: look again."""
+        self._over.discard(node)
+
     async def reconcile(self, partitions: Iterable[int]) -> None:
         """What died while a partition could not be reached is dead there too."""
-        home = (await self.table()).lives
+        table = await self.table()
+        home = table.lives
         grace_ms = round(self._periods.grace * 1000)
         for partition in partitions:
             name = keys.nodes_key(self._verbs.prefix, partition)
@@ -237,6 +257,10 @@ class Nodes:
                 if life == "live" and node in home and home[node] != "live":
                     renewed = home[node].partition(",")[0]
                     await self._bury(partition, node, str(int(renewed, 16)), grace_ms)
+                elif node not in home or life == "live" or int(life.split(",")[1], 16) <= table.now:
+                    continue
+                # Buried later than elsewhere, by us or by another: so it ends later there.
+                self._late[node] = self._clock.monotonic() + self._periods.grace + LATE_S
 
     async def strike_off(self, nodes: Iterable[str]) -> None:
         """These are reaped: nothing of them is left but their entries."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 from greendot.core.presence import Manual, Ref, Snapshot
-from greendot.engine.base import Adopted, Fenced, Known, Page, SeatInfo, Touched
+from greendot.engine.base import Adopted, Fenced, Known, Page, SeatInfo, Topic, Touched
 from greendot.engine.redis import keys
 from greendot.engine.redis.link import Argument, RedisError
 from greendot.engine.redis.messages import Messages
@@ -32,20 +32,33 @@ class Verbs:
         self.repair: Callable[[str, int, str], Any] = lambda code, partition, refused: None
 
     async def on_user(self, name: str, tenant: str, user: str, *arguments: Argument) -> Any:
-        """A verb on one user. Refused because the node is not known there or the time is off, it is tried once more."""
+        """A verb on one user."""
         where = keys.user_keys(self.prefix, tenant, user)
         names = (where.presence, where.nodes, where.seen)
+        return await self._on(where.partition, name, names, (where.field, where.channel), arguments)
+
+    async def on_room(self, name: str, tenant: str, room: str, *arguments: Argument) -> Any:
+        """A verb on who is in one room."""
+        partition = keys.partition_of(tenant, room)
+        names = (keys.present_key(self.prefix, tenant, room), keys.nodes_key(self.prefix, partition))
+        channel = keys.channel(self.prefix, Topic("room", tenant, room))
+        return await self._on(partition, name, names, (channel,), arguments)
+
+    async def _on(
+        self, partition: int, name: str, names: Sequence[str], where: Sequence[str], arguments: Sequence[Argument]
+    ) -> Any:
+        """Refused because the node is not known there or the time is off, it is tried once more."""
         for attempt in (1, 2):
-            fixed = (self.time.text(), where.field, where.channel, self.publish, self.messages.script_key)
+            fixed = (self.time.text(), *where, self.publish, self.messages.script_key)
             try:
-                return await self.servers.run(where.partition, name, names, *fixed, *arguments)
+                return await self.servers.run(partition, name, names, *fixed, *arguments)
             except RedisError as error:
                 if error.code == "FENCED":
-                    await self.repair("FENCED", where.partition, str(arguments[1]))
+                    await self.repair("FENCED", partition, str(arguments[1]))
                     raise Fenced(str(arguments[1])) from None
                 if error.code not in ("UNKNOWN", "CLOCK") or attempt == 2:
                     raise _named(error, arguments) from None
-                await self.repair(error.code, where.partition, "")
+                await self.repair(error.code, partition, "")
         raise AssertionError("not reached")
 
 

@@ -11,7 +11,10 @@ _FLAGS = {
     "read": "no-writes",
     "typers": "no-writes",
     **dict.fromkeys(
-        ("adopt", "beat", "bury", "correct", "forget", "leave", "linger", "look", "reap", "settle", "typing_stop"),
+        (
+            *("adopt", "beat", "bury", "correct", "exit", "forget", "leave", "linger", "look", "present", "reap"),
+            *("settle", "typing_stop"),
+        ),
         "allow-oom",
     ),
 }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greendot.core.presence import Change, Face
-from greendot.engine.base import Audit, Deliver, Disconnect, MemberRemoved, Message, Topic, Typing
+from greendot.engine.base import Audit, Deliver, Disconnect, Entered, Left, MemberRemoved, Message, Topic, Typing
 from greendot.engine.redis.messages import Malformed, Messages
 
 KEY = b"a key for tests, thirty-two long"
@@ -32,6 +32,7 @@ def by_script(kind: str, body: str, channel: str = CHANNEL, key: bytes = KEY) ->
 
 CHANGE = by_script("c", "o1a|b1b,1a,,Lunch%2C soon,b|A%7CB|phone,tv|1||1")
 TYPING = by_script("t", "ann|Zoë|5000")
+ENTERED = by_script("p", "ann|1")
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -53,16 +54,18 @@ def test_what_scripts_publish_is_read() -> None:
     assert read(CHANGE) == (ROOM, Change(face, own, "A|B", ["phone", "tv"], True, False, True))
     assert read(TYPING) == (ROOM, Typing("ann", "Zoë", 5_000))
     assert read(by_script("t", "ann||0")) == (ROOM, Typing("ann", None, 0))
+    assert read(ENTERED) == (ROOM, Entered("ann"))
+    assert read(by_script("p", "ann|")) == (ROOM, Left("ann"))
 
 
-@pytest.mark.parametrize("message", [Typing("ann", None, 0), Change(Face(), Face(), None, [], True, True)])
+@pytest.mark.parametrize("message", [Typing("ann", None, 0), Left("ann"), Change(Face(), Face(), None, [], True, True)])
 def test_what_only_scripts_may_publish_is_not_written(message: Message) -> None:
     with pytest.raises(TypeError, match="scripts"):
         Messages(KEY).write(CHANNEL, message)
 
 
 def samples() -> list[bytes]:
-    return [*(Messages(KEY).write(CHANNEL, message) for message in MESSAGES), CHANGE, TYPING]
+    return [*(Messages(KEY).write(CHANNEL, message) for message in MESSAGES), CHANGE, TYPING, ENTERED]
 
 
 @pytest.mark.parametrize("sample", samples(), ids=lambda sample: chr(sample[0]))
@@ -93,10 +96,11 @@ def test_a_message_is_good_on_its_own_channel_and_under_its_own_key_only(sample:
             stranger(sample)
 
 
-def test_a_change_cannot_be_passed_off_as_typing() -> None:
+def test_what_a_script_tells_cannot_be_passed_off_as_something_else() -> None:
     """The seal of scripts does not cover the kind: the text itself must not do for the other."""
     read = Messages(KEY).reader(CHANNEL, ROOM)
-    for sample, other in ((CHANGE, b"t"), (TYPING, b"c")):
+    samples = (b"c", CHANGE), (b"t", TYPING), (b"p", ENTERED)
+    for other, sample in ((kind, sample) for kind, _ in samples for own, sample in samples if own != kind):
         with pytest.raises(Malformed):
             read(other + sample[1:])
 

@@ -1,4 +1,4 @@
--- Shared by the presence verbs (put in front of each): one user's record, as greendot.core.presence has it.
+-- Shared by the verbs (put in front of each): one user's record, as greendot.core.presence has it; who is in a room.
 --
 -- A record is text:  FACE|OWN|NAME|MANUAL|HEARD|SEAT;SEAT…
 --   FACE    state letter (o online, i idle, b busy, f offline) and version, then since, last seen, text, status
@@ -277,4 +277,28 @@ end
 -- What a reader gets: the record itself, or FACE|NAME of a user without sessions, or nothing.
 local function snapshot(v)
   return redis.call('HGET', v.presence, v.field) or redis.call('HGET', v.seen, v.field) or ''
+end
+
+-- Who is in a room is kept by user: SEAT;SEAT…, a seat being a session and, after a comma, its incarnation unless the id
+-- names it. Answers those that count; and whether all others are of nodes known to be dead, not of nodes that are
+-- unknown and may come back.
+local function seats_in_room(text, nodes_key, now)
+  local seats, over = {}, true
+  for seat in string.gmatch(text, '[^;]+') do
+    local session, node = string.match(seat, '^([^,]*),?(.*)$')
+    if node == '' then node = string.match(session, '^[^-]*') end
+    local life = life_of(nodes_key, node)
+    if life.alive or life.ends > now then
+      seats[#seats + 1] = { session = session, text = seat }
+    elseif life.unknown then
+      over = false
+    end
+  end
+  return seats, over
+end
+
+-- In the verbs on a room: a user entered (1) or left (empty).
+local function tell_room(user, entered)
+  local channel, body = ARGV[2], user .. '|' .. entered
+  redis.call(ARGV[3], channel, 'p' .. redis.sha1hex(ARGV[4] .. channel .. body) .. body)
 end

@@ -1,0 +1,18 @@
+-- A session is in a room: its user's first one is told. Refused for a node that is not live (FENCED) or not known (UNKNOWN).
+-- KEYS: present hash, nodes
+-- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user
+local session, node, user = ARGV[5], ARGV[6], ARGV[8]
+local refused = fenced(KEYS[2], node)
+if refused then return refused end
+local now = clock(KEYS[2], ARGV[1])
+if not now then return other_time() end
+local seats, was_there = {}, false
+for _, seat in ipairs(seats_in_room(redis.call('HGET', KEYS[1], user) or '', KEYS[2], now)) do
+  was_there = true
+  if seat.session ~= session then seats[#seats + 1] = seat.text end
+end
+seats[#seats + 1] = node == string.match(session, '^[^-]*') and session or session .. ',' .. node
+redis.call('HSET', KEYS[1], user, table.concat(seats, ';'))
+redis.call('PEXPIRE', KEYS[1], DAY_MS)
+if not was_there then tell_room(user, '1') end
+return was_there and 0 or 1

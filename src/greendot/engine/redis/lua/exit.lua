@@ -1,0 +1,20 @@
+-- A session is not in a room (any more): its user's last one is told.
+-- KEYS: present hash, nodes
+-- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user
+local session, user = ARGV[5], ARGV[8]
+local now = clock(KEYS[2], ARGV[1])
+if not now then return other_time() end
+local known = redis.call('HGET', KEYS[1], user)
+if not known then return 0 end
+local seats, was_there = {}, false
+for _, seat in ipairs(seats_in_room(known, KEYS[2], now)) do
+  if seat.session == session then was_there = true else seats[#seats + 1] = seat.text end
+end
+if #seats > 0 then
+  redis.call('HSET', KEYS[1], user, table.concat(seats, ';'))
+  return 0
+end
+redis.call('HDEL', KEYS[1], user)
+-- One that was not there was lost with others perhaps, which are being restored: then nobody knows who left.
+if was_there then tell_room(user, '') end
+return was_there and 1 or 0

@@ -1,0 +1,24 @@
+-- Who is in a room. Those whose nodes are dead for good are taken out, without a word: every node looks by itself.
+-- KEYS: present hash, nodes
+-- ARGV: time, channel, publish command, bus key
+local now = clock(KEYS[2], ARGV[1])
+if not now then return other_time() end
+local match = string.match
+local answers = {}
+local found = redis.call('HGETALL', KEYS[1])
+for index = 1, #found, 2 do
+  local user, text = found[index], found[index + 1]
+  -- Most are like this: one session, of the node its id names.
+  local node = match(text, '^([^-,;]*)%-[^,;]*$')
+  if node and life_of(KEYS[2], node).alive then
+    answers[#answers + 1] = user
+  else
+    local seats, over = seats_in_room(text, KEYS[2], now)
+    if #seats > 0 then
+      answers[#answers + 1] = user
+    elseif over then
+      redis.call('HDEL', KEYS[1], user)
+    end
+  end
+end
+return answers

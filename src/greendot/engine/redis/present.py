@@ -1,0 +1,22 @@
+"""Who is in a room, on Redis: a hash for each room."""
+
+from __future__ import annotations
+
+from greendot.core.presence import Ref
+from greendot.engine.redis.presence import Verbs
+
+
+class RedisRooms:
+    """See `engine.base.RoomEngine`."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+
+    async def enter(self, tenant: str, room: str, user: str, ref: Ref) -> None:
+        await self._verbs.on_room("enter", tenant, room, *ref, user)
+
+    async def exit(self, tenant: str, room: str, user: str, ref: Ref) -> None:
+        await self._verbs.on_room("exit", tenant, room, *ref, user)
+
+    async def present(self, tenant: str, room: str) -> list[str]:
+        return sorted(user.decode() for user in await self._verbs.on_room("present", tenant, room))

@@ -1,0 +1,166 @@
+"""Who is in a room, as its listeners on this node see it.
+
+The node keeps a copy: read when the room is opened, kept by what the engine tells, and read again when something may
+have been missed or a node has died. So nobody who asks costs an engine read, and each node tells its own listeners what
+is different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from greendot.core.wheel import Timer
+from greendot.engine.base import Entered, Left, RoomEngine
+from greendot.gateway.connection import Connection
+from greendot.gateway.hub import Channel, RoomKey
+from greendot.gateway.seating import Seating
+from greendot.gateway.shared import Shared
+from greendot.gateway.statuses import Statuses
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
+from greendot.protocol.replies import PresentReply
+
+COUNT_EVERY_S = 1.0  # a large room is told its count at most so often
+_EARLY_S = 0.01  # timers may be so early
+
+
+def page(users: Collection[str], after: str | None, limit: int) -> PresentReply:
+    """A part of the users, by id, and how many there are."""
+    return PresentReply([user for user in sorted(users) if after is None or user > after][:limit], len(users))
+
+
+class PresentLine:
+    """Who is in one room with local listeners."""
+
+    __slots__ = (
+        "_channel",
+        "_count_timer",
+        "_counted_at",
+        "_held_until",
+        "_large",
+        "_newest",
+        "_readings",
+        "_reads",
+        "_seating",
+        "_shared",
+        "_statuses",
+        "_users",
+    )
+
+    def __init__(self, channel: Channel, shared: Shared, statuses: Statuses, seating: Seating, large: int) -> None:
+        self._channel = channel
+        self._shared = shared
+        self._statuses = statuses
+        self._seating = seating
+        self._large = large
+        self._users: set[str] = set()
+        self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
+        self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
+        self._held_until = float("-inf")  # monotonic seconds
+        self._counted_at = float("-inf")
+        self._count_timer: Timer | None = None  # set while a count waits for its turn
+
+    # --- what is known ---
+
+    def seen_by(self, reader: str | None) -> Collection[str]:
+        """Who is in the room, as far as `reader` (None: the app) may see. Readers who are there see themselves."""
+        if reader is None or reader in self._users or not self._devices(reader):
+            return self._users
+        return self._users | {reader}
+
+    async def read(self, engine: RoomEngine) -> None:
+        """Compare with the engine and tell what is different. Not while it is held: then absence means nothing."""
+        if self._shared.timers.now() < self._held_until - _EARLY_S:
+            return
+        self._reads += 1
+        number, meanwhile = self._reads, dict[str, bool]()
+        self._readings[number] = meanwhile
+        try:
+            found = {*await engine.present(self._channel.topic.tenant, self._room)}
+        finally:
+            del self._readings[number]
+        if number < self._newest or self._shared.timers.now() < self._held_until - _EARLY_S:
+            return
+        self._newest = number
+        # What was heard while it was read may or may not be in it; the last that was heard of a user holds.
+        found -= {user for user, entered in meanwhile.items() if not entered}
+        found |= {user for user, entered in meanwhile.items() if entered}
+        for user in found - self._users:
+            self._enter(user)
+        for user in self._users - found:
+            self._leave(user)
+
+    def hold(self, seconds: float) -> None:
+        """The engine has forgotten who is there: until all are restored, and it is read again, nobody leaves."""
+        self._held_until = self._shared.timers.now() + seconds
+
+    # --- from the bus ---
+
+    def heard(self, message: Entered | Left) -> None:
+        user, entered = message.user, isinstance(message, Entered)
+        for meanwhile in self._readings.values():
+            meanwhile[user] = entered
+        if entered:
+            self._enter(user)
+        elif self._shared.timers.now() >= self._held_until:
+            self._leave(user)
+
+    def close(self) -> None:
+        self._shared.timers.cancel(self._count_timer)
+
+    # --- telling the listeners ---
+
+    def _enter(self, user: str) -> None:
+        if user not in self._users:
+            self._users.add(user)
+            self._tell(user, RoomEntered(self._room, user))
+
+    def _leave(self, user: str) -> None:
+        # The engine may not know yet of a session that is here.
+        if user in self._users and not self._seating.is_inside(self._channel.topic.tenant, user, self._room):
+            self._users.discard(user)
+            self._tell(user, RoomLeft(self._room, user))
+
+    @property
+    def _room(self) -> str:
+        return self._channel.topic.name
+
+    @property
+    def _is_large(self) -> bool:
+        return max(len(self._channel.listeners), len(self._users)) > self._large
+
+    def _tell(self, user: str, event: Event) -> None:
+        if self._is_large:
+            self._tell_count_soon()
+        elif self._channel.listeners:
+            frame = encode_event(event, self._shared.clock.now_ms())
+            key = RoomKey(self._room, ("present", user))
+            self._shared.hub.offer(self._channel, frame, key=key, skip=self._devices(user))
+
+    def _tell_count_soon(self) -> None:
+        """Now, if the last count is old enough; otherwise once, when it is."""
+        wait_s = self._counted_at + COUNT_EVERY_S - self._shared.timers.now()
+        if wait_s <= 0:
+            self._tell_count()
+        elif self._count_timer is None:
+            self._count_timer = self._shared.timers.set(wait_s, self._tell_count)
+
+    def _tell_count(self, _: None = None) -> None:
+        """To everybody how many are there: one more for those who are, and whom nobody else sees."""
+        self._shared.timers.cancel(self._count_timer)
+        self._count_timer = None
+        self._counted_at = self._shared.timers.now()
+        key = RoomKey(self._room, ("present",))
+        hidden = [
+            device for user in self._statuses.invisible(self._channel.topic.tenant) for device in self._devices(user)
+        ]
+        self._shared.hub.offer(self._channel, self._count_frame(len(self._users)), key=key, skip=hidden)
+        if hidden:
+            self._shared.hub.send_each(hidden, self._count_frame(len(self._users) + 1), key=key)
+
+    def _count_frame(self, count: int) -> bytes:
+        return encode_event(RoomCount(self._room, count), self._shared.clock.now_ms())
+
+    def _devices(self, user: str) -> list[Connection]:
+        listeners = self._channel.listeners
+        return [c for c in self._shared.registry.connections_of(self._channel.topic.tenant, user) if c in listeners]

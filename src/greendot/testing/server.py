@@ -53,7 +53,7 @@ class Served:
         await self.node.store.put_room("default", "lobby", open=True)
 
     async def joined(self, user: str, room: str = "lobby", *, comings: bool = False, **hello: Any) -> WireClient:
-        """A client that has said hello as `user` and joined `room`. It passes over who enters and leaves, unless told."""
+        """A client that has said hello as `user` and joined `room`. It passes over `COMINGS`, unless told not to."""
         client = await self.client(user, **hello)
         client.deaf_to = frozenset() if comings else COMINGS
         await client.request(type="room.join", room=room)

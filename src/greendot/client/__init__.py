@@ -2,7 +2,7 @@
 
 from greendot.client.backoff import Backoff
 from greendot.client.client import Client
-from greendot.client.codec import Failure, StateChanged, body_of
+from greendot.client.codec import Failure, StateChanged, Truncated, body_of
 from greendot.client.errors import (
     BadReply,
     ClientError,
@@ -13,6 +13,8 @@ from greendot.client.errors import (
     Overrun,
     Unreachable,
 )
+from greendot.client.inbox import Inbox
+from greendot.client.records import Cursors
 from greendot.client.state import typing_text
 from greendot.client.stream import EventStream
 
@@ -24,11 +26,14 @@ __all__ = [
     "Closed",
     "CommandRefused",
     "ConnectionRefused",
+    "Cursors",
     "Disconnected",
     "EventStream",
     "Failure",
+    "Inbox",
     "Overrun",
     "StateChanged",
+    "Truncated",
     "Unreachable",
     "body_of",
     "typing_text",

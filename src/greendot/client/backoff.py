@@ -16,6 +16,7 @@ class Backoff:
 
     base_s: float = 0.5
     cap_s: float = 30.0
+    give_up_s: float = 10.0  # how long the first connection is tried; later ones are never given up
     random: Callable[[], float] = random.random  # in [0, 1)
 
     def delay(self, failures: int, retry_in_ms: int | None = None) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any
 
@@ -24,6 +24,11 @@ class Subscription:
         self._callback = callback
         self._waiting = Buffer()
         self._running = False
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """What the callback has not been called with: stream → the number before the oldest record."""
+        return self._waiting.waiting
 
     def deliver(self, event: Event) -> Awaitable[None] | None:
         """Call the callback, or put the event in its line; what is left to be run by the caller as a task."""
@@ -89,6 +94,14 @@ class Callbacks:
                 subscriptions.remove(subscription)
 
         return undo
+
+    def waiting(self) -> list[Mapping[str, int]]:
+        """Of each callback, what it has not been called with."""
+        return [subscription.waiting for subscriptions in self._by_type.values() for subscription in subscriptions]
+
+    def takes(self, *kinds: str) -> bool:
+        """Whether something is called with events of one of these kinds."""
+        return any(self._by_type.get(kind) for kind in kinds)
 
     def deliver(self, event: Event) -> None:
         # A copy: a callback may undo itself, or add another.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -14,20 +14,24 @@ from msgspec import UNSET
 
 from greendot.client.backoff import Backoff
 from greendot.client.callbacks import Callback, Callbacks
+from greendot.client.catchup import PAGE
 from greendot.client.codec import EVENT_TYPES, ClientState, StateChanged, raw
 from greendot.client.errors import Closed
+from greendot.client.inbox import Inbox
+from greendot.client.records import Cursors
 from greendot.client.restore import batches
 from greendot.client.session import Session, Target, Token
 from greendot.client.state import Throttle
 from greendot.client.stream import EventStream
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol import commands
-from greendot.protocol.events import Event, Presence, RoomMessage, Welcome
+from greendot.protocol.events import Event, NotificationCreated, Presence, RoomMessage, Welcome
 from greendot.protocol.replies import (
     HistoryReply,
     JoinReply,
     PresenceReply,
     PresentReply,
+    ReadReply,
     Reply,
     RoomEntry,
     RoomsReply,
@@ -42,9 +46,13 @@ class Client:
     """A connection that keeps itself up. Use it as `async with Client(url, token=…) as me:`.
 
     `token` is a string, or a function (sync or async) asked for a fresh one at each connection. While the
-    connection is down, `send` waits, `typing`, `activity` and `signal` are dropped, and every other command raises
-    Disconnected; what was watched and joined is watched and joined again by itself. When the server refuses the
-    client for good (close codes 4500–4999), everything raises ConnectionRefused.
+    connection is down, what may be done twice (`send`, `edit`, `delete`, `read`, marks of the inbox) waits, `typing`,
+    `activity` and `signal` are dropped, and every other command raises Disconnected; what was watched and joined is
+    watched and joined again by itself. When the server refuses the client for good (close codes 4500–4999),
+    everything raises ConnectionRefused.
+
+    Messages of the rooms joined and notifications are told once each and in order, whatever happens to connections.
+    With the `cursors` of an earlier program, its rooms are joined again and what it missed is told first.
 
     A command the server does not grant raises CommandRefused.
     """
@@ -55,7 +63,7 @@ class Client:
         token: Token,
         device: str = "default",
         *,
-        connect_timeout: float = 10.0,
+        cursors: Cursors | None = None,
         ssl: SSLContext | None = None,
         backoff: Backoff | None = None,
     ) -> None:
@@ -63,8 +71,9 @@ class Client:
             raise ValueError(f"the address of a server is like ws://127.0.0.1:8000/v1/connect, not {url!r}")
         if not valid_id(device):
             raise ValueError(f"the device {device!r} is not a valid id: {ID_RULE}")
-        self._session = Session(Target(url, token, device, ssl, backoff or Backoff()), self._publish)
-        self._connect_timeout = connect_timeout
+        self._backoff = backoff or Backoff()
+        self._session = Session(Target(url, token, device, ssl, self._backoff), self._publish, cursors)
+        self.inbox = Inbox(self._session)
         self._throttle = Throttle()
         self._callbacks = Callbacks()
         self._streams: WeakSet[EventStream] = WeakSet()
@@ -72,7 +81,7 @@ class Client:
         self._early: EventStream | None = EventStream()
 
     async def __aenter__(self) -> Self:
-        await self._session.open(self._connect_timeout)
+        await self._session.open(self._backoff.give_up_s)
         return self
 
     async def __aexit__(
@@ -114,6 +123,19 @@ class Client:
     def typers(self, room: str) -> dict[str, str]:
         """Who is typing in `room` now: user → name to show. Nobody stays here for long without being heard of."""
         return self._session.view.typists.current(room, time.monotonic())
+
+    @property
+    def cursors(self) -> Cursors:
+        """Up to which number the program has each room and its inbox: what it took from `events()`, and what its
+        callbacks were called with. To be kept after an event was handled, and given to the next `Client`.
+
+        Not counted is what still waits in an iterator that is there: ask inside its loop.
+        """
+        waiting = [stream.waiting for stream in self._streams] + self._callbacks.waiting()
+        # Until somebody asks for events(), what waits for them is not had, unless callbacks have it.
+        if self._early is not None and not self._callbacks.takes(RoomMessage.type, NotificationCreated.type):
+            waiting.append(self._early.waiting)
+        return self._session.view.records.cursors(waiting)
 
     # Events
 
@@ -194,12 +216,19 @@ class Client:
         return (await self._session.call(commands.RoomList(), RoomsReply)).rooms
 
     async def join(self, room: str, after: int | None = None) -> JoinReply:
-        """Enter `room`. Messages after number `after` are in the reply; later ones are events, `room.message`."""
-        return await self._session.call(commands.RoomJoin(room=room, after=after), JoinReply, self._joined)
+        """Enter `room`. Messages after number `after` are in the reply; later ones are events, `room.message`.
 
-    def _joined(self, reply: JoinReply) -> None:
-        self._session.view.joined(reply, time.monotonic())
-        self._session.watch_typing()
+        If there are too many for a reply (`truncated`), they are events, too.
+        """
+
+        def joined(reply: JoinReply) -> None:
+            skipped = self._session.view.joined(reply, after, time.monotonic())
+            if skipped is not None:
+                self._publish(skipped)
+            self._session.watch_typing()
+            self._session.catch_up()
+
+        return await self._session.call(commands.RoomJoin(room=room, after=after), JoinReply, joined)
 
     async def leave(self, room: str) -> None:
         self._session.view.leave(room)
@@ -216,6 +245,17 @@ class Client:
         command = commands.RoomHistory(room=room, before=before, after=after, limit=limit)
         return (await self._session.call(command, HistoryReply)).messages
 
+    async def pages(
+        self, room: str, *, before: int | None = None, after: int | None = None
+    ) -> AsyncIterator[list[RoomMessage]]:
+        """The history, page by page, each in ascending order: on from `after`, or back from `before` or the newest."""
+        while page := await self.history(room, before=before, after=after, limit=PAGE):
+            yield page
+            if after is None:
+                before = page[0].seq
+            else:
+                after = page[-1].seq
+
     async def send(self, room: str, body: Any, *, key: str | None = None) -> SendReply:
         """Write a message; its id and number once it is safe. Waits through lost connections, and arrives once.
 
@@ -223,8 +263,21 @@ class Client:
         So after CommandRefused with `retry` (a rate limit, a store that is away), send again with the same key.
         """
         self._throttle.stop(room)  # a message ends the typing
-        command = commands.RoomSend(room=room, body=raw(body), key=key or secrets.token_hex(12))
-        return await self._session.send(command)
+        command = commands.RoomSend(room=room, body=raw(body), key=key or _new_key())
+        return await self._session.send(command, SendReply)
+
+    async def edit(self, room: str, ref: int, body: Any, *, key: str | None = None) -> SendReply:
+        """Give the message with number `ref` another body. It is a message of its own, with `op` and `ref`."""
+        command = commands.RoomEdit(room=room, ref=ref, body=raw(body), key=key or _new_key())
+        return await self._session.send(command, SendReply)
+
+    async def delete(self, room: str, ref: int, *, key: str | None = None) -> SendReply:
+        """Take back the message with number `ref`."""
+        return await self._session.send(commands.RoomDelete(room=room, ref=ref, key=key or _new_key()), SendReply)
+
+    async def read(self, room: str, seq: int) -> int:
+        """The person has read up to number `seq`; how many are left to read. It never goes back."""
+        return (await self._session.send(commands.RoomRead(room=room, seq=seq), ReadReply)).unread
 
     async def typing(self, room: str) -> None:
         """The person is typing in `room`. Call it at every keystroke: one frame per 3 s is sent."""
@@ -246,3 +299,7 @@ class Client:
             raise ValueError("a signal goes to a room or to a user: give one of the two")
         content = UNSET if body is UNSET else raw(body)
         self._session.tell(commands.SignalSend(kind=kind, room=room, user=user, body=content, key=key))
+
+
+def _new_key() -> str:
+    return secrets.token_hex(12)

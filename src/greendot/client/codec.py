@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from greendot.protocol.commands import Command, CommandId
-from greendot.protocol.events import EVENTS, Event, HeartbeatAck, RoomMessage, Signal
-from greendot.protocol.replies import Reply
+from greendot.protocol.events import EVENTS, Event, HeartbeatAck, NotificationCreated, RoomMessage, Signal
+from greendot.protocol.replies import InboxEntry, Reply
 
 R = TypeVar("R", bound=Reply)
 
@@ -27,6 +27,20 @@ class StateChanged(Event, frozen=True):
     state: ClientState
     code: int | None = None
     reason: str = ""
+
+
+class Truncated(Event, frozen=True):
+    """Made by the client itself: so much was missed of a stream (`room:NAME` or `inbox`) that it is not told.
+
+    What comes next is behind number `head`; what lies between `after` and it can be read page by page. With a `head`
+    below `after` the server has lost records, and numbers again from there.
+    """
+
+    type = "truncated"
+
+    stream: str
+    after: int
+    head: int
 
 
 class Failure(Event, frozen=True):
@@ -62,7 +76,7 @@ _decode_frame = msgspec.json.Decoder(_Frame).decode
 _decode_event = {name: msgspec.json.Decoder(kind).decode for name, kind in EVENTS.items()}
 
 # What a program can listen to; acknowledged heartbeats are between client and server.
-EVENT_TYPES = frozenset({*EVENTS, StateChanged.type, Failure.type}) - {HeartbeatAck.type}
+EVENT_TYPES = frozenset({*EVENTS, StateChanged.type, Truncated.type, Failure.type}) - {HeartbeatAck.type}
 
 
 def decode(payload: bytes) -> Answer | Event | None:
@@ -96,6 +110,6 @@ def raw(body: Any) -> Raw:
     return Raw(_encode(body))
 
 
-def body_of(event: RoomMessage | Signal) -> Any:
-    """The body of a message or a signal as Python values; None where a signal has none."""
+def body_of(event: RoomMessage | Signal | NotificationCreated | InboxEntry) -> Any:
+    """The body of a message, a signal or a notification as Python values; None where a signal has none."""
     return None if event.body is UNSET else msgspec.json.decode(event.body)

@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
+from greendot.client.catchup import RETRY_S, ask
 from greendot.client.codec import Failure
 from greendot.client.errors import CommandRefused
 from greendot.client.link import Link
+from greendot.client.records import INBOX, room_stream
 from greendot.client.state import View
-from greendot.protocol.commands import Resume, RoomJoin, Watch
-from greendot.protocol.events import Event, RoomChanged, Welcome
-from greendot.protocol.replies import JoinReply, PresenceReply
+from greendot.protocol.commands import InboxList, Resume, RoomJoin, Watch
+from greendot.protocol.events import Event, InboxBadge, RoomChanged, Welcome
+from greendot.protocol.replies import InboxReply, JoinReply, PresenceReply
 
 # With ids of 128 characters so many still fit into a frame of 64 KiB.
 BATCH = 400
-RETRY_S = 1.0  # before asking again what the server cannot grant now and gives no time for
 
 
 def batches(users: Iterable[str]) -> Iterator[list[str]]:
@@ -28,10 +29,15 @@ def batches(users: Iterable[str]) -> Iterator[list[str]]:
 
 
 def resume_of(view: View, welcome: Welcome | None) -> Resume | None:
-    """What to say in the hello about the link before; rooms that do not fit are caught up by joining again."""
-    if welcome is None:
+    """What to say in the hello about the link before, or the program before: what it was told last.
+
+    Rooms that do not fit are caught up by joining again.
+    """
+    rooms, inbox = view.records.rooms, view.records.inbox
+    if welcome is None and not rooms and inbox is None:
         return None
-    return Resume(session=welcome.session, rooms=dict(islice(view.cursors.rooms.items(), BATCH)))
+    session = None if welcome is None else welcome.session
+    return Resume(session=session, rooms=dict(islice(rooms.items(), BATCH)), inbox=inbox)
 
 
 async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[Event], None]) -> None:
@@ -43,26 +49,37 @@ async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[E
     # Copies: the program may go on unwatching and leaving meanwhile.
     for users in batches(tuple(view.watched)):
         await _rewatch(link, users, view, receive)
-    rooms = [room for room in view.cursors.rooms if room not in welcome.rooms]
-    while rooms := [room for room in rooms if room in view.cursors.rooms]:
+    rooms = [room for room in view.records.rooms if room not in welcome.rooms]
+    while rooms := [room for room in rooms if room in view.records.rooms]:
         rooms = await _rejoin(link, rooms, view, receive)
+    await _look_into_inbox(link, view, receive)
 
 
 async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[Event], None]) -> None:
-    while True:
-        try:
-            reply = await link.request(Watch(users=users), PresenceReply)
-        except CommandRefused as error:
-            if error.retry:
-                await asyncio.sleep(_patience(error))
-                continue
-            # The rights have changed. The rest of the session is worth keeping, so the program is only told.
-            view.unwatch(users)
-            receive(Failure(None, error.code, f"no longer watching: {error.message}", False, None))
-            return
-        for entry in reply.presence:
-            receive(entry)
+    try:
+        reply = await ask(link, Watch(users=users), PresenceReply)
+    except CommandRefused as error:
+        # The rights have changed. The rest of the session is worth keeping, so the program is only told.
+        view.unwatch(users)
+        receive(Failure(None, error.code, f"no longer watching: {error.message}", False, None))
         return
+    for entry in reply.presence:
+        receive(entry)
+
+
+async def _look_into_inbox(link: Link, view: View, receive: Callable[[Event], None]) -> None:
+    """Where the inbox stands: how much of it is unread, and from which number on notifications are news."""
+
+    def found(reply: InboxReply) -> None:
+        receive(InboxBadge(reply.unread, reply.unseen))
+        skipped = view.records.reach(INBOX, reply.head)
+        if skipped is not None:
+            receive(skipped)
+
+    try:
+        await ask(link, InboxList(limit=1), InboxReply, found)
+    except CommandRefused as error:
+        receive(Failure(None, error.code, f"the inbox cannot be read: {error.message}", False, None))
 
 
 async def _rejoin(link: Link, rooms: list[str], view: View, receive: Callable[[Event], None]) -> list[str]:
@@ -71,12 +88,13 @@ async def _rejoin(link: Link, rooms: list[str], view: View, receive: Callable[[E
     def joined(reply: JoinReply) -> None:
         for message in reply.messages:
             receive(message)
-        if reply.truncated:
-            receive(skipped(reply.room))
-        view.joined(reply, time.monotonic())
+        if reply.truncated and (skipped := view.records.reach(room_stream(reply.room), reply.head)) is not None:
+            receive(skipped)
+        view.typing_in(reply, time.monotonic())
 
+    last = view.records.rooms
     answers = await asyncio.gather(
-        *(link.request(RoomJoin(room=room, after=view.cursors.rooms[room]), JoinReply, joined) for room in rooms),
+        *(link.request(RoomJoin(room=room, after=last[room]), JoinReply, joined) for room in rooms),
         return_exceptions=True,
     )
     again, patience = [], 0.0
@@ -91,11 +109,6 @@ async def _rejoin(link: Link, rooms: list[str], view: View, receive: Callable[[E
                 raise answer
     await asyncio.sleep(patience)
     return again
-
-
-def skipped(room: str) -> RoomChanged:
-    """Tells the program that messages of `room` were too many to be sent: what it shows has a gap."""
-    return RoomChanged(room, reason="truncated")
 
 
 def _patience(error: CommandRefused) -> float:

@@ -16,17 +16,19 @@ from picows import WSError
 
 from greendot import __version__
 from greendot.client.backoff import Backoff
+from greendot.client.catchup import CatchUp
 from greendot.client.codec import ClientState, StateChanged
 from greendot.client.dial import dial
 from greendot.client.errors import Closed, CommandRefused, ConnectionRefused, Disconnected, Unreachable
 from greendot.client.link import Link
-from greendot.client.restore import restore, resume_of, skipped
-from greendot.client.sends import Sends
+from greendot.client.records import Cursors, room_stream
+from greendot.client.restore import restore, resume_of
+from greendot.client.sends import Sending, Sends
 from greendot.client.state import View
 from greendot.protocol.codes import Close
-from greendot.protocol.commands import ClientInfo, Command, Hello, RoomSend
+from greendot.protocol.commands import ClientInfo, Command, Hello
 from greendot.protocol.events import Drain, Event, HeartbeatAck, Overloaded, Welcome
-from greendot.protocol.replies import Reply, SendReply
+from greendot.protocol.replies import Reply
 
 R = TypeVar("R", bound=Reply)
 Token = str | Callable[[], str | Awaitable[str]]
@@ -57,15 +59,16 @@ class Session:
             └──────────────┴───────────────┴──────► closed (by the program, or by a close code 4500–4999)
     """
 
-    def __init__(self, target: Target, publish: Callable[[Event], None]) -> None:
+    def __init__(self, target: Target, publish: Callable[[Event], None], cursors: Cursors | None = None) -> None:
         self.state: ClientState = "connecting"
-        self.view = View()
+        self.view = View(cursors)
         self.welcome: Welcome | None = None  # the last one
         self.error: Exception | None = None  # why the session is closed, once it is
         self._target = target
         self._publish = publish
         self._sends = Sends()
         self._link: Link | None = None  # there while commands may be given
+        self._catch_up: CatchUp | None = None  # as long as the link
         self._keeper: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None  # resolves with the first connection
         self._last_failure: BaseException | None = None
@@ -120,10 +123,11 @@ class Session:
         self._link.send(command)
         return True
 
-    async def send(self, command: RoomSend) -> SendReply:
-        """The server's answer, however many links it takes."""
+    async def send(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
+        """The server's answer, however many links it takes to a command that may be given twice."""
         self._check_open()
-        return await self._sends.send(command, self._link)
+        answer: R = await self._sends.send(Sending(command, kind, fold), self._link)
+        return answer
 
     def _check_open(self) -> None:
         if self.error is not None:
@@ -140,11 +144,18 @@ class Session:
                 self.welcome = event
         if self.view.apply(event, time.monotonic()):
             self._publish(event)
+        else:
+            self.catch_up()
         if isinstance(event, Welcome):
             for room, state in event.rooms.items():
-                if self.view.cursors.skip(room, state):
-                    self._publish(skipped(room))
+                if state.truncated and (skipped := self.view.records.reach(room_stream(room), state.head)) is not None:
+                    self._publish(skipped)
         self.watch_typing()
+
+    def catch_up(self) -> None:
+        """See to it that what the server left out is fetched."""
+        if self._catch_up is not None:
+            self._catch_up.look()
 
     def watch_typing(self) -> None:
         """See to it that a typer of whom nothing more is heard is seen to stop."""
@@ -215,21 +226,25 @@ class Session:
                 link, welcome = await self._greeted()
         except TimeoutError:
             raise TimeoutError(f"no welcome within {ATTEMPT_S:g} s") from None
+        catching_up = CatchUp(link, self.view.records, self._publish)
         try:
             await restore(link, welcome, self.view, self.receive)
             self.watch_typing()
-            self._link = link
+            self._link, self._catch_up = link, catching_up
             self._become("connected")
+            self.catch_up()
             self._sends.resend(link)
             if self._first is not None and not self._first.done():
                 self._first.set_result(None)
             yield link
         finally:
-            self._link = None
+            self._link = self._catch_up = None
+            await catching_up.close()
             await link.close(bye=self._bye)
 
     async def _greeted(self) -> tuple[Link, Welcome]:
         token = await self._token()
+        self.view.records.restart()
         link = await dial(self._target.url, self._target.ssl, self.receive)
         try:
             welcome = await link.hello(

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from greendot.client.codec import Truncated
+from greendot.client.records import Cursors, Records, room_stream
 from greendot.protocol.events import (
+    InboxBadge,
+    NotificationCreated,
     Presence,
+    Resync,
     RoomChanged,
     RoomMessage,
-    RoomState,
     TypingStarted,
     TypingStopped,
 )
-from greendot.protocol.replies import JoinReply
+from greendot.protocol.replies import BadgeReply, InboxReply, JoinReply
 
 TYPING_SLACK_S = 1.0  # a repeated start may be late by so much before the typer seems to stop
 TYPING_REPEAT_S = 3.0  # a typing person is announced again at most so often
@@ -43,38 +47,18 @@ class People:
         self._known.pop(user, None)
 
 
-class Cursors:
-    """The rooms joined, and the number of the last message seen in each."""
+class Badge:
+    """How many notifications are not read, and not seen. The latest word counts."""
 
     def __init__(self) -> None:
-        self._last: dict[str, int] = {}
-        self.rooms: Mapping[str, int] = MappingProxyType(self._last)
+        self.unread = 0
+        self.unseen = 0
 
-    def accept(self, message: RoomMessage) -> bool:
-        """Whether `message` was not seen before, and now is."""
-        last = self._last.get(message.room)
-        if last is None:  # not a room of ours: nothing to compare with, nothing to remember
-            return True
-        if message.seq <= last:
-            return False
-        self._last[message.room] = message.seq
-        return True
-
-    def joined(self, reply: JoinReply) -> None:
-        """Everything up to the head of `reply` counts as seen: its messages are in the caller's hands."""
-        if not self.skip(reply.room, reply):
-            self._last[reply.room] = max(reply.head, self._last.get(reply.room, 0))
-
-    def skip(self, room: str, state: RoomState | JoinReply) -> bool:
-        """Whether messages were skipped, so that the room goes on from its head."""
-        # That may be backwards: a server that lost messages numbers again from its head, and with the old cursor
-        # every new message would be dropped as a duplicate.
-        if state.truncated:
-            self._last[room] = state.head
-        return state.truncated
-
-    def leave(self, room: str) -> None:
-        self._last.pop(room, None)
+    def apply(self, said: InboxBadge | BadgeReply | InboxReply) -> bool:
+        """Whether that is news."""
+        news = (said.unread, said.unseen) != (self.unread, self.unseen)
+        self.unread, self.unseen = said.unread, said.unseen
+        return news
 
 
 class Typists:
@@ -148,10 +132,11 @@ class Throttle:
 class View:
     """All of the above, fed with events in the order they arrive."""
 
-    def __init__(self) -> None:
+    def __init__(self, cursors: Cursors | None = None) -> None:
         self.watched: dict[str, None] = {}  # a set in the order of watching
         self.people = People()
-        self.cursors = Cursors()
+        self.records = Records(cursors)
+        self.badge = Badge()
         self.typists = Typists()
 
     def apply(self, event: object, now: float) -> bool:
@@ -159,8 +144,12 @@ class View:
         match event:
             case Presence():
                 return self.people.apply(event)
-            case RoomMessage():
-                return self.cursors.accept(event)
+            case RoomMessage() | NotificationCreated():
+                return self.records.accept(event)
+            case InboxBadge():
+                return self.badge.apply(event)
+            case Resync():
+                return not self.records.missed(event.scope)
             case TypingStarted():
                 end = now + event.expires_in_ms / 1000 + TYPING_SLACK_S
                 self.typists.started(event.room, event.user, event.name, end)
@@ -181,16 +170,30 @@ class View:
             self.watched.pop(user, None)
             self.people.forget(user)
 
-    def joined(self, reply: JoinReply, now: float) -> None:
-        """A room was joined: its typers are those of the reply, and its messages are seen."""
-        self.cursors.joined(reply)
+    def joined(self, reply: JoinReply, after: int | None, now: float) -> Truncated | None:
+        """The program joined a room, and has the messages of the reply. Where those are too many to be sent, they are
+        fetched and told like those that follow; what is to be told if there are too many even for that."""
+        self.typing_in(reply, now)
+        stream = room_stream(reply.room)
+        if after is None:
+            # In a room that was joined before, what is not told yet will be.
+            self.records.follow(stream, reply.head)
+            return None
+        if reply.truncated:
+            self.records.follow(stream, after)
+            return self.records.reach(stream, reply.head)
+        self.records.follow(stream, reply.head).skip(reply.head)
+        return None
+
+    def typing_in(self, reply: JoinReply, now: float) -> None:
+        """Those who type in a room are those of the reply."""
         self.typists.leave(reply.room)
         for typer in reply.typing:
             end = now + typer.expires_in_ms / 1000 + TYPING_SLACK_S
             self.typists.started(reply.room, typer.user, typer.name, end)
 
     def leave(self, room: str) -> None:
-        self.cursors.leave(room)
+        self.records.leave(room_stream(room))
         self.typists.leave(room)
 
 

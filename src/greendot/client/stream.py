@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from greendot.client.codec import Failure, StateChanged
 from greendot.client.errors import Overrun
-from greendot.protocol.events import Event, Presence, Signal, TypingCount, TypingStarted, TypingStopped
+from greendot.client.records import span
+from greendot.protocol.events import Event, InboxBadge, Presence, Signal, TypingCount, TypingStarted, TypingStopped
 
 MAX_SIGNALS = 1_000
 MAX_RECORDS = 10_000  # a resume brings up to 300 per room at once
 
 # What a later event replaces, or what nobody misses. All else must arrive: messages, lost access, lost state.
-SIGNALS = (Presence, TypingStarted, TypingStopped, TypingCount, Signal, StateChanged, Failure)
+SIGNALS = (Presence, TypingStarted, TypingStopped, TypingCount, Signal, InboxBadge, StateChanged, Failure)
 
 
 class Buffer:
@@ -30,6 +33,9 @@ class Buffer:
         self._signals: deque[int] = deque()  # the tickets that are signals
         self._ticket = 0
         self._overrun = False
+        self._before: dict[str, int] = {}  # stream → the number before the oldest record of it that waits
+        self._count: Counter[str] = Counter()  # stream → how many wait
+        self.waiting: Mapping[str, int] = MappingProxyType(self._before)
 
     def put(self, event: Event) -> None:
         if self._overrun:
@@ -40,9 +46,14 @@ class Buffer:
             self._signals.append(self._ticket)
             if len(self._signals) > self._max_signals:
                 del self._events[self._signals.popleft()]
-        elif len(self._events) - len(self._signals) > self._max_records:
+            return
+        if (of := span(event)) is not None:
+            self._before.setdefault(of[0], of[1])
+            self._count[of[0]] += 1
+        if len(self._events) - len(self._signals) > self._max_records:
             self._events.clear()
             self._signals.clear()
+            self._count.clear()  # not what they waited for: a program that ends here finds them when it begins again
             self._overrun = True
 
     def take(self) -> Event | None:
@@ -55,7 +66,16 @@ class Buffer:
         ticket, event = self._events.popitem(last=False)
         if self._signals and self._signals[0] == ticket:
             self._signals.popleft()
+        elif (of := span(event)) is not None:
+            self._taken(of[0], of[2])
         return event
+
+    def _taken(self, stream: str, number: int) -> None:
+        self._count[stream] -= 1
+        if self._count[stream]:
+            self._before[stream] = number
+        else:
+            del self._count[stream], self._before[stream]
 
 
 class EventStream:
@@ -70,6 +90,11 @@ class EventStream:
         self._changed = asyncio.Event()
         self._ended = False
         self._error: Exception | None = None
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """What the consumer has not taken: stream → the number before the oldest record."""
+        return self._buffer.waiting
 
     def put(self, event: Event) -> None:
         self._buffer.put(event)

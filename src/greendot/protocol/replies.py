@@ -98,6 +98,7 @@ class InboxEntry(Struct, frozen=True, gc=False):
     read_at: int | None
     archived_at: int | None
     acked_at: int | None
+    ack: bool = False  # whether `inbox.ack` is asked for
 
 
 class InboxReply(Reply, frozen=True, gc=True):

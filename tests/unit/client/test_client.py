@@ -9,11 +9,12 @@ import pytest
 from greendot.client import Client, body_of
 from greendot.protocol import commands as c
 from greendot.protocol.commands import Command
-from greendot.protocol.events import RoomMessage, TypingStarted
+from greendot.protocol.events import NotificationCreated, RoomMessage, TypingStarted
 from greendot.protocol.replies import (
     HistoryReply,
     PresenceReply,
     PresentReply,
+    ReadReply,
     Reply,
     RoomEntry,
     RoomsReply,
@@ -22,7 +23,7 @@ from greendot.protocol.replies import (
     Typer,
 )
 
-from .wire import a_join, a_message, a_presence, both, connected, run, serving
+from .wire import a_join, a_message, a_notification, a_presence, both, connected, joining, run, serving, take
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,19 @@ from .wire import a_join, a_message, a_presence, both, connected, run, serving
             SendReply("m1", 1),
             SendReply("m1", 1),
         ),
+        (
+            lambda me: me.edit("lobby", 1, {"a": 2}, key="k"),
+            c.RoomEdit(room="lobby", ref=1, body=c.Raw(b'{"a":2}'), key="k"),
+            SendReply("m2", 2),
+            SendReply("m2", 2),
+        ),
+        (
+            lambda me: me.delete("lobby", 1, key="k"),
+            c.RoomDelete(room="lobby", ref=1, key="k"),
+            SendReply("m2", 2),
+            SendReply("m2", 2),
+        ),
+        (lambda me: me.read("lobby", 7), c.RoomRead(room="lobby", seq=7), ReadReply(3), 3),
     ],
 )
 @run
@@ -154,6 +168,59 @@ async def test_a_message_right_behind_a_joins_answer_is_neither_lost_nor_doubled
                 assert event.seq == 3
                 assert body_of(event) == {"text": "hi"}
                 break
+
+
+@pytest.mark.parametrize(
+    ("bounds", "asked"),
+    [
+        ({"after": 2}, [(None, 2, (3, 4)), (None, 4, (5,)), (None, 5, ())]),
+        ({"before": 5}, [(5, None, (3, 4)), (3, None, (1, 2)), (1, None, ())]),
+        ({}, [(None, None, (4, 5)), (4, None, (2, 3)), (2, None, ())]),
+    ],
+)
+@run
+async def test_the_history_is_walked_in_both_directions(bounds: dict[str, int], asked: list[Any]) -> None:
+    async with serving() as server, connected(server) as (me, peer):
+
+        async def answer() -> None:
+            for before, after, numbers in asked:
+                command = await peer.next(c.RoomHistory)
+                assert (command.before, command.after) == (before, after)
+                peer.reply(command, HistoryReply([*map(a_message, numbers)]))
+
+        async def walk() -> list[tuple[int, ...]]:
+            return [tuple(message.seq for message in page) async for page in me.pages("lobby", **bounds)]
+
+        assert await both(walk(), answer()) == [numbers for _, _, numbers in asked if numbers]
+
+
+@run
+async def test_cursors_hold_what_the_program_took_and_not_what_waits_for_it() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        await joining(me, peer, head=3)
+        peer.event(a_message(4), a_message(5), a_notification(1))
+        assert me.cursors == {"rooms": {"lobby": 3}, "inbox": 0}
+        events = me.events()
+        for number, inbox in ((4, 0), (5, 0), (5, 1)):
+            await take(events, 1, (RoomMessage, NotificationCreated))
+            assert me.cursors == {"rooms": {"lobby": number}, "inbox": inbox}
+
+
+@run
+async def test_cursors_wait_for_callbacks_that_are_still_to_be_called() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        await joining(me, peer, head=3)
+        go_on, called = asyncio.Semaphore(0), asyncio.Queue[int]()
+
+        async def slowly(message: RoomMessage) -> None:
+            called.put_nowait(message.seq)
+            await go_on.acquire()
+
+        me.on("room.message", slowly)
+        peer.event(a_message(4), a_message(5))
+        for number in (4, 5):
+            assert await called.get() == number == me.cursors["rooms"]["lobby"]
+            go_on.release()
 
 
 @run

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.protocol.commands import RoomJoin, Watch
-from greendot.protocol.events import Presence, RoomChanged, RoomMessage, RoomState
+from greendot.client import Client, Truncated
+from greendot.protocol.commands import Resume, RoomJoin, Watch
+from greendot.protocol.events import NotificationCreated, Presence, RoomChanged, RoomMessage, RoomState
 from greendot.protocol.replies import PresenceReply
 
-from .wire import a_join, a_message, a_presence, a_welcome, connected, joining, run, serving, state, take, watching
+from .wire import (
+    AT_ONCE,
+    a_join,
+    a_message,
+    a_notification,
+    a_presence,
+    a_welcome,
+    an_inbox,
+    both,
+    connected,
+    joining,
+    run,
+    serving,
+    state,
+    take,
+    watching,
+)
 
 
 @run
@@ -53,20 +70,71 @@ async def test_missed_messages_arrive_once_and_in_order_however_they_come() -> N
 
 @pytest.mark.parametrize("resumed", [True, False])
 @run
-async def test_messages_too_many_to_be_sent_are_told_as_a_gap(resumed: bool) -> None:
+async def test_messages_too_many_even_to_be_fetched_are_told_as_a_gap(resumed: bool) -> None:
     async with serving() as server, connected(server) as (me, peer):
         await joining(me, peer, head=1)
-        told: list[RoomChanged] = []
-        me.on("room.changed", told.append)
+        told: list[Truncated] = []
+        me.on("truncated", told.append)
         peer.drop()
-        rooms = {"lobby": RoomState(head=900, recovered=False, truncated=True)} if resumed else {}
+        rooms = {"lobby": RoomState(head=9000, recovered=False, truncated=True)} if resumed else {}
         peer, _ = await server.greet(a_welcome(**rooms))
         if not resumed:
-            peer.reply(await peer.next(RoomJoin), a_join(head=900, truncated=True, recovered=False))
+            peer.reply(await peer.next(RoomJoin), a_join(head=9000, truncated=True, recovered=False))
         await state(me, "connected")
-        assert told == [RoomChanged("lobby", reason="truncated")]
-        peer.event(a_message(901))
-        assert [event.seq for event in await take(me.events(), 1, RoomMessage)] == [901]
+        assert told == [Truncated("room:lobby", 1, 9000)]
+        peer.event(a_message(9001))
+        assert [event.seq for event in await take(me.events(), 1, RoomMessage)] == [9001]
+
+
+@run
+async def test_a_program_that_was_restarted_is_told_what_it_missed() -> None:
+    async with serving() as server:
+        me = Client(server.url, token="t", backoff=AT_ONCE, cursors={"rooms": {"lobby": 7, "hall": 2}, "inbox": 4})
+        welcome = a_welcome(lobby=RoomState(head=9, recovered=True, truncated=False))
+        missed = (a_message(8), a_message(9), a_notification(5), a_notification(6))
+
+        async def play() -> None:
+            peer, hello = await server.greet(welcome, *missed, inbox=an_inbox(6, unread=2, unseen=1))
+            assert hello.resume == Resume(session=None, rooms={"lobby": 7, "hall": 2}, inbox=4)
+            again = await peer.next(RoomJoin)
+            assert (again.room, again.after) == ("hall", 2)
+            peer.reply(again, a_join("hall", head=3, messages=(a_message(3, "hall"),)))
+
+        await both(me.__aenter__(), play())
+        try:
+            assert (me.inbox.unread, me.inbox.unseen) == (2, 1)
+            events = me.events()
+            found = await take(events, 5, (RoomMessage, NotificationCreated))
+            assert [(event.type, event.seq) for event in found] == [
+                ("room.message", 8),
+                ("room.message", 9),
+                ("notification.created", 5),
+                ("notification.created", 6),
+                ("room.message", 3),
+            ]
+            assert me.cursors == {"rooms": {"lobby": 9, "hall": 3}, "inbox": 6}
+        finally:
+            await me.bye()
+
+
+@run
+async def test_notifications_are_told_once_and_those_of_a_lost_connection_are_fetched() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        told: list[int] = []
+        me.on("notification.created", lambda event: told.append(event.seq))
+        # The second is sent again until it is acknowledged: once it was told, it is not told again.
+        peer.event(a_notification(1), a_notification(2, ack=True), a_notification(2, ack=True))
+        await take(me.events(), 2, NotificationCreated)
+        peer.drop()
+        peer, hello = await server.greet(inbox=an_inbox(4, [a_notification(3), a_notification(4)], unread=4))
+        assert hello.resume is not None
+        assert hello.resume.inbox == 2
+        await state(me, "connected")
+        await take(me.events(), 2, NotificationCreated)
+        peer.event(a_notification(2, ack=True), a_notification(5))
+        await take(me.events(), 1, NotificationCreated)
+        assert told == [1, 2, 3, 4, 5]
+        assert me.inbox.unread == 4
 
 
 @run

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from greendot.client import CommandRefused
-from greendot.protocol.commands import RoomJoin, RoomSend
+from greendot.protocol.commands import RoomDelete, RoomEdit, RoomJoin, RoomSend
 from greendot.protocol.replies import SendReply
 
 from .wire import a_join, connected, joining, run, serving, state
@@ -28,6 +29,24 @@ async def test_an_unanswered_message_is_sent_again_with_its_key_until_it_is_answ
         peer.reply(again, SendReply("m1", 1))
         assert await sending == SendReply("m1", 1)
         assert not me._session._sends._unanswered
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [(lambda me: me.edit("lobby", 3, "better"), RoomEdit), (lambda me: me.delete("lobby", 3), RoomDelete)],
+)
+@run
+async def test_changes_of_messages_have_keys_and_are_sent_again_too(call: Any, kind: type[RoomEdit]) -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        sending = asyncio.create_task(call(me))
+        first = await peer.next(kind)
+        assert (first.ref, bool(first.key)) == (3, True)
+        peer.drop()
+        peer, _ = await server.greet()
+        again = await peer.next(kind)
+        assert again.key == first.key
+        peer.reply(again, SendReply("m4", 4))
+        assert await sending == SendReply("m4", 4)
 
 
 @run

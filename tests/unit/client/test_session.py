@@ -41,7 +41,7 @@ async def test_the_first_connection_is_tried_until_the_time_is_over() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"ws://127.0.0.1:{taken.getsockname()[1]}/v1/connect"
-        me = Client(url, token="t", connect_timeout=0.3, backoff=Backoff(base_s=0.01))
+        me = Client(url, token="t", backoff=Backoff(base_s=0.01, give_up_s=0.3))
         with pytest.raises(Unreachable, match=r"no connection to ws://127.*0\.3 s: .*failed"):
             async with me:
                 pass

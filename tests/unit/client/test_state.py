@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from greendot.client.state import Cursors, People, Throttle, Typists, View, typing_text
-from greendot.protocol.events import RoomChanged, RoomState, TypingStarted, TypingStopped
+from greendot.client.codec import Truncated
+from greendot.client.state import People, Throttle, Typists, View, typing_text
+from greendot.protocol.events import InboxBadge, Resync, RoomChanged, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
 
 from .wire import a_join, a_message, a_presence
@@ -50,55 +51,72 @@ def test_what_people_see_cannot_be_changed_from_outside() -> None:
         People().known["bob"] = a_presence()  # type: ignore[index]
 
 
-def test_a_message_is_seen_once() -> None:
-    cursors = Cursors()
-    cursors.joined(a_join(head=3))
-    seen = [seq for seq in (3, 4, 4, 5, 2, 6) if cursors.accept(a_message(seq))]
-    assert seen == [4, 5, 6]
-    assert cursors.rooms == {"lobby": 6}
+def test_a_joined_room_goes_on_behind_its_head() -> None:
+    view = View()
+    view.joined(a_join(head=3), None, 0)
+    assert [seq for seq in (3, 4, 4, 5, 2, 6) if view.apply(a_message(seq), 0)] == [4, 5, 6]
+    assert view.records.rooms == {"lobby": 6}
 
 
-def test_joining_again_does_not_forget_what_was_seen() -> None:
-    cursors = Cursors()
-    cursors.joined(a_join(head=9))
-    cursors.joined(a_join(head=7))
-    assert cursors.rooms["lobby"] == 9
+def test_joining_again_neither_forgets_what_was_told_nor_leaves_out_what_is_still_to_be_told() -> None:
+    view = View()
+    view.joined(a_join(head=9), None, 0)
+    view.joined(a_join(head=7), None, 0)
+    view.joined(a_join(head=12), None, 0)
+    assert view.records.rooms["lobby"] == 9
 
 
-@pytest.mark.parametrize("rejoined", [True, False])
-def test_a_server_that_lost_messages_numbers_anew_and_is_believed(rejoined: bool) -> None:
-    cursors = Cursors()
-    cursors.joined(a_join(head=100))
-    if rejoined:
-        cursors.joined(a_join(head=40, truncated=True, recovered=False))
-    else:
-        assert cursors.skip("lobby", RoomState(head=40, recovered=False, truncated=True))
-    assert cursors.accept(a_message(41))
+def test_messages_in_the_reply_of_a_join_are_not_told_again() -> None:
+    view = View()
+    assert view.joined(a_join(head=9, messages=(a_message(8), a_message(9))), 7, 0) is None
+    assert [seq for seq in (8, 9, 10) if view.apply(a_message(seq), 0)] == [10]
 
 
-def test_after_falling_far_behind_a_room_goes_on_from_its_head() -> None:
-    cursors = Cursors()
-    cursors.joined(a_join(head=10))
-    assert not cursors.skip("lobby", RoomState(head=10, recovered=True, truncated=False))
-    assert cursors.skip("lobby", RoomState(head=1000, recovered=False, truncated=True))
-    assert cursors.rooms == {"lobby": 1000}
+def test_messages_too_many_for_the_reply_of_a_join_are_fetched() -> None:
+    view = View()
+    assert view.joined(a_join(head=900, truncated=True, recovered=False), 100, 0) is None
+    assert view.records.behind() == "room:lobby"
+    assert view.records.rooms == {"lobby": 100}
+
+
+def test_a_cursor_beyond_the_head_is_given_up() -> None:
+    view = View()
+    skipped = view.joined(a_join(head=40, truncated=True, recovered=False), 100, 0)
+    assert skipped == Truncated("room:lobby", 100, 40)
+    assert view.apply(a_message(41), 0)
+
+
+def test_a_resync_of_a_stream_that_is_followed_is_the_clients_own_business() -> None:
+    view = View()
+    view.joined(a_join(head=9), None, 0)
+    assert not view.apply(Resync("room:lobby"), 0)
+    assert view.records.behind() == "room:lobby"
+    assert view.apply(Resync("room:elsewhere"), 0)
+
+
+def test_the_badge_is_news_when_it_changes() -> None:
+    view = View()
+    assert not view.apply(InboxBadge(0, 0), 0)
+    assert view.apply(InboxBadge(2, 1), 0)
+    assert not view.apply(InboxBadge(2, 1), 0)
+    assert (view.badge.unread, view.badge.unseen) == (2, 1)
 
 
 def test_a_room_that_was_left_is_not_resumed() -> None:
     view = View()
-    view.joined(a_join(head=3, typing=[Typer("bob", "Bob", 5000)]), 0)
+    view.joined(a_join(head=3, typing=[Typer("bob", "Bob", 5000)]), None, 0)
     view.leave("lobby")
-    assert view.cursors.rooms == {}
+    assert view.records.rooms == {}
     assert view.typists.current("lobby", 0) == {}
 
 
 def test_a_room_taken_away_is_not_resumed() -> None:
     view = View()
-    view.joined(a_join(head=3), 0)
+    view.joined(a_join(head=3), None, 0)
     assert view.apply(RoomChanged("lobby"), 0)
-    assert "lobby" in view.cursors.rooms
+    assert "lobby" in view.records.rooms
     assert view.apply(RoomChanged("lobby", removed=True), 0)
-    assert view.cursors.rooms == {}
+    assert view.records.rooms == {}
 
 
 def test_a_typer_stops_one_second_after_the_time_given_even_if_nothing_more_arrives() -> None:
@@ -132,7 +150,7 @@ def test_a_stop_stops() -> None:
 def test_joining_tells_who_types_and_forgets_who_did() -> None:
     view = View()
     view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 0)
-    view.joined(a_join(typing=[Typer("ann", "Ann", 2000)]), 0)
+    view.joined(a_join(typing=[Typer("ann", "Ann", 2000)]), None, 0)
     assert view.typists.current("lobby", 2.9) == {"ann": "Ann"}
     assert view.typists.current("lobby", 3.0) == {}
 

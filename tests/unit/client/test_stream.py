@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from greendot.client.codec import Truncated
 from greendot.client.errors import ConnectionRefused, Overrun
 from greendot.client.stream import Buffer, EventStream
 from greendot.protocol.events import Event, RoomMessage
 
-from .wire import a_message, a_presence, run
+from .wire import a_message, a_notification, a_presence, run
 
 
 def drain(buffer: Buffer) -> list[Event]:
@@ -66,6 +67,32 @@ def test_too_many_records_are_given_up_loudly_and_once() -> None:
         buffer.take()
     buffer.put(a_message(9))
     assert drain(buffer) == [a_message(9)]
+
+
+def test_what_waits_is_known_by_the_number_before_it() -> None:
+    buffer = Buffer()
+    for event in (a_message(4), a_notification(9), a_message(5), a_presence(), Truncated("room:hall", 2, 900)):
+        buffer.put(event)
+    assert buffer.waiting == {"room:lobby": 3, "inbox": 8, "room:hall": 2}
+    buffer.take()
+    assert buffer.waiting == {"room:lobby": 4, "inbox": 8, "room:hall": 2}
+    buffer.take(), buffer.take()
+    assert buffer.waiting == {"room:hall": 2}
+    assert len(drain(buffer)) == 2
+    assert buffer.waiting == {}
+
+
+def test_what_was_given_up_counts_as_waiting_until_the_consumer_goes_on() -> None:
+    buffer = Buffer(max_records=2)
+    for seq in range(4, 8):
+        buffer.put(a_message(seq))
+    with pytest.raises(Overrun):
+        buffer.take()
+    assert buffer.waiting == {"room:lobby": 3}
+    buffer.put(a_message(8))
+    assert buffer.waiting == {"room:lobby": 3}
+    buffer.take()
+    assert buffer.waiting == {}
 
 
 @run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from ssl import SSLContext
 from typing import Any, TypeVar
@@ -15,12 +15,11 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_create_server
 from greendot.client import Backoff, Client, EventStream
 from greendot.errors import Refused
 from greendot.protocol.codec import decode_command, encode_error, encode_event, encode_reply
-from greendot.protocol.commands import Bye, Command, Hello, RoomJoin, Watch
-from greendot.protocol.events import Event, Limits, Presence, RoomMessage, RoomState, Welcome
-from greendot.protocol.replies import JoinReply, PresenceReply, Reply
+from greendot.protocol.commands import Bye, Command, Hello, InboxList, RoomJoin, Watch
+from greendot.protocol.events import Event, Limits, NotificationCreated, Presence, RoomMessage, RoomState, Welcome
+from greendot.protocol.replies import InboxEntry, InboxReply, JoinReply, PresenceReply, Reply
 
 C = TypeVar("C", bound=Command)
-E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 
 AT_ONCE = Backoff(base_s=0.0)
@@ -55,9 +54,9 @@ async def state(me: Client, wanted: str) -> None:
         undo()
 
 
-async def take(events: EventStream, count: int, kind: type[E]) -> list[E]:
+async def take(events: EventStream, count: int, kind: Any) -> list[Any]:
     """The next `count` events that are a `kind`."""
-    found: list[E] = []
+    found: list[Any] = []
     async with asyncio.timeout(5):
         while len(found) < count:
             event = await anext(events)
@@ -74,6 +73,7 @@ class Peer(WSListener):
         self.closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.said_bye = False
         self.answers_bye = True
+        self.inbox: InboxReply | None = an_inbox()  # the answer to every inbox.list; None: the test answers
         self._transport: WSTransport
 
     def on_ws_connected(self, transport: WSTransport) -> None:
@@ -86,6 +86,8 @@ class Peer(WSListener):
                 self.said_bye = True
                 if self.answers_bye:
                     self.close(1000)
+            elif isinstance(command, InboxList) and self.inbox is not None:
+                self.reply(command, self.inbox)
             else:
                 self.commands.put_nowait(command)
         elif frame.msg_type == WSMsgType.CLOSE:
@@ -140,9 +142,12 @@ class Server:
         async with asyncio.timeout(5):
             return await self.peers.get()
 
-    async def greet(self, welcome: Welcome | None = None, *then: Event) -> tuple[Peer, Hello]:
-        """Play the server until the client is welcome."""
+    async def greet(
+        self, welcome: Welcome | None = None, *then: Event, inbox: InboxReply | None = None
+    ) -> tuple[Peer, Hello]:
+        """Play the server until the client is welcome. Its inbox is empty, or stands as `inbox` says."""
         peer = await self.next()
+        peer.inbox = inbox or an_inbox()
         hello = await peer.next(Hello)
         peer.event(welcome or a_welcome(), *then)
         return peer, hello
@@ -206,6 +211,21 @@ def a_presence(user: str = "bob", version: int = 1, state: Any = "online") -> Pr
 
 def a_message(seq: int, room: str = "lobby", body: bytes = b'{"text":"hi"}') -> RoomMessage:
     return RoomMessage(room, seq, f"m{seq}", "bob", "Bob", Raw(body), 0)
+
+
+def a_notification(seq: int, *, ack: bool = False) -> NotificationCreated:
+    return NotificationCreated(seq, f"n{seq}", "mention", Raw(b'{"text":"hi"}'), 0, ack)
+
+
+def an_inbox(
+    head: int = 0, entries: Iterable[NotificationCreated] = (), unread: int = 0, unseen: int = 0
+) -> InboxReply:
+    return InboxReply(
+        [InboxEntry(n.seq, n.id, n.kind, n.body, n.created_at, None, None, None, None, n.ack) for n in entries],
+        head,
+        unread,
+        unseen,
+    )
 
 
 def a_join(room: str = "lobby", head: int = 0, messages: tuple[RoomMessage, ...] = (), **changes: Any) -> JoinReply:

@@ -1,0 +1,77 @@
+"""The user's inbox: what is in it, and what the user has seen, read, put away and acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from greendot.client.catchup import PAGE
+from greendot.client.session import Session
+from greendot.protocol.commands import InboxAck, InboxArchive, InboxList, InboxMark, InboxRead, InboxSeen
+from greendot.protocol.replies import BadgeReply, InboxEntry, InboxReply
+
+Filter = Literal["all", "unread", "unseen", "archived"]
+
+
+class Inbox:
+    """`client.inbox`. New notifications are events, `notification.created`; this is for what is there.
+
+    Marking takes ids, or a number with `through`: everything up to and including it. Done twice it is done once, so it
+    waits through lost connections, as `send` does.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def unread(self) -> int:
+        """How many are not read, on whichever device; each change is also an event, `inbox.badge`."""
+        return self._session.view.badge.unread
+
+    @property
+    def unseen(self) -> int:
+        """How many were not even seen."""
+        return self._session.view.badge.unseen
+
+    async def page(
+        self, *, after: int | None = None, before: int | None = None, limit: int = 50, filter: Filter = "all"
+    ) -> InboxReply:
+        """Up to `limit` entries in ascending order: the oldest after `after`, else the newest (before `before`).
+
+        `all` leaves out what is archived.
+        """
+        command = InboxList(after=after, before=before, limit=limit, filter=filter)
+        return await self._session.call(command, InboxReply, self._counted)
+
+    async def entries(self, *, after: int = 0, filter: Filter = "all") -> AsyncIterator[InboxEntry]:
+        """All entries behind number `after`, oldest first, read page by page."""
+        while page := (await self.page(after=after, limit=PAGE, filter=filter)).notifications:
+            for entry in page:
+                yield entry
+            after = page[-1].seq
+
+    def __aiter__(self) -> AsyncIterator[InboxEntry]:
+        return self.entries()
+
+    async def seen(self, *ids: str, through: int | None = None) -> BadgeReply:
+        """These were shown; what is left."""
+        return await self._mark(InboxSeen, ids, through)
+
+    async def read(self, *ids: str, through: int | None = None) -> BadgeReply:
+        return await self._mark(InboxRead, ids, through)
+
+    async def archive(self, *ids: str, through: int | None = None) -> BadgeReply:
+        return await self._mark(InboxArchive, ids, through)
+
+    async def ack(self, *ids: str, through: int | None = None) -> BadgeReply:
+        """Acknowledge: a notification that came with `ack` is sent again until this is said."""
+        return await self._mark(InboxAck, ids, through)
+
+    async def _mark(self, kind: type[InboxMark], ids: tuple[str, ...], through: int | None) -> BadgeReply:
+        if bool(ids) == (through is not None):
+            raise ValueError("give either ids or through")
+        command = kind(through=through) if through is not None else kind(ids=[*ids])
+        return await self._session.send(command, BadgeReply, self._counted)
+
+    def _counted(self, reply: InboxReply | BadgeReply) -> None:
+        self._session.view.badge.apply(reply)

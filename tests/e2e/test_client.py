@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from greendot.client import Client, ConnectionRefused
+from greendot.client import Client, CommandRefused, ConnectionRefused, Cursors, Truncated, body_of
 from greendot.client.backoff import Backoff
-from greendot.protocol.events import Presence, RoomMessage, Signal, TypingStarted
+from greendot.engine.base import Part
+from greendot.protocol.events import (
+    NotificationCreated,
+    NotificationUpdated,
+    Presence,
+    RoomChanged,
+    RoomMessage,
+    Signal,
+    TypingStarted,
+)
+from greendot.store.base import Draft, Notice
 from greendot.testing import Served, serving
 
 
@@ -82,6 +93,151 @@ async def test_a_lost_socket_is_found_again_with_its_watches_and_rooms_and_what_
             await carol.set_status("busy")
             await until(lambda: bob.people["carol"].state == "busy")
             assert told == []
+
+
+def cut(served: Served, user: str) -> None:
+    """The user's sockets are lost."""
+    for connection in served.node.registry.connections_of("default", user):
+        connection.abort()
+
+
+async def write(served: Served, first: int, last: int, *, heard: bool = True) -> None:
+    """Messages written by somebody else; not `heard`: their signals are lost."""
+    append = served.node.speaking.append if heard else served.node.store.append
+    for number in range(first, last + 1):
+        await append("default", "lobby", Draft("carol", "Carol", b"%d" % number, f"w{number}", 0))
+
+
+async def notify(served: Served, user: str, first: int, last: int) -> None:
+    notices = [Notice("default", user, "news", b"%d" % number, f"k{number}", 0) for number in range(first, last + 1)]
+    await served.node.store.notify(notices)
+
+
+async def test_messages_sent_while_sockets_are_lost_are_written_and_heard_once() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        async with client(served, "alice") as alice, client(served, "bob") as bob:
+            await asyncio.gather(alice.join("lobby"), bob.join("lobby"))
+            heard: list[int] = []
+            bob.on("room.message", lambda event: heard.append(event.seq))
+            sending = [asyncio.create_task(alice.send("lobby", number)) for number in range(60)]
+            for turn in range(12):
+                cut(served, "bob" if turn % 3 else "alice")
+                await until(lambda turn=turn: sum(task.done() for task in sending) >= 5 * turn)
+            replies = await asyncio.gather(*sending)
+            await until(lambda: len(heard) >= 60)
+            assert heard == [*range(1, 61)]
+            assert sorted(reply.seq for reply in replies) == heard
+            await until(lambda: bob.state == "connected")
+            written = [body_of(message) async for page in bob.pages("lobby", after=0) for message in page]
+            assert sorted(written) == [*range(60)]
+
+
+async def test_edits_and_deletions_refer_to_the_message_and_reading_is_told_to_other_devices() -> None:
+    async with serving() as served:
+        await served.lobby()
+        async with (
+            client(served, "alice") as alice,
+            client(served, "bob") as bob,
+            client(served, "bob", device="phone") as phone,
+        ):
+            await asyncio.gather(alice.join("lobby"), bob.join("lobby"))
+            events = bob.events()
+            sent = await alice.send("lobby", "helo")
+            await alice.edit("lobby", sent.seq, "hello", key="e")
+            await alice.edit("lobby", sent.seq, "hello", key="e")
+            await alice.delete("lobby", sent.seq)
+            heard = [await next_of(events, RoomMessage) for _ in range(3)]
+            assert [(message.op, message.ref) for message in heard] == [(None, None), ("edit", 1), ("delete", 1)]
+            with pytest.raises(CommandRefused, match="only its author"):
+                await bob.delete("lobby", sent.seq)
+            elsewhere = phone.events()
+            assert await bob.read("lobby", 2) == 1
+            changed = await next_of(elsewhere, RoomChanged)
+            assert (changed.read, changed.unread) == (2, 1)
+
+
+async def test_a_program_restarted_with_its_cursors_is_told_exactly_what_it_missed() -> None:
+    async with serving() as served:
+        await served.lobby()
+        handled: list[tuple[str, int]] = []
+        cursors: Cursors = {"rooms": {"lobby": 0}, "inbox": 0}
+        for run, upto in enumerate((50, 190, 330)):
+            await write(served, 100 * run + 1, 100 * run + 100)
+            await notify(served, "bob", 10 * run + 1, 10 * run + 10)
+            async with client(served, "bob", cursors=cursors) as bob, asyncio.timeout(10):
+                async for event in bob.events():
+                    if isinstance(event, RoomMessage | NotificationCreated):
+                        handled.append((event.type, event.seq))
+                        cursors = json.loads(json.dumps(bob.cursors))
+                    if len(handled) == upto:
+                        break  # it dies with more waiting for it
+        messages = [seq for kind, seq in handled if kind == "room.message"]
+        notifications = [seq for kind, seq in handled if kind == "notification.created"]
+        assert messages == [*range(1, len(messages) + 1)]
+        assert notifications == [*range(1, len(notifications) + 1)]
+        assert len(handled) == 330
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_one_who_was_away_for_long_is_told_all_of_it_or_how_much_it_was(restarted: bool) -> None:
+    async with serving() as served:
+        await served.lobby()
+        async with client(served, "bob") as bob:
+            await bob.join("lobby")
+            events = bob.events()
+            if restarted:
+                await bob.close()
+            else:
+                cut(served, "bob")
+            await write(served, 1, 700)
+            if not restarted:
+                assert [(await next_of(events, RoomMessage)).seq for _ in range(700)] == [*range(1, 701)]
+        async with client(served, "bob", cursors={"rooms": {"lobby": 0}, "inbox": None}) as again:
+            events = again.events()
+            assert [(await next_of(events, RoomMessage)).seq for _ in range(700)] == [*range(1, 701)]
+        await write(served, 701, 3001)
+        async with client(served, "bob", cursors={"rooms": {"lobby": 0}, "inbox": None}) as far:
+            skipped = await next_of(far.events(), Truncated)
+            assert (skipped.stream, skipped.after, skipped.head) == ("room:lobby", 0, 3001)
+            pages = [page async for page in far.pages("lobby", after=2000)]
+            assert [message.seq for page in pages for message in page] == [*range(2001, 3002)]
+
+
+async def test_what_the_server_leaves_out_of_a_live_room_is_fetched() -> None:
+    async with serving() as served:
+        await served.lobby()
+        async with client(served, "alice") as alice, client(served, "bob") as bob:
+            await asyncio.gather(alice.join("lobby"), bob.join("lobby"))
+            events = bob.events()
+            await write(served, 1, 800, heard=False)
+            await served.node.rooms.feed.compare(Part())  # 300 are sent, then a resync
+            assert (await alice.send("lobby", "on top")).seq == 801
+            assert [(await next_of(events, RoomMessage)).seq for _ in range(801)] == [*range(1, 802)]
+
+
+async def test_an_inbox_on_two_devices() -> None:
+    async with serving() as served:
+        await notify(served, "bob", 1, 3)
+        async with client(served, "bob") as laptop, client(served, "bob", device="phone") as phone:
+            assert (laptop.inbox.unread, phone.inbox.unseen) == (3, 3)
+            events = phone.events()
+            entries = [entry async for entry in laptop.inbox]
+            assert [(entry.seq, body_of(entry), entry.read_at) for entry in entries] == [
+                (1, 1, None),
+                (2, 2, None),
+                (3, 3, None),
+            ]
+            assert (await laptop.inbox.seen(through=3)).unseen == 0
+            assert (await next_of(events, NotificationUpdated)).state == "seen"
+            assert (await laptop.inbox.read(entries[1].id)).unread == 2
+            updated = await next_of(events, NotificationUpdated)
+            assert (updated.state, updated.ids) == ("read", [entries[1].id])
+            await phone.inbox.archive(entries[0].id)
+            assert [entry.seq async for entry in laptop.inbox] == [2, 3]
+            assert (laptop.inbox.unread, laptop.inbox.unseen) == (1, 0)
+            page = await laptop.inbox.page(filter="archived")
+            assert [entry.seq for entry in page.notifications] == [1]
 
 
 async def test_a_wrong_token_is_refused_with_its_code() -> None:

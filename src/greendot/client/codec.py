@@ -43,6 +43,10 @@ class Truncated(Event, frozen=True):
     head: int
 
 
+class Reminder(NotificationCreated, frozen=True):
+    """A notification sent again because nobody has acknowledged it, and new to this program: told out of its turn."""
+
+
 class Failure(Event, frozen=True):
     """An error frame. One that answers no waiting call is delivered as an event."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
-from greendot.client.codec import Truncated
+from greendot.client.codec import Reminder, Truncated
 from greendot.protocol.events import NotificationCreated, RoomMessage
 
 INBOX = "inbox"
@@ -33,6 +33,8 @@ def room_stream(room: str) -> str:
 def span(event: object) -> tuple[str, int, int] | None:
     """The stream an event belongs to, and where it takes its reader: from which number to which."""
     match event:
+        case Reminder():
+            return None
         case RoomMessage():
             return room_stream(event.room), event.seq - 1, event.seq
         case NotificationCreated():
@@ -106,6 +108,8 @@ class Records:
 
     def __init__(self, cursors: Cursors | None = None) -> None:
         self._lines: dict[str, Line] = {}
+        self._untold: list[range] = []  # numbers of the inbox this program was not told
+        self._reminded: set[int] = set()  # those of them it was told late
         if cursors is not None:
             for room, last in cursors["rooms"].items():
                 self.follow(room_stream(room), last)
@@ -127,6 +131,8 @@ class Records:
 
     def follow(self, stream: str, last: int) -> Line:
         """Tell what comes after `last`. A stream that is followed already goes on where it is."""
+        if stream == INBOX and INBOX not in self._lines:
+            self._untold.append(range(last + 1))
         return self._lines.setdefault(stream, Line(last))
 
     def leave(self, stream: str) -> None:
@@ -139,7 +145,7 @@ class Records:
 
     def accept(self, record: Record) -> bool:
         """Whether `record` is to be told now: not if it was before, nor while an earlier one is missing."""
-        if record.seq <= 0:  # of a kind that is not kept
+        if record.seq <= 0 or isinstance(record, Reminder):  # of a kind that is not kept, or in nobody's turn
             return True
         if isinstance(record, NotificationCreated):
             line = self.follow(INBOX, record.seq - 1)
@@ -148,6 +154,16 @@ class Records:
         else:
             line = known
         return line.offer(record)
+
+    def remind(self, record: NotificationCreated) -> bool:
+        """Whether one that nobody has acknowledged comes out of its turn, and this program was never told of it."""
+        if not record.ack or record.seq in self._reminded:
+            return False
+        # Before it is known where the inbox stands, what is new cannot be told from what is sent again.
+        if INBOX in self._lines and not any(record.seq in numbers for numbers in self._untold):
+            return False
+        self._reminded.add(record.seq)
+        return True
 
     def missed(self, stream: str) -> bool:
         """The server has left out some of `stream`. Whether that is one of ours, and will be fetched."""
@@ -168,6 +184,8 @@ class Records:
             line.behind = line.behind or line.last < head
             return None
         skipped = Truncated(stream, line.last, head)
+        if stream == INBOX:
+            self._untold.append(range(line.last + 1, head + 1))
         line.last = head
         return skipped
 

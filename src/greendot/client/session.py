@@ -12,12 +12,13 @@ from inspect import isawaitable
 from ssl import SSLContext
 from typing import TypeVar
 
+from msgspec.structs import astuple
 from picows import WSError
 
 from greendot import __version__
 from greendot.client.backoff import Backoff
 from greendot.client.catchup import CatchUp
-from greendot.client.codec import ClientState, StateChanged
+from greendot.client.codec import ClientState, Reminder, StateChanged
 from greendot.client.dial import dial
 from greendot.client.errors import Closed, CommandRefused, ConnectionRefused, Disconnected, Unreachable
 from greendot.client.link import Link
@@ -27,7 +28,7 @@ from greendot.client.sends import Sending, Sends
 from greendot.client.state import View
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import ClientInfo, Command, Hello
-from greendot.protocol.events import Drain, Event, HeartbeatAck, Overloaded, Welcome
+from greendot.protocol.events import Drain, Event, HeartbeatAck, NotificationCreated, Overloaded, Welcome
 from greendot.protocol.replies import Reply
 
 R = TypeVar("R", bound=Reply)
@@ -142,6 +143,8 @@ class Session:
                 self._retry_in_ms = event.retry_in_ms
             case Welcome():
                 self.welcome = event
+            case NotificationCreated() if self.view.records.remind(event):
+                event = Reminder(*astuple(event))
         if self.view.apply(event, time.monotonic()):
             self._publish(event)
         else:

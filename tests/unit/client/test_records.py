@@ -126,6 +126,28 @@ def test_the_inbox_is_followed_from_the_first_notification_or_from_where_it_stan
     assert (other.inbox, other.behind()) == (3, None)
 
 
+def test_what_waits_to_be_acknowledged_is_told_once_to_a_program_that_was_not_told() -> None:
+    records = Records()
+    records.reach(INBOX, 20)
+    assert records.remind(a_notification(5, ack=True))
+    assert not records.remind(a_notification(5, ack=True))
+    assert not records.remind(a_notification(6))
+    assert records.accept(a_notification(21, ack=True))
+    assert not records.remind(a_notification(21, ack=True))
+    assert records.reach(INBOX, 9000) is not None
+    assert records.remind(a_notification(8000, ack=True))
+    assert records.inbox == 9000
+
+
+def test_before_it_is_known_where_the_inbox_stands_a_reminder_does_not_say_so() -> None:
+    records = Records()
+    assert records.remind(a_notification(5, ack=True))
+    assert records.inbox is None
+    records.reach(INBOX, 20)
+    assert (records.inbox, records.behind()) == (20, None)
+    assert not records.remind(a_notification(5, ack=True))
+
+
 def test_a_notification_that_is_not_kept_has_no_place() -> None:
     records = Records()
     assert records.accept(a_notification(0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from greendot.client import Client, Truncated
@@ -113,6 +115,21 @@ async def test_a_program_that_was_restarted_is_told_what_it_missed() -> None:
                 ("room.message", 3),
             ]
             assert me.cursors == {"rooms": {"lobby": 9, "hall": 3}, "inbox": 6}
+        finally:
+            await me.bye()
+
+
+@run
+async def test_what_nobody_acknowledged_is_told_once_and_moves_no_cursor() -> None:
+    async with serving() as server:
+        me = Client(server.url, token="t", backoff=AT_ONCE, cursors={"rooms": {}, "inbox": 20})
+        (peer, _), _ = await asyncio.gather(server.greet(inbox=an_inbox(20)), me.__aenter__())
+        try:
+            events = me.events()
+            peer.event(a_notification(5, ack=True), a_notification(5, ack=True), a_notification(21))
+            first, second = await take(events, 2, NotificationCreated)
+            assert (first.seq, first.ack, second.seq) == (5, True, 21)
+            assert me.cursors["inbox"] == 21
         finally:
             await me.bye()
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.processes import SECRET, Process, running
 from greendot.client import Client, CommandRefused, ConnectionRefused, Cursors, Truncated, body_of
 from greendot.client.backoff import Backoff
+from greendot.clock import SystemClock
 from greendot.engine.base import Part
 from greendot.protocol.events import (
     NotificationCreated,
@@ -23,6 +28,7 @@ from greendot.protocol.events import (
 )
 from greendot.store.base import Draft, Notice
 from greendot.testing import Served, serving
+from greendot.tokens import Tokens
 
 
 def client(served: Served, user: str, **options: Any) -> Client:
@@ -131,6 +137,43 @@ async def test_messages_sent_while_sockets_are_lost_are_written_and_heard_once()
             await until(lambda: bob.state == "connected")
             written = [body_of(message) async for page in bob.pages("lobby", after=0) for message in page]
             assert sorted(written) == [*range(60)]
+
+
+async def test_messages_sent_while_the_server_is_killed_again_and_again_are_written_and_heard_once(
+    tmp_path: Path,
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    token = Tokens(SECRET).make
+    heard: list[RoomMessage] = []
+    written: list[list[int]] = []
+
+    def person(user: str) -> Client:
+        url, backoff = f"ws://127.0.0.1:{port}/v1/connect", Backoff(base_s=0.01, cap_s=0.05)
+        return Client(url, token(user, SystemClock().now_ms(), 3600), backoff=backoff)
+
+    async def speak(first: int) -> list[int]:
+        return [(await alice.send("lobby", number)).seq for number in range(first, 200, 10)]
+
+    def server() -> AbstractAsyncContextManager[Process]:
+        return running(tmp_path, "--dev", "--port", str(port), GREENDOT_LIMITS_ENABLED="false")
+
+    async with AsyncExitStack() as people:
+        async with server():
+            alice, bob = [await people.enter_async_context(person(user)) for user in ("alice", "bob")]
+            await asyncio.gather(alice.join("lobby"), bob.join("lobby"))
+            bob.on("room.message", heard.append)
+            speaking = [asyncio.create_task(speak(first)) for first in range(10)]
+            await until(lambda: len(heard) >= 20)
+        for enough in (80, 140, 200):
+            async with server():
+                await until(lambda enough=enough: len(heard) >= enough)
+                if enough == 200:
+                    written = await asyncio.gather(*speaking)
+    assert [message.seq for message in heard] == [*range(1, 201)]
+    assert sorted(body_of(message) for message in heard) == [*range(200)]
+    assert sorted(seq for numbers in written for seq in numbers) == [*range(1, 201)]
 
 
 async def test_edits_and_deletions_refer_to_the_message_and_reading_is_told_to_other_devices() -> None:

@@ -42,6 +42,25 @@ def test_a_second_tab_of_the_same_browser_is_another_person(open_tab: OpenTab) -
     alice.expect_state("bob", "online")
 
 
+def test_the_page_says_how_many_are_in_the_room_without_asking_again(open_tab: OpenTab) -> None:
+    alice = open_tab("Alice")
+    asked: list[str] = []
+    with alice.page.expect_event("websocket") as opened:
+        alice.page.reload()
+    opened.value.on("framesent", lambda frame: asked.extend(re.findall(r"room\.present", str(frame))))
+    expect(alice.page.locator("#present")).to_have_text("only you are here")
+    bob = open_tab("Bob")
+    expect(alice.page.locator("#present")).to_have_text("2 people here")
+    expect(bob.page.locator("#present")).to_have_text("2 people here")
+    bob.page.get_by_label("Invisible").click()
+    expect(alice.page.locator("#present")).to_have_text("only you are here")
+    bob.page.get_by_label("Auto", exact=True).click()
+    expect(alice.page.locator("#present")).to_have_text("2 people here")
+    bob.page.get_by_role("button", name="Change name").click()
+    expect(alice.page.locator("#present")).to_have_text("only you are here")
+    assert len(asked) == 1
+
+
 def test_whoever_types_is_seen_typing_until_they_pause(open_tab: OpenTab) -> None:
     alice, bob = open_tab("Alice"), open_tab("Bob")
     alice.field.press_sequentially("Hel")

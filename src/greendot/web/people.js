@@ -85,6 +85,18 @@ export class People {
     this.#present = new Set(ids);
   }
 
+  /** Whether somebody is in the room who was not. */
+  entered(id) {
+    const isNew = !this.#present.has(id);
+    this.#present.add(id);
+    return isNew;
+  }
+
+  /** Whether somebody was in the room who is not. */
+  left(id) {
+    return this.#present.delete(id);
+  }
+
   /** Bring the list up to date; rows stay the same elements, so that focus and scrolling stay too. */
   draw() {
     const order = this.ids.sort((a, b) => this.#compare(a, b));

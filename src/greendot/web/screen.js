@@ -11,7 +11,6 @@ import { Stopped, Wire } from "./wire.js";
 const ROOM = "lobby";
 const HISTORY = 50;
 const PRESENT = 300; // the most the server tells at once
-const REFRESH_MS = 2_000; // how often the room is looked through for newcomers
 const ACTIVITY_MS = 30_000;
 const TOKEN_MS = 10_000;
 const SECOND_MS = 1_000;
@@ -27,6 +26,7 @@ export class Screen {
   #signal;
   #messages;
   #hasHistory = false;
+  #count = 0; // people in the room
   #wanted = null; // the status being set
   #activeAt = -Infinity;
   #redraw = null; // the frame in which the list will be drawn
@@ -64,7 +64,6 @@ export class Screen {
     this.#draw();
     this.#timers.push(setInterval(() => this.#showCountdown(this.#wire.state), SECOND_MS));
     this.#timers.push(setInterval(() => this.#draw(), SEEN_MS));
-    this.#timers.push(setInterval(() => this.#lookAround(), REFRESH_MS));
   }
 
   close() {
@@ -90,7 +89,6 @@ export class Screen {
   wake() {
     this.#wire.wake();
     this.#draw();
-    this.#lookAround();
   }
 
   active() {
@@ -139,7 +137,10 @@ export class Screen {
     switch (type) {
       case "welcome":
         setServerTime(data.server_time);
-        if (ROOM in data.rooms && !this.#hasHistory) this.#fetchHistory();
+        if (ROOM in data.rooms) {
+          if (!this.#hasHistory) this.#fetchHistory();
+          this.#lookAround();
+        }
         break;
       case "presence":
       case "presence.changed":
@@ -163,6 +164,13 @@ export class Screen {
         break;
       case "room.entered":
         this.#meet(data.user);
+        if (this.#people.entered(data.user)) this.#showCount(this.#count + 1);
+        break;
+      case "room.left":
+        if (this.#people.left(data.user)) this.#showCount(this.#count - 1);
+        break;
+      case "room.count":
+        this.#showCount(data.count);
         break;
       case "typing.started":
         this.#meet(data.user, data.name);
@@ -202,18 +210,22 @@ export class Screen {
     this.#drawSilence();
   }
 
-  /** Who is in the room now: newcomers are watched from here on. */
+  /** Who is in the room now; from here on the room tells who enters and leaves. */
   async #lookAround() {
-    if (document.visibilityState !== "visible" || !this.#wire.connected) return;
     try {
       const { users, count } = await this.#wire.ask("room.present", { room: ROOM, limit: PRESENT });
       this.#people.setPresent(users);
       for (const user of users) this.#meet(user);
-      setText($("present"), count === 1 ? "only you are here" : `${count} people here`);
+      this.#showCount(count);
       this.#drawSoon();
     } catch {
-      // The next look is seconds away.
+      // Asked for again after the next welcome.
     }
+  }
+
+  #showCount(count) {
+    this.#count = count;
+    setText($("present"), count <= 1 ? "only you are here" : `${count} people here`);
   }
 
   #meet(id, name = null) {

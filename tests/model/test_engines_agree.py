@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greendot.core.presence import Change, Face, Manual, NodeLife, Ref, Snapshot
-from greendot.engine.base import Engine, Fenced, Known, Swept, Topic
+from greendot.engine.base import Engine, Entered, Fenced, Known, Left, Swept, Topic
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import Periods
@@ -27,6 +27,7 @@ from redis_servers import redis_server
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "350"))
 USERS = ("ann", "bob")
+ROOM = "room"
 NODES = (0, 1)
 GRACE_S = 3.5  # of a dead node
 # Real time goes on while a story is told, so that stamps differ a little; everything ends half way between the whole
@@ -78,6 +79,9 @@ steps = st.one_of(
     step("forget"),
     step("sweep", st.sampled_from([0, 4])),
     step("reap", st.sampled_from([0, 4])),
+    *(step("enter") for _ in range(2)),
+    step("exit"),
+    step("present"),
     step("sessions"),
     step("read"),
     *(step("advance", st.sampled_from([1, 1, 2, 4])) for _ in range(2)),
@@ -104,9 +108,11 @@ class Side:
         return self.face(shown.face), self.face(shown.own), shown.name, shown.devices
 
     def changes(self, host: RecordingHost, tenant: str) -> dict[str, list[Any]]:
-        """What was told of each user, in order."""
-        found: dict[str, list[Any]] = {user: [] for user in USERS}
+        """What was told of each user and of the room, in order."""
+        found: dict[str, list[Any]] = {name: [] for name in (*USERS, ROOM)}
         for topic, message in host.messages:
+            if topic.tenant == tenant and isinstance(message, Entered | Left):
+                found[topic.name].append(message)
             if topic.tenant == tenant and isinstance(message, Change):
                 flags = message.public, message.private, message.restored
                 found[topic.name].append(
@@ -215,7 +221,7 @@ class Story:
         self.tenant = f"t{redis.stories}"
         self.redis, self.memory = redis, MemorySide()
         self.sides: tuple[Side, Side] = (self.memory, redis)
-        self.topics = [Topic("watch", self.tenant, user) for user in USERS]
+        self.topics = [Topic("room", self.tenant, ROOM), *(Topic("watch", self.tenant, user) for user in USERS)]
         self.lives: list[str] = []  # every incarnation there was
         self.lives_now: dict[int, str] = {}  # by node, also when it is dead and does not know it
         self.lives_before: dict[int, str] = {}  # the one before
@@ -325,6 +331,12 @@ class Story:
                 case "adopt":
                     (wanted,) = step.more
                     return await engine.adopt(*who, wanted if isinstance(wanted, str) else self.sessions[wanted], ref)
+                case "enter":
+                    return await engine.enter(self.tenant, ROOM, step.user, ref)
+                case "exit":
+                    return await engine.exit(self.tenant, ROOM, step.user, ref)
+                case "present":
+                    return await engine.present(self.tenant, ROOM)
                 case "status":
                     return side.snapshot(await engine.set_status(*who, self.manual(side, *step.more)))
         except Fenced:
@@ -412,7 +424,14 @@ async def _tell(redis: RedisSide, story: list[Step]) -> None:
     told = Story(redis)
     await told.begin()
     try:
-        for step in [*story, Step("read"), Step("advance", more=(4,)), Step("read", 1)]:
+        for step in [
+            *story,
+            Step("read"),
+            Step("present"),
+            Step("advance", more=(4,)),
+            Step("read", 1),
+            Step("present", 1),
+        ]:
             if not await told.tell(step):
                 return
     finally:

@@ -6,8 +6,8 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from unittest.mock import patch
 
 import asyncpg
@@ -17,7 +17,7 @@ from greendot.errors import StoreUnavailable
 from greendot.protocol.codec import MAX_FRAME
 from greendot.relay.relay import BATCH, Relay
 from greendot.store.base import Draft, Notice
-from greendot.store.outbox import SHARDS, Outbox
+from greendot.store.outbox import SHARDS, Outbox, OutboxRow, OutboxSession
 from greendot.store.postgres import PostgresOutbox, PostgresStore, outbox
 from postgres_server import fresh_schema, postgres_server
 from relay.sites import SAY, TELL, Site, Straight, T, at, site, until
@@ -98,10 +98,11 @@ async def test_order_is_kept_by_two_relays_that_lose_their_sessions_while_commit
         stack.push_async_callback(other.close)
         tellers = Straight(app.store), Straight(other)
         relays = [await stack.enter_async_context(app.relay(teller)) for teller in tellers]
+        await until(lambda: [relay.counts.shards for relay in relays] == [SHARDS // 2] * 2)
         writing = [asyncio.ensure_future(write(app.url, target, name, expected[name])) for target, name in streams]
         while not all(task.done() for task in writing):
-            await asyncio.wait(writing, timeout=0.3)
-            await app.cut()
+            await asyncio.wait(writing, timeout=0.1)
+            await app.cut(1)
         await asyncio.gather(*writing)
         await app.sent()
         for target, name in streams:
@@ -284,6 +285,36 @@ async def test_what_cannot_be_sent_now_waits_in_order_and_stands_in_nobodys_way(
         assert (await app.outbox.status(10)).set_aside == 0
 
 
+class Shaky(Straight):
+    """Now and then nothing can be written."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        super().__init__(store)
+        self.dice = random.Random(4)
+
+    async def append(self, tenant: str, room: str, draft: Draft) -> None:
+        self.shake()
+        await super().append(tenant, room, draft)
+
+    async def notify(self, notices: Sequence[Notice]) -> None:
+        self.shake()
+        await super().notify(notices)
+
+    def shake(self) -> None:
+        if self.dice.random() < 0.2:
+            raise StoreUnavailable("away for a moment")
+
+
+async def test_nothing_overtakes_what_failed_for_a_moment(postgres: str) -> None:
+    async with site(postgres) as app:
+        for number in range(40):
+            await app.say("r1", str(number))
+            await app.tell("ann", str(number))
+        async with app.relay(Shaky(app.store), poll_s=0.02):
+            await app.sent()
+        assert await app.said("r1") == await app.told("ann") == [str(n) for n in range(40)]
+
+
 # --- waking ---
 
 
@@ -298,6 +329,53 @@ async def test_a_commit_wakes_the_relay_at_once(postgres: str) -> None:
             took.append(time.monotonic() - start)
         assert sorted(took)[10] < 0.5
         assert max(took) < 5
+
+
+class LateOutbox(PostgresOutbox):
+    """A row is written just when a lane has found that there are no more, and the word of it comes while it ends."""
+
+    def __init__(self, app: Site) -> None:
+        super().__init__(app.url, 60)
+        self.app = app
+        self.late = False
+
+    @asynccontextmanager
+    async def session(self, wake: Callable[[], None]) -> AsyncIterator[OutboxSession]:
+        async with super().session(wake) as session:
+            yield LateSession(session, self)
+
+
+class LateSession:
+    def __init__(self, session: OutboxSession, outbox: LateOutbox) -> None:
+        self.session = session
+        self.outbox = outbox
+        self.claim, self.settle = session.claim, session.settle
+        self.looks = 0
+
+    async def waiting(self, shards: Collection[int]) -> list[int]:
+        self.looks += 1
+        return await self.session.waiting(shards)
+
+    async def take(self, shard: int, limit: int) -> list[OutboxRow]:
+        rows = await self.session.take(shard, limit)
+        if not rows and not self.outbox.late:
+            self.outbox.late = True
+            looks = self.looks
+            await self.outbox.app.tell("ann", "2")
+            await until(lambda: self.looks > looks)
+        return rows
+
+
+async def test_a_row_that_comes_while_a_lane_ends_is_sent_at_once(postgres: str) -> None:
+    async with site(postgres) as app:
+        relay = Relay(LateOutbox(app), app.straight, 60)
+        relay.start()
+        try:
+            await until(lambda: relay.counts.shards == SHARDS)
+            await app.tell("ann", "1")
+            await until(lambda: app.straight.told == [("ann", "1"), ("ann", "2")])
+        finally:
+            await relay.close()
 
 
 async def test_rows_nothing_tells_of_are_found_by_looking(postgres: str) -> None:

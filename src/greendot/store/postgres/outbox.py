@@ -164,7 +164,9 @@ class PostgresOutbox:
         name = {} if "application_name=" in self._url else {"application_name": "greendot-outbox"}
         try:
             return await asyncpg.connect(self._url, timeout=CONNECT_S, server_settings=_SETTINGS | settings | name)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ValueError) as error:
+        except (ValueError, OverflowError) as error:
+            raise ConfigError(f"cannot use the outbox at {self.place}: {words(error)}") from None
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             raise translated(error) from None
 
     async def _table(self, link: Link) -> int:

@@ -7,7 +7,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from greendot.errors import ConfigError
+from greendot.errors import ConfigError, StoreUnavailable
 from greendot.store.outbox import SHARDS
 from greendot.store.postgres import PostgresOutbox
 from greendot.store.postgres.migrations import outbox_sql
@@ -116,6 +116,13 @@ async def test_an_outbox_that_cannot_be_used_is_named_without_its_password() -> 
         with pytest.raises(ConfigError) as caught:
             await call
         assert str(caught.value).startswith("cannot use the outbox at postgresql://127.0.0.1:1/db: ")
+
+
+async def test_one_that_is_away_is_told_from_one_that_can_never_be_reached() -> None:
+    with pytest.raises(StoreUnavailable):
+        await PostgresOutbox("postgresql://127.0.0.1:1/db").check()
+    with pytest.raises(ConfigError, match=r"cannot use the outbox at postgresql://127\.0\.0\.1:1/db: .*sslmode"):
+        await PostgresOutbox("postgresql://ann:hush@127.0.0.1:1/db?sslmode=perhaps").check()
 
 
 async def test_streams_are_spread_over_the_shards_and_found_by_an_index(postgres: str) -> None:

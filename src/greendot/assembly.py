@@ -54,7 +54,7 @@ class Greendot:
         self.server = Server(self.node, make_app(backend, dev))
         self._relay: Relay | None = None
         if settings.outbox.url:
-            self._relay = Relay(make_outbox(settings), Delivery(self.node), settings.outbox.poll_s)
+            self._relay = Relay(make_outbox(settings), Delivery(self.node), clock, settings.outbox.poll_s)
             self.node.counters.append(self._relay.items)
         self._lock: int | None = None
 

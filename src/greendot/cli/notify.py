@@ -63,8 +63,8 @@ def notify(
         if url is not None:
             raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
         (created,) = on_store(store_settings(store, config), lambda there: there.notify([notice]))
-        answer = {"id": created.notification.id, "seq": created.notification.seq}
-        how = "Devices that are connected hear of it within a minute or so, when servers look by themselves."
+        answer = {"id": created.notification.id, "seq": created.notification.seq, "new": created.new}
+        how = "\nDevices that are connected hear of it within a minute or so, when servers look by themselves."
     else:
         if tenant is not None:
             raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
@@ -74,9 +74,12 @@ def notify(
     if as_json:
         print_json(answer)
         return
-    click.echo(f"Notified {user}: number {answer.get('seq', '?')}, id {answer.get('id', '?')}.")
-    if how:
-        click.echo(how)
+    if answer.get("seq") is None:
+        click.echo(f"Told {user}'s devices that are connected: {kind} is a kind that is not kept.")
+    elif not answer.get("new", True):
+        click.echo(f"{user} was notified with this key before: number {answer['seq']}, id {answer['id']}.")
+    else:
+        click.echo(f"Notified {user}: number {answer['seq']}, id {answer['id']}.{how}")
 
 
 def _json(text: str) -> bytes:

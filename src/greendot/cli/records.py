@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from greendot.cli.config import config_option
 from greendot.cli.inspect import check_ids, json_option, print_json, tenant_option
@@ -13,9 +14,7 @@ from greendot.cli.stored import on_store, store_option, store_settings
 from greendot.cli.tables import NOTHING, ago, several, table
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
-from greendot.protocol.replies import InboxReply
 from greendot.store.base import BusMode, Filter, Inbox, Member, Notification, Room, Store
-from greendot.store.events import inbox_entry
 
 MOST_SHOWN = 60  # characters of a body in a table
 
@@ -143,7 +142,8 @@ def inbox(
 
     found, state = on_store(store_settings(store, config), look)
     if as_json:
-        print_json(InboxReply([inbox_entry(entry) for entry in found], state.head, state.unread, state.unseen))
+        entries = [msgspec.structs.asdict(entry) | {"body": Raw(entry.body)} for entry in found]
+        print_json({"notifications": entries, **state._asdict()})
         return
     if not state.head:
         click.echo(f"{user} has never been notified.")

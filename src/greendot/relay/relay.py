@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from greendot.clock import Clock
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError, StoreUnavailable
 from greendot.relay.letters import MessageLetter, NoticeLetter, letter_of
 from greendot.store.base import Draft, Key, Notice
@@ -54,14 +55,16 @@ class Counts(Struct):
     shards: int = 0
     relayed: int = 0
     set_aside: int = 0
+    expired: int = 0
 
 
 class Relay:
     """Runs from `start` to `close`; whatever happens to the outbox or the store, it goes on when they are back."""
 
-    def __init__(self, outbox: Outbox, delivery: Delivery, poll_s: float = 1.0) -> None:
+    def __init__(self, outbox: Outbox, delivery: Delivery, clock: Clock, poll_s: float = 1.0) -> None:
         self._outbox = outbox
         self._delivery = delivery
+        self._clock = clock
         self._poll_s = poll_s
         self._wake = asyncio.Event()
         self._resting: dict[int, float] = {}  # shards with something that could not be sent, and until when
@@ -90,6 +93,7 @@ class Relay:
             "outbox_shards": self.counts.shards,
             "outbox_relayed_total": self.counts.relayed,
             "outbox_set_aside_total": self.counts.set_aside,
+            "outbox_expired_total": self.counts.expired,
         }
 
     # --- sessions ---
@@ -172,17 +176,22 @@ class Relay:
         notices: list[NoticeLetter] = []
         rooms: dict[Key, list[MessageLetter]] = {}
         aside: list[Aside] = []
+        expired: list[int] = []  # while they waited: nobody is to hear of them any more
+        now = self._clock.now_ms()
         for row in rows:
             match letter_of(row):
+                case NoticeLetter(id, notice) if notice.expires_at is not None and notice.expires_at <= now:
+                    expired.append(id)
                 case NoticeLetter() as letter:
                     notices.append(letter)
                 case MessageLetter() as letter:
                     rooms.setdefault((letter.tenant, letter.room), []).append(letter)
                 case Aside() as unfit:
                     aside.append(unfit)
+        self.counts.expired += len(expired)
         outcomes = await asyncio.gather(self._notify(notices), *(self._one_by_one(said) for said in rooms.values()))
         return _Outcome(
-            [row for outcome in outcomes for row in outcome.done],
+            expired + [row for outcome in outcomes for row in outcome.done],
             aside + [row for outcome in outcomes for row in outcome.aside],
             any(outcome.held for outcome in outcomes),
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 
+from greendot.clock import SystemClock
 from greendot.errors import Refused
 from greendot.relay.relay import Delivery, Relay
 from greendot.store.base import Draft, Notice, Store
@@ -56,7 +57,7 @@ class Site:
 
     @asynccontextmanager
     async def relay(self, delivery: Delivery | None = None, poll_s: float = 0.2) -> AsyncIterator[Relay]:
-        relay = Relay(PostgresOutbox(self.url, poll_s), delivery or self.straight, poll_s)
+        relay = Relay(PostgresOutbox(self.url, poll_s), delivery or self.straight, SystemClock(), poll_s)
         relay.start()
         try:
             yield relay

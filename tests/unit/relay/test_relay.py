@@ -13,6 +13,7 @@ from unittest.mock import patch
 import asyncpg
 import pytest
 
+from greendot.clock import SystemClock
 from greendot.errors import StoreUnavailable
 from greendot.protocol.codec import MAX_FRAME
 from greendot.relay.relay import BATCH, Relay
@@ -57,6 +58,21 @@ async def test_rows_with_the_same_key_are_one(postgres: str) -> None:
             await app.sent()
         assert await app.said("r1") == ["1"]
         assert await app.told("ann") == ["1"]
+
+
+async def test_what_expired_while_it_waited_is_told_to_nobody(postgres: str) -> None:
+    async with site(postgres) as app:
+        await app.app.execute(
+            "INSERT INTO greendot_outbox (target, user_id, kind, body, expires_at) VALUES"
+            " ('notification', 'ann', 'k', '1', now() - interval '1 s'),"
+            " ('notification', 'ann', 'k', '2', now() + interval '1 h')"
+        )
+        async with app.relay() as relay:
+            await app.sent()
+            assert relay.items()["outbox_expired_total"] == 1
+        assert await app.told("ann") == ["2"]
+        (kept,) = await app.store.notifications(T, "ann", limit=9)
+        assert kept.expires_at is not None
 
 
 async def test_a_table_made_anew_begins_again_with_its_ids_and_nothing_is_taken_for_old(postgres: str) -> None:
@@ -368,7 +384,7 @@ class LateSession:
 
 async def test_a_row_that_comes_while_a_lane_ends_is_sent_at_once(postgres: str) -> None:
     async with site(postgres) as app:
-        relay = Relay(LateOutbox(app), app.straight, 60)
+        relay = Relay(LateOutbox(app), app.straight, SystemClock(), 60)
         relay.start()
         try:
             await until(lambda: relay.counts.shards == SHARDS)
@@ -439,9 +455,9 @@ async def test_a_relay_that_stands_still_loses_its_shards(postgres: str) -> None
 
 async def test_a_relay_that_is_closed_leaves_nothing_behind(postgres: str) -> None:
     async with site(postgres) as app:
-        relay = Relay(app.outbox, app.straight)
+        relay = Relay(app.outbox, app.straight, SystemClock())
         await relay.close()
-        relay = Relay(app.outbox, app.straight)
+        relay = Relay(app.outbox, app.straight, SystemClock())
         relay.start()
         await relay.close()
         held = "SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE a.application_name = $1"

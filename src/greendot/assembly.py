@@ -48,6 +48,7 @@ class Greendot:
             statuses=self.node.statuses,
             rooms=self.node.rooms,
             speaking=self.node.speaking,
+            notifying=self.node.notifying,
             node=self.node,
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None
@@ -97,7 +98,7 @@ class Delivery:
         return await self._node.speaking.append(tenant, room, draft)
 
     async def notify(self, notices: Sequence[Notice]) -> object:
-        return await self._node.store.notify(notices)
+        return await self._node.notifying.notify(notices)
 
 
 def make_engine(settings: Settings, clock: Clock) -> Engine:

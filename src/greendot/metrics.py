@@ -9,6 +9,12 @@ class Metrics:
     """The counters of one node, by their Prometheus names."""
 
     __slots__ = (
+        "inbox_badges_total",
+        "inbox_gaps_total",
+        "inbox_notified_total",
+        "inbox_pruned_total",
+        "inbox_redelivered_total",
+        "inbox_unacknowledged_total",
         "realtime_client_slow_closed_total",
         "realtime_client_slow_total",
         "realtime_commands_refused_total",
@@ -20,6 +26,12 @@ class Metrics:
         "ws_connections_total",
     )
 
+    inbox_badges_total: int
+    inbox_gaps_total: int
+    inbox_notified_total: int
+    inbox_pruned_total: int
+    inbox_redelivered_total: int
+    inbox_unacknowledged_total: int
     realtime_client_slow_closed_total: int
     realtime_client_slow_total: int
     realtime_commands_refused_total: int

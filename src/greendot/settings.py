@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from greendot.errors import ConfigError
 from greendot.ids import ID_RULE, valid_id
@@ -103,6 +103,15 @@ class Outbox(Struct, frozen=True, forbid_unknown_fields=True):
     poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0  # how often it is looked at when nothing tells of new rows
 
 
+class Inbox(Struct, frozen=True, forbid_unknown_fields=True):
+    keep_days: Annotated[float, Meta(gt=0, le=36_500)] = 90.0  # notifications older than this are removed
+
+
+class Kind(Struct, frozen=True, forbid_unknown_fields=True):
+    promise: Literal["ephemeral", "recomputable", "durable", "acknowledged"] = "durable"
+    bus: Literal["full", "hint"] = "full"  # hint: the content of a notification stays in the store
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of them. `load` makes one from its sources and checks it."""
 
@@ -116,6 +125,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     engine: Engine = Engine()
     store: Store = Store()
     outbox: Outbox = Outbox()
+    inbox: Inbox = Inbox()
+    kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only
 
     @property
     def on_postgres(self) -> bool:
@@ -196,6 +207,8 @@ def check(settings: Settings) -> None:
     for holds, sentence in rules:
         if not holds:
             raise ConfigError(sentence)
+    for name in settings.kinds:
+        check_id("kinds: the name", name)
     _check_urls(settings)
 
 
@@ -277,7 +290,7 @@ def _read_file(path: Path) -> Sources:
 
 def _read_environment(environment: Mapping[str, str]) -> Sources:
     values: dict[str, dict[str, Any]] = {}
-    for section in fields(Settings):
+    for section in _sections():
         prefix = f"GREENDOT_{section.name}_".upper()
         for name, value in environment.items():
             if name.startswith(prefix):  # a misspelt one is found later, like one in the file
@@ -287,8 +300,8 @@ def _read_environment(environment: Mapping[str, str]) -> Sources:
 
 def strange_variables(environment: Mapping[str, str]) -> list[str]:
     """Variables that look like settings of ours and are none, each with what may be meant."""
-    known = [f"GREENDOT_{s.name}_{field.name}".upper() for s in fields(Settings) for field in fields(s.type)]
-    sections = tuple(f"GREENDOT_{section.name}_".upper() for section in fields(Settings))
+    known = [f"GREENDOT_{s.name}_{field.name}".upper() for s in _sections() for field in fields(s.type)]
+    sections = tuple(f"GREENDOT_{section.name}_".upper() for section in _sections())
     strange = [name for name in environment if name.startswith("GREENDOT_") and not name.startswith(sections)]
     return [f"{name} is not a setting.{_nearest(name, known)}" for name in strange if get_close_matches(name, known, 1)]
 
@@ -304,15 +317,30 @@ def _convert(source: str, values: Sources) -> Settings:
 
 
 def _known(source: str, section: str, keys: Any) -> None:
-    sections = {field.name: field.type for field in fields(Settings)}
+    sections: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
     if section not in sections:
         raise ConfigError(f"in {source}: no section is called [{section}].{_nearest(section, sections)}")
     if not isinstance(keys, Mapping):
         raise ConfigError(f"in {source}: [{section}] must be a section of keys.")
-    known = [field.name for field in fields(sections[section])]
+    if section == "kinds":
+        for name, kind in keys.items():
+            if not isinstance(kind, Mapping):
+                raise ConfigError(f"in {source}: [kinds] has one section for each kind, such as [kinds.{name}].")
+            _all_known(source, f"kinds.{name}", kind, Kind)
+    else:
+        _all_known(source, section, keys, sections[section])
+
+
+def _all_known(source: str, section: str, keys: Mapping[str, Any], kind: Any) -> None:
+    known = [field.name for field in fields(kind)]
     for key in keys:
         if key not in known:
             raise ConfigError(f"in {source}: [{section}] has no setting {key!r}.{_nearest(key, known)}")
+
+
+def _sections() -> list[FieldInfo]:
+    """Those with fixed keys, which may also come from the environment."""
+    return [field for field in fields(Settings) if field.name != "kinds"]
 
 
 def _nearest(word: str, known: Any) -> str:

@@ -44,6 +44,8 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "lock of inboxes": (inbox.LOCK, (["t", "t"], ["u1", "u2"])),
         "keys of notifications": (inbox.KNOWN, (["t"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
         "statuses": (status.STATUSES, (["t", "t"], ["u1", "u2"])),
+        "pending": (inbox.PENDING, (["t", "t"], ["u1", "u2"], 10)),
+        "delivered": (marks.delivered_sql("live"), (["t", "t"], ["u1", "u1"], [1, 2], 9)),
         "expired": (upkeep.EXPIRED, (5, 10)),
         "old": (upkeep.OLD, (5, 10)),
     }
@@ -158,6 +160,7 @@ SQLITE: dict[str, tuple[str, int]] = (
         "history, older": (lite_messages.NEWEST, 5),
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
         "unread": (lite_inbox.INBOX, 2),
+        "pending": (lite_inbox.PENDING, 3),
         "expired": (lite_inbox.EXPIRED, 2),
         "old": (lite_inbox.OLD, 2),
     }

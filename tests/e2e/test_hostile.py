@@ -219,7 +219,7 @@ async def test_a_request_that_is_not_complete_after_ten_seconds_ends(
         endless = await asyncio.open_connection("127.0.0.1", served.port)
         for _, writer in (patient, endless):
             writer.write(start)
-        await until(lambda: len(served.node.timers) == 2)
+        await until(lambda: served.timers == 2)
         await served.advance(9.999)
         patient[1].write(rest)
         first = await asyncio.wait_for(patient[0].readuntil(b"\r\n\r\n"), 10)
@@ -237,7 +237,7 @@ async def test_a_header_that_drips_in_does_not_extend_its_time() -> None:
     async with serving() as served:
         caller = await Caller.dial(served.port)
         await caller.send(b"GET /livez HTTP/1.1\r\nX-Slow: ")
-        await until(lambda: len(served.node.timers) == 1)
+        await until(lambda: served.timers == 1)
         for _ in range(10):
             await caller.send(b"x")
             await served.advance(1)
@@ -304,7 +304,7 @@ async def test_what_is_not_a_handshake_is_refused_with_a_status_that_says_so(
 ) -> None:
     async with serving() as served:
         assert (await exchange(served.port, request_bytes)).status in statuses
-        await until(lambda: len(served.node.timers) == 0)
+        await until(lambda: served.timers == 0)
         assert served.node.stats()["connections"] == 0
         await serves_others(served)
 
@@ -388,8 +388,10 @@ class Footprint(NamedTuple):
 
 def footprint(served: Served) -> Footprint:
     stats = served.node.stats()
-    counts = [stats[name] for name in ("connections", "sessions", "users", "topics", "timers")]
-    return Footprint(*counts, len(served.node.tasks) + len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")))
+    counts = [stats[name] for name in ("connections", "sessions", "users", "topics")]
+    return Footprint(
+        *counts, served.timers, len(served.node.tasks) + len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+    )
 
 
 async def in_the_middle_of_a_request(served: Served) -> None:

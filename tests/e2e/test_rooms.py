@@ -250,4 +250,4 @@ async def test_everything_a_connection_held_is_given_back() -> None:
             await served.until_gone()
             await served.advance(60)
             assert (len(node.registry.connections), len(node.registry.sessions), node.registry.users) == (0, 0, 0)
-            assert (node.hub.topics, len(node.timers), len(node.tasks)) == (0, 0, 0)
+            assert (node.hub.topics, served.timers, len(node.tasks)) == (0, 0, 0)

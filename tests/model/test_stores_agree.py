@@ -185,7 +185,7 @@ class Real:
         return [int(text.partition("-")[0]) for text in marked.ids], marked.inbox
 
     async def _delivered(self, now: int, user: str, seqs: list[int], how: Any) -> Any:
-        await self.store.delivered(T, user, seqs, how, now)
+        await self.store.delivered({(T, user): seqs}, how, now)
 
     async def _prune(self, now: int, when: int, keep: int) -> Any:
         return {key[1]: inbox for key, inbox in (await self.store.prune(when, keep_ms=keep, limit=1_000)).items()}

@@ -7,6 +7,7 @@ from starlette.applications import Starlette
 from greendot.api import problem
 from greendot.api.backend import Backend, Dev
 from greendot.api.dev import DevRoutes
+from greendot.api.notifications import NotificationRoutes
 from greendot.api.operations import OperationRoutes
 from greendot.api.presence import PresenceRoutes
 from greendot.api.rooms import RoomRoutes
@@ -15,7 +16,7 @@ from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstor
 
 def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
     """The application; with `dev` also the demo page and its tokens."""
-    parts = (OperationRoutes(backend), PresenceRoutes(backend), RoomRoutes(backend))
+    parts = (OperationRoutes(backend), PresenceRoutes(backend), RoomRoutes(backend), NotificationRoutes(backend))
     routes = [route for part in parts for route in part.routes()]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()

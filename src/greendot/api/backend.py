@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from greendot.clock import Clock
 from greendot.core.presence import Manual, Snapshot
 from greendot.engine.base import Engine, Topic
 from greendot.protocol.replies import PresentReply, SessionInfo
-from greendot.store.base import BusMode, Draft, Record, Role, Room, Store
+from greendot.store.base import BusMode, Created, Draft, Notice, Record, Role, Room, Store
 from greendot.tokens import Tokens
 
 
@@ -29,6 +29,12 @@ class Speaking(Protocol):
     async def put_room(self, tenant: str, room: str, open: bool | None, bus: BusMode | None) -> Room: ...
     async def put_member(self, tenant: str, room: str, user: str, role: Role) -> bool: ...
     async def remove_member(self, tenant: str, room: Room, user: str) -> None: ...
+
+
+class Notifying(Protocol):
+    """What is new in inboxes."""
+
+    async def notify(self, notices: Sequence[Notice]) -> list[Created | None]: ...
 
 
 class Rooms(Protocol):
@@ -61,6 +67,7 @@ class Backend(Struct, frozen=True):
     statuses: Statuses
     rooms: Rooms
     speaking: Speaking
+    notifying: Notifying
     node: NodeView
 
 

@@ -9,10 +9,10 @@ from starlette.routing import Route
 
 from greendot.api.backend import Backend
 from greendot.api.problem import Problem
-from greendot.api.request import cursor, json, number, path_id, read_body
+from greendot.api.request import check_size, cursor, idempotency_key, json, number, path_id, position, read_body
 from greendot.engine.base import Deliver, Topic
-from greendot.ids import ID_RULE, new_message_id, valid_id
-from greendot.protocol.codec import MAX_FRAME, encode_event
+from greendot.ids import new_message_id
+from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import Id, Text
 from greendot.protocol.events import Signal
 from greendot.protocol.replies import HistoryReply, SendReply, Typer
@@ -125,17 +125,15 @@ class RoomRoutes:
     async def messages(self, request: Request) -> Response:
         room, limit = await self._room(request), number(request, "limit", 50, 300)
         records = await self._backend.store.messages(
-            room.tenant, room.room, after=_seq(request, "after"), before=_seq(request, "before"), limit=limit
+            room.tenant, room.room, after=position(request, "after"), before=position(request, "before"), limit=limit
         )
         return json(HistoryReply([message_event(record) for record in records]))
 
     async def send(self, request: Request) -> Response:
         room = await self._room(request)
         body = await read_body(request, PostMessage)
-        key = body.key or request.headers.get("idempotency-key") or new_message_id()
-        if not valid_id(key):
-            raise Problem(400, f"Idempotency-Key is not a valid id: {ID_RULE}", code="bad_field")
-        _bounded(body.body)
+        key = body.key or idempotency_key(request) or new_message_id()
+        check_size(body.body)
         draft = Draft(body.user, body.name, bytes(body.body), key, self._backend.clock.now_ms())
         self._backend.engine.typing_stop(room.tenant, room.room, body.user)
         record = await self._backend.speaking.append(room.tenant, room.room, draft)
@@ -146,7 +144,7 @@ class RoomRoutes:
         body = await read_body(request, PostSignal)
         if (body.room is None) == (body.user is None):
             raise Problem(400, "give either `room` or `user`", code="bad_field")
-        _bounded(body.body)
+        check_size(body.body)
         signal = Signal(
             sender=body.sender,
             name=body.name,
@@ -169,16 +167,5 @@ class RoomRoutes:
         return room
 
 
-def _bounded(body: Raw | UnsetType) -> None:
-    if isinstance(body, Raw) and len(bytes(body)) > MAX_FRAME:
-        raise Problem(413, f"a `body` may have at most {MAX_FRAME} bytes, as on the wire", code="bad_field")
-
-
 def _shown(room: Room) -> dict[str, object]:
     return {"room": room.room, "open": room.open, "head": room.head, "bus": room.bus}
-
-
-def _seq(request: Request, name: str) -> int | None:
-    if name not in request.query_params:
-        return None
-    return number(request, name, 0, 2**31) if request.query_params[name] != "0" else 0

@@ -109,6 +109,22 @@ class Deliver(Sent, frozen=True, tag="d"):
     members_rev: int = 0  # of a room's record: who may hear it
 
 
+class Notified(Sent, frozen=True, tag="n"):
+    """New notifications in the inbox of the topic's user, in order: they must arrive, in order."""
+
+    # Number, finished client frame (empty: the content is in the store only), whether it is to be acknowledged.
+    records: list[tuple[int, bytes, bool]]
+
+
+class InboxChanged(Sent, frozen=True, tag="i"):
+    """The inbox of the topic's user counts otherwise than before."""
+
+    frame: bytes = b""  # for the user's devices, if they are to know what changed
+    without_connection: str | None = None  # the one that changed it
+    acked: list[int] = []  # numbers that were acknowledged
+    acked_through: int = 0  # the same, all up to and including this one
+
+
 class MembersChanged(Sent, frozen=True, tag="m"):
     """Others may be in the topic's room than before: look it up again."""
 
@@ -168,7 +184,9 @@ class Left(Struct, frozen=True):
     user: str
 
 
-AnySent = Deliver | MembersChanged | MemberRemoved | Acknowledged | Disconnect | Audit | Restated
+AnySent = (
+    Deliver | Notified | InboxChanged | MembersChanged | MemberRemoved | Acknowledged | Disconnect | Audit | Restated
+)
 Message = AnySent | Typing | Entered | Left | Change
 
 

@@ -65,6 +65,7 @@ class Connection(Framing):
         "ended_by",
         "fd",
         "heard",
+        "hears_inbox",
         "id",
         "limit",
         "opened_at",
@@ -92,6 +93,7 @@ class Connection(Framing):
         self.rooms: set[str] | None = None
         self.watches: set[str] | None = None
         self.typed: set[str] | None = None  # rooms in which it typed since it joined them
+        self.hears_inbox = False  # whether it is told what is new in its user's inbox
         self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
         self.direct = -1  # the fd while bytes may go straight to it: nothing waits and nothing was collected
         self._out: list[bytes] | None = None  # collected in this tick

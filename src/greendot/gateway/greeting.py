@@ -7,6 +7,7 @@ import logging
 from greendot.clock import Clock
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
 from greendot.gateway.connection import Connection
+from greendot.gateway.inboxes import Arrival, Inboxes
 from greendot.gateway.room import RECOVER_BYTES
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
@@ -26,10 +27,17 @@ class Greeting:
     """Nothing is registered before the token is verified; the user id comes from the token only."""
 
     def __init__(
-        self, sessions: Sessions, rooms: Rooms, tokens: Tokens, clock: Clock, promises: tuple[float, Limits]
+        self,
+        sessions: Sessions,
+        rooms: Rooms,
+        inboxes: Inboxes,
+        tokens: Tokens,
+        clock: Clock,
+        promises: tuple[float, Limits],
     ) -> None:
         self._sessions = sessions
         self._rooms = rooms
+        self._inboxes = inboxes
         self._tokens = tokens
         self._clock = clock
         self._heartbeat_s, self._limits = promises
@@ -48,6 +56,7 @@ class Greeting:
             session, resumed = await self._sessions.open(connection, grants, hello)
             joined = await self._rejoin(connection, session, hello)
             self._rooms.returned(connection, session)
+            arrival = await self._inboxes.attach(connection, session, hello.resume.inbox if hello.resume else None)
         except (EngineUnavailable, StoreUnavailable):
             last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
             connection.close(Close.OVERLOADED, "try again in a moment", last)
@@ -57,7 +66,7 @@ class Greeting:
             raise
         # A room may be lost again by now.
         joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
-        connection.release(self._welcome(session, resumed, joined))
+        connection.release(self._welcome(session, resumed, joined, arrival))
 
     async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:
         """Back into the rooms the client was in, each authorised again; one it lost is left out."""
@@ -76,7 +85,7 @@ class Greeting:
             joined.append(reply)
         return joined
 
-    def _welcome(self, session: Session, resumed: bool, joined: list[JoinReply]) -> list[bytes]:
+    def _welcome(self, session: Session, resumed: bool, joined: list[JoinReply], arrival: Arrival) -> list[bytes]:
         """The welcome, then what the client missed."""
         now = self._clock.now_ms()
         welcome = Welcome(
@@ -87,7 +96,7 @@ class Greeting:
             resumed=resumed,
             heartbeat_s=self._heartbeat_s,
             server_time=now,
-            unread=0,
+            unread=arrival.unread,
             limits=self._limits,
             rooms={reply.room: RoomState(reply.head, reply.recovered, reply.truncated) for reply in joined},
         )
@@ -97,4 +106,5 @@ class Greeting:
             events += [TypingStarted(reply.room, t.user, t.name, t.expires_in_ms) for t in reply.typing]
             if reply.typing_count > len(reply.typing):
                 events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing_ttl_ms))
+        events += arrival.events
         return [encode_event(event, now) for event in events]

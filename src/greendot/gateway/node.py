@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from greendot.clock import Clock
+from greendot.core.kinds import Kind, Kinds
 from greendot.core.leaving import Cause, Graces
 from greendot.core.presence import Change
 from greendot.core.wheel import Timer
@@ -22,10 +23,12 @@ from greendot.engine.base import (
     Disconnect,
     Engine,
     Entered,
+    InboxChanged,
     Left,
     MemberRemoved,
     MembersChanged,
     Message,
+    Notified,
     Part,
     Restated,
     Topic,
@@ -37,7 +40,9 @@ from greendot.gateway.commands import Commands, Parts
 from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
+from greendot.gateway.inboxes import Inboxes
 from greendot.gateway.notifying import Notifying
+from greendot.gateway.pruning import Pruning
 from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
 from greendot.gateway.registry import Registry
@@ -104,13 +109,17 @@ class Node:
         self.rooms = Rooms(engine, store, self.statuses, seating, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
         self.speaking = Speaking(engine, store, self.rooms, shared, self.acks)
-        self.notifying = Notifying(engine, store, shared)
-        recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms)
+        self.inboxes = Inboxes(store, shared, self.metrics)
+        self.sessions.left = self.inboxes.left
+        named = {name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()}
+        self.notifying = Notifying(engine, store, shared, self.inboxes, Kinds(named), self.metrics)
+        self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
+        recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace)
         promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
         self.commands = Commands(
             Parts(
-                greeting=Greeting(self.sessions, self.rooms, self.tokens, clock, promises),
+                greeting=Greeting(self.sessions, self.rooms, self.inboxes, self.tokens, clock, promises),
                 sessions=self.sessions,
                 statuses=self.statuses,
                 watching=self.watching,
@@ -136,6 +145,7 @@ class Node:
         except BaseException:
             await self.store.close()
             raise
+        self.pruning.start(lambda: self.incarnation)
 
     @property
     def incarnation(self) -> str:
@@ -164,6 +174,7 @@ class Node:
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.tasks.finish()
+                await self.inboxes.receipts.flush()
         except TimeoutError:
             await self.tasks.cancel()
         await self.engine.close()
@@ -265,6 +276,8 @@ class Node:
                 self.recovery.audit()
             case Restated():
                 self.statuses.look_again((topic.tenant, topic.name))
+            case Notified() | InboxChanged():
+                self.inboxes.received(topic, message)
             case Deliver() if topic.kind == "user":
                 self._to_user(topic, message)
             case MemberRemoved():

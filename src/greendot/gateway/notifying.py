@@ -1,31 +1,37 @@
-"""What becomes of a user's inbox: pages of it, and what the user has seen, read, put away, acknowledged.
+"""What becomes of inboxes: what is new in them, pages of them, what users have seen, read, put away, acknowledged.
 
-Written first, then told to the user's other devices.
+Written first, then told. What is promised of a notification depends on its kind.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, structs
 
-from greendot.engine.base import Deliver, Engine, Topic
+from greendot.core.kinds import Kinds
+from greendot.engine.base import Deliver, Engine, InboxChanged, Message, Notified, Topic
 from greendot.errors import Refused
 from greendot.gateway.connection import Connection
-from greendot.gateway.paging import fit
+from greendot.gateway.inboxes import Inboxes
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
+from greendot.ids import new_message_id, number_of
+from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import InboxAck, InboxArchive, InboxList, InboxMark, InboxRead, InboxSeen
-from greendot.protocol.events import NotificationUpdated
+from greendot.protocol.events import MarkedAs, NotificationUpdated, Signal
 from greendot.protocol.replies import BadgeReply, InboxReply
-from greendot.store.base import Mark, Marked, Store
-from greendot.store.events import inbox_entry
+from greendot.store.base import Created, Key, Mark, Notice, Notification, Store
+from greendot.store.events import created_event, fit, inbox_entry
 
-MOST_IDS = 1_000  # told to the other devices; who marks more says up to where
-State = Literal["seen", "read", "archived", "acked"]
-_MARKS: dict[type[InboxMark], tuple[Mark, State]] = {
+MOST_IDS = 1_000  # of what was marked are told to the other devices
+TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications for one user in one message between nodes
+IN_A_ROW = 50  # messages, before others have their turn
+SENDER = "system"  # of a notification that is not kept, which devices get as a signal
+_MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
     InboxSeen: ("seen", "seen"),
     InboxRead: ("read", "read"),
     InboxArchive: ("archive", "archived"),
@@ -36,10 +42,77 @@ _MARKS: dict[type[InboxMark], tuple[Mark, State]] = {
 class Notifying:
     """Commands and requests that change an inbox, or read it."""
 
-    def __init__(self, engine: Engine, store: Store, shared: Shared) -> None:
+    def __init__(
+        self, engine: Engine, store: Store, shared: Shared, inboxes: Inboxes, kinds: Kinds, metrics: Metrics
+    ) -> None:
         self._engine = engine
         self._store = store
         self._shared = shared
+        self._inboxes = inboxes
+        self._kinds = kinds
+        self._metrics = metrics
+
+    # --- what is new ---
+
+    async def notify(self, notices: Sequence[Notice]) -> list[Created | None]:
+        """Write them, all or none, and tell the users' devices. None for one whose kind is not kept.
+
+        One without a key is another one each time; `ack` is decided here.
+        """
+        kept = [
+            structs.replace(notice, key=notice.key or new_message_id(), ack=kind.wants_ack)
+            for notice in notices
+            if (kind := self._kinds.of(notice.kind)).is_kept
+        ]
+        written = iter(await self._store.notify(kept) if kept else ())
+        created = [next(written) if self._kinds.of(notice.kind).is_kept else None for notice in notices]
+        await self._publish(self._signals(notices))
+        await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
+        self._hand_over(kept, [made for made in created if made is not None])
+        self._metrics.inbox_notified_total += len(notices)
+        return created
+
+    def _told(self, notices: Sequence[Notice], made: Sequence[Notification]) -> Iterator[tuple[Topic, Message]]:
+        """One message per user, or a few if there is much. What was written before is told again: whoever wrote it may
+        have ended before it was told, and who has heard of it drops it."""
+        users: dict[Key, list[Notification]] = {}
+        for notice, notification in zip(notices, made, strict=True):
+            users.setdefault((notice.tenant, notice.user), []).append(notification)
+        for key, notifications in users.items():
+            topic, records, size = Topic("user", *key), list[tuple[int, bytes, bool]](), 0
+            for notification in notifications:
+                is_hint = self._kinds.of(notification.kind).bus == "hint"
+                frame = b"" if is_hint else encode_event(created_event(notification), notification.created_at)
+                records.append((notification.seq, frame, notification.ack and notification.acked_at is None))
+                size += len(frame)
+                if len(records) >= TOGETHER or size >= TOGETHER_BYTES:
+                    yield topic, Notified(records)
+                    records, size = [], 0
+            if records:
+                yield topic, Notified(records)
+
+    def _signals(self, notices: Sequence[Notice]) -> Iterator[tuple[Topic, Message]]:
+        for notice in notices:
+            kind = self._kinds.of(notice.kind)
+            if kind.is_kept:
+                continue
+            body, key = Raw(notice.body), notice.key or UNSET
+            frame = encode_event(Signal(SENDER, None, notice.kind, body=body, key=key), notice.created_at)
+            merged = (SENDER, notice.kind, notice.key) if kind.promise == "recomputable" else None
+            yield Topic("user", notice.tenant, notice.user), Deliver(frame, key=merged)
+
+    async def _publish(self, messages: Iterable[tuple[Topic, Message]]) -> None:
+        for number, (topic, message) in enumerate(messages, start=1):
+            self._engine.publish(topic, message)
+            if number % IN_A_ROW == 0:
+                await asyncio.sleep(0)
+
+    def _hand_over(self, notices: Sequence[Notice], made: Sequence[Created]) -> None:
+        urgent: dict[Key, list[Notification]] = {}
+        for notice, created in zip(notices, made, strict=True):
+            if created.new and created.notification.ack:
+                urgent.setdefault((notice.tenant, notice.user), []).append(created.notification)
+        self._inboxes.urging.absent(self._engine, urgent)
 
     # --- what users do with it ---
 
@@ -56,20 +129,16 @@ class Notifying:
     async def mark(self, connection: Connection, session: Session, command: InboxMark) -> BadgeReply:
         """The user's other devices are told."""
         mark, state = _MARKS[type(command)]
-        if (command.ids is None) == (command.through is None):
+        ids, through = command.ids, command.through
+        if (ids is None) == (through is None):
             raise Refused(Err.BAD_FIELD, f"field `ids` of inbox.{mark}: give either ids or through")
-        marked = await self._store.mark(
-            *session.key, mark, ids=command.ids, through=command.through, at=self._shared.clock.now_ms()
-        )
+        now = self._shared.clock.now_ms()
+        marked = await self._store.mark(*session.key, mark, ids=ids, through=through, at=now)
         if marked.ids:
-            self._tell_marked(connection, session, NotificationUpdated(state, *_which(command, marked)))
+            event = NotificationUpdated(state, marked.ids[-MOST_IDS:], UNSET if through is None else through)
+            acked = [seq for text in marked.ids if (seq := number_of(text)) is not None] if through is None else []
+            told = InboxChanged(encode_event(event, now), connection.id)
+            if mark == "ack":
+                told = structs.replace(told, acked=acked, acked_through=through or 0)
+            self._engine.publish(Topic("user", *session.key), told)
         return BadgeReply(marked.inbox.unread, marked.inbox.unseen)
-
-    def _tell_marked(self, connection: Connection, session: Session, event: NotificationUpdated) -> None:
-        frame = encode_event(event, self._shared.clock.now_ms())
-        told = Deliver(frame, without_connection=connection.id)
-        self._engine.publish(Topic("user", session.tenant, session.user), told)
-
-
-def _which(command: InboxMark, marked: Marked) -> tuple[list[str], int | UnsetType]:
-    return marked.ids[-MOST_IDS:], UNSET if command.through is None else command.through

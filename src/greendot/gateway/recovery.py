@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from greendot.engine.base import Engine, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.gateway.inboxes import Inboxes
 from greendot.gateway.registry import Registry
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.seating import Seating
@@ -47,6 +48,7 @@ class Parts(Struct, frozen=True):
     seating: Seating
     watching: Watching
     rooms: Rooms
+    inboxes: Inboxes
 
 
 class _Users(Part):
@@ -123,8 +125,10 @@ class Recovery:
                 here, others = (_Users(part, self._shared.registry, here=here) for here in (True, False))
                 await asyncio.gather(self._restore(sessions, part), self._resync(part, others, intact))
                 await self._parts.watching.resync(here, intact=True)
+                await self._compare_inboxes(part)
             else:
                 await self._restore(sessions, part)
+                await self._compare_inboxes(part)
                 auditing = asyncio.ensure_future(self._audit())
                 # What is not there yet is being restored by its own node; whose end was lost is found meanwhile.
                 await self._shared.timers.sleep(started + self._pace.hold_s - self._shared.timers.now())
@@ -184,6 +188,10 @@ class Recovery:
         self.resyncs += 1
         await self._parts.watching.resync(users, intact=intact)
         await self._parts.rooms.resync(part)
+
+    async def _compare_inboxes(self, part: Part) -> None:
+        # After the sessions were restored: only then does what is told to a user come here.
+        await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
 
     async def _audit_quietly(self) -> None:
         try:

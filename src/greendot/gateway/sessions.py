@@ -29,6 +29,7 @@ from greendot.protocol.commands import Hello
 
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
 RETRY_S = 1.0  # between two attempts to tell the engine something
+Key = tuple[str, str]  # tenant and user
 _log = logging.getLogger("greendot.gateway")
 
 
@@ -45,6 +46,7 @@ class Sessions:
     """Opens sessions on connections and ends them; the one place that tells the engine who is there."""
 
     def __init__(self, engine: Engine, statuses: Statuses, seating: Seating, shared: Shared, periods: Periods) -> None:
+        self.left: Callable[[Key], None] = lambda key: None  # told of a user whose last session here is gone
         self.incarnation = ""  # this node's name; another one after it was taken for dead
         self._engine = engine
         self._statuses = statuses
@@ -240,6 +242,7 @@ class Sessions:
         self._seating.forget(session)
         if not self._registry.sessions_of(*session.key):
             self._statuses.forget(session.key)
+            self.left(session.key)
 
     def moved(self, session: Session) -> None:
         """It goes on on another node, as another session. If it lingers here, that is over."""

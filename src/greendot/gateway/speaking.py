@@ -11,7 +11,6 @@ from greendot.engine.base import Deliver, Engine, MemberRemoved, MembersChanged,
 from greendot.errors import Refused
 from greendot.gateway.acks import Acks
 from greendot.gateway.connection import Connection
-from greendot.gateway.paging import fit
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
@@ -22,7 +21,7 @@ from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRe
 from greendot.protocol.events import RoomChanged
 from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
 from greendot.store.base import BusMode, Draft, Op, Record, Role, Room, Store
-from greendot.store.events import message_event
+from greendot.store.events import fit, message_event
 
 NOTHING = b"null"  # the body of a deletion
 

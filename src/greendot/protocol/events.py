@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 State = Literal["online", "idle", "busy", "offline"]
 Status = Literal["auto", "busy", "invisible"]
+MarkedAs = Literal["seen", "read", "archived", "acked"]
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -179,9 +180,9 @@ class NotificationUpdated(Event, frozen=True, gc=True):
 
     type = "notification.updated"
 
-    state: Literal["seen", "read", "archived", "acked"]
-    ids: list[str] | UnsetType = UNSET  # some, or
-    through: int | UnsetType = UNSET  # all up to and including this number
+    state: MarkedAs
+    ids: list[str]  # those it changed, the newest 1,000 of them
+    through: int | UnsetType = UNSET  # it was all up to and including this number
 
 
 class InboxBadge(Event, frozen=True):

@@ -14,7 +14,7 @@ Times are milliseconds UTC and come from the caller.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -112,6 +112,7 @@ class Notification(Struct, frozen=True, gc=False):
     read_at: int | None = None
     archived_at: int | None = None
     acked_at: int | None = None
+    ack: bool = False  # whether it is to be acknowledged
 
 
 class Notice(Struct, frozen=True, gc=False):
@@ -124,6 +125,7 @@ class Notice(Struct, frozen=True, gc=False):
     key: str  # the same key in the same inbox is the same notification
     created_at: int
     expires_at: int | None = None
+    ack: bool = False
 
 
 class Created(NamedTuple):
@@ -264,10 +266,13 @@ class InboxStore(Protocol):
         """
         ...
 
-    async def delivered(
-        self, tenant: str, user: str, seqs: Sequence[int], how: Literal["live", "push"], at: int
-    ) -> None:
-        """Note when these were first delivered."""
+    async def pending(self, users: Sequence[Key], *, limit: int) -> dict[Key, list[Notification]]:
+        """What these users are to acknowledge and have not, for each the oldest `limit`, in one read; who has nothing
+        to acknowledge is left out."""
+        ...
+
+    async def delivered(self, seqs: Mapping[Key, Sequence[int]], how: Literal["live", "push"], at: int) -> None:
+        """Note when these, of several inboxes, were first delivered."""
         ...
 
     async def prune(self, now: int, *, keep_ms: int, limit: int) -> dict[Key, Inbox]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from msgspec import Raw
 
-from greendot.protocol.events import NotificationCreated, RoomMessage
+from greendot.protocol.events import MarkedAs, NotificationCreated, NotificationUpdated, RoomMessage
 from greendot.protocol.replies import InboxEntry
 from greendot.store.base import Notification, Record
+
+PAGE_BYTES = 1024 * 1024  # of bodies in one page
+R = TypeVar("R", Record, Notification)
 
 
 def message_event(record: Record) -> RoomMessage:
@@ -24,15 +30,15 @@ def message_event(record: Record) -> RoomMessage:
     )
 
 
-def created_event(notification: Notification, *, ack: bool = False) -> NotificationCreated:
-    """A stored notification as it is announced; with `ack` its reader is asked to acknowledge it."""
+def created_event(notification: Notification) -> NotificationCreated:
+    """A stored notification as it is announced."""
     return NotificationCreated(
         seq=notification.seq,
         id=notification.id,
         kind=notification.kind,
         body=Raw(notification.body),
         created_at=notification.created_at,
-        ack=ack,
+        ack=notification.ack and notification.acked_at is None,
     )
 
 
@@ -48,4 +54,34 @@ def inbox_entry(notification: Notification) -> InboxEntry:
         read_at=notification.read_at,
         archived_at=notification.archived_at,
         acked_at=notification.acked_at,
+        ack=notification.ack and notification.acked_at is None,
     )
+
+
+def state_events(notifications: Iterable[Notification]) -> list[NotificationUpdated]:
+    """What became of notifications since they were announced, each by the most that was done with it."""
+    states: dict[MarkedAs, list[str]] = {"seen": [], "read": [], "acked": []}
+    for of in notifications:
+        if of.acked_at is not None:
+            states["acked"].append(of.id)
+        elif of.read_at is not None:
+            states["read"].append(of.id)
+        elif of.seen_at is not None:
+            states["seen"].append(of.id)
+    return [NotificationUpdated(state, ids) for state, ids in states.items() if ids]
+
+
+def is_over(notification: Notification, now: int) -> bool:
+    """Whether it has expired, though it is still kept."""
+    return notification.expires_at is not None and notification.expires_at <= now
+
+
+def fit(records: list[R], *, newest: bool) -> list[R]:
+    """As many of the records as one answer may hold, from the end they are wanted from; at least one."""
+    size, kept = 0, 0
+    for record in reversed(records) if newest else records:
+        size += len(record.body)
+        if kept and size > PAGE_BYTES:
+            break
+        kept += 1
+    return records[len(records) - kept :] if newest else records[:kept]

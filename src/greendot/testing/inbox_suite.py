@@ -196,7 +196,7 @@ class InboxSuite(StoreHarness):
                     other.mark(T, "ann", "read", through=10_000, at=NOW),
                     store.mark(T, "ann", "archive", ids=ids[n * 3 : n * 3 + 2], at=NOW),
                     other.mark(T, "ann", "seen", through=60 - n, at=NOW),
-                    store.delivered(T, "ann", [n * 3 + 1, n * 3 + 2], "live", NOW),
+                    store.delivered({(T, "bob"): [n], (T, "ann"): [n * 3 + 1, n * 3 + 2]}, "live", NOW),
                     other.prune(NOW, keep_ms=5 if n == 7 else 1_000, limit=3),
                     store.mark(T, "bob", "ack", through=n, at=NOW),
                 ]
@@ -210,13 +210,33 @@ class InboxSuite(StoreHarness):
     async def test_the_first_delivery_is_noted(self) -> None:
         async with self.opened() as store:
             await filled(store, 3)
-            await store.delivered(T, "ann", [1, 2, 99], "live", NOW + 1)
-            await store.delivered(T, "ann", [2, 3], "live", NOW + 2)
-            await store.delivered(T, "ann", [3], "push", NOW + 3)
-            await store.delivered(T, "nobody", [1], "push", NOW + 3)
+            await filled(store, 1, "bob")
+            await store.delivered({(T, "ann"): [1, 2, 99], (T, "bob"): [1]}, "live", NOW + 1)
+            await store.delivered({(T, "ann"): [2, 3]}, "live", NOW + 2)
+            await store.delivered({(T, "nobody"): [1], (T, "ann"): [3]}, "push", NOW + 3)
+            await store.delivered({}, "push", NOW + 4)
+            (bobs,) = await store.notifications(T, "bob", after=0, limit=9)
+            assert (bobs.live_at, bobs.push_at) == (NOW + 1, None)
             kept = await store.notifications(T, "ann", after=0, limit=9)
             assert [(n.live_at, n.push_at) for n in kept] == [(NOW + 1, None), (NOW + 1, None), (NOW + 2, NOW + 3)]
             assert await recounted(store) == Inbox(3, 3, 3)
+
+    async def test_what_is_to_be_acknowledged_is_found_until_it_is(self) -> None:
+        async with self.opened() as store:
+            made = await store.notify([notice("ann", f"k{n}", ack=n % 2 == 0) for n in range(7)])
+            await store.notify([notice("bob", "k0", ack=True), notice("cy", "k0")])
+            assert [of.notification.ack for of in made] == [True, False] * 3 + [True]
+            users = [(T, "ann"), (T, "bob"), (T, "cy"), ("t2", "ann")]
+            found = await store.pending(users, limit=3)
+            assert {user: seqs(theirs) for user, theirs in found.items()} == {(T, "ann"): [1, 3, 5], (T, "bob"): [1]}
+            assert found[T, "ann"][0] == made[0].notification
+            await store.mark(T, "ann", "archive", ids=[made[0].notification.id], at=NOW)  # is no acknowledgement
+            await store.mark(T, "ann", "ack", ids=[made[2].notification.id], at=NOW)
+            assert seqs((await store.pending(users, limit=9))[T, "ann"]) == [1, 5, 7]
+            await store.mark(T, "bob", "ack", through=9, at=NOW)
+            assert [*await store.pending(users, limit=1)] == [(T, "ann")]
+            assert await store.pending([], limit=1) == {}
+            assert await recounted(store) == Inbox(7, 5, 5)
 
     async def test_what_has_expired_or_is_old_is_removed_and_no_longer_counted(self) -> None:
         async with self.opened() as store:

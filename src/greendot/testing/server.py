@@ -12,7 +12,7 @@ import msgspec
 
 from greendot.assembly import Greendot
 from greendot.gateway.node import Node
-from greendot.settings import Settings
+from greendot.settings import Kind, Settings
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
 
@@ -29,6 +29,11 @@ class Served:
         self.greendot = greendot
         self.clock = clock
         self._clients: list[WireClient] = []
+        self._own_timers = 0
+
+    async def start(self) -> None:
+        await self.greendot.start()
+        self._own_timers = len(self.node.timers)
 
     @property
     def node(self) -> Node:
@@ -37,6 +42,11 @@ class Served:
     @property
     def port(self) -> int:
         return self.greendot.server.port
+
+    @property
+    def timers(self) -> int:
+        """How many are set beside those the node has by itself."""
+        return len(self.node.timers) - self._own_timers
 
     def token(self, user: str, **claims: Any) -> str:
         claims.setdefault("name", user.capitalize())
@@ -110,11 +120,14 @@ async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
     sections.setdefault("api", {"key": API_KEY})
     sections["server"] = {"host": "127.0.0.1", "port": 0, "drain_s": 0.2} | sections.get("server", {})
     for name, values in sections.items():
-        section = msgspec.structs.replace(getattr(settings, name), **values)
+        if name == "kinds":
+            section: Any = msgspec.convert(values, dict[str, Kind])
+        else:
+            section = msgspec.structs.replace(getattr(settings, name), **values)
         settings = msgspec.structs.replace(settings, **{name: section})
     clock = ManualClock()
     served = Served(Greendot(settings, clock, driven=False), clock)
-    await served.greendot.start()
+    await served.start()
     try:
         yield served
     finally:

@@ -16,8 +16,10 @@ def draft(user: str = "ann", key: str = "k1", body: bytes = b'{"text":"hi"}', at
     return Draft(user, user.title(), body, key, at)
 
 
-def notice(user: str = "ann", key: str = "k1", created_at: int = NOW, expires_at: int | None = None) -> Notice:
-    return Notice(T, user, "greeting", b'{"text":"hi"}', key, created_at, expires_at)
+def notice(
+    user: str = "ann", key: str = "k1", created_at: int = NOW, expires_at: int | None = None, *, ack: bool = False
+) -> Notice:
+    return Notice(T, user, "greeting", b'{"text":"hi"}', key, created_at, expires_at, ack)
 
 
 def seq(written: Written | None) -> int:

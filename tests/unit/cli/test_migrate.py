@@ -20,7 +20,7 @@ async def in_postgres(url: str, *arguments: str, **environment: str) -> str:
 
 async def test_tables_in_postgres_are_made_once(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
-        assert await in_postgres(place, "migrate") == "Applied 0001_records.\n" + UP_TO_DATE
+        assert await in_postgres(place, "migrate") == "Applied 0001_records.\nApplied 0002_acknowledged.\n" + UP_TO_DATE
         assert await in_postgres("", "migrate", "--store", place) == UP_TO_DATE
 
 
@@ -30,6 +30,7 @@ def test_a_file_is_made_with_its_tables(tmp_path: Path) -> None:
     assert [line.split(".")[0] for line in said] == [
         "Applied 0001_rooms_and_status",
         "Applied 0002_roles_markers_inbox",
+        "Applied 0003_acknowledged",
         "The tables are up to date",
     ]
     assert call("migrate", "--store", f"sqlite:///{path}").output == UP_TO_DATE

@@ -13,7 +13,7 @@ from greendot.store.postgres.messages import columns
 
 _FIELDS = (
     "n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at,"
-    " n.seen_at, n.read_at, n.archived_at, n.acked_at"
+    " n.seen_at, n.read_at, n.archived_at, n.acked_at, n.ack"
 )
 CONDITIONS: dict[Filter, str] = {
     "all": "archived_at IS NULL",
@@ -43,9 +43,17 @@ WRITE = """
         FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS h (tenant, user_id, head, new)
         WHERE i.tenant = h.tenant AND i.user_id = h.user_id
     )
-    INSERT INTO greendot_notifications (tenant, user_id, seq, id, kind, body, key, created_at, expires_at)
+    INSERT INTO greendot_notifications (tenant, user_id, seq, id, kind, body, key, created_at, expires_at, ack)
     SELECT * FROM unnest($5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::bytea[], $11::text[],
-                         $12::bigint[], $13::bigint[])
+                         $12::bigint[], $13::bigint[], $14::boolean[])
+"""
+PENDING = f"""
+    SELECT u.tenant, u.user_id, {_FIELDS}
+    FROM unnest($1::text[], $2::text[]) AS u (tenant, user_id), LATERAL (
+        SELECT * FROM greendot_notifications
+        WHERE tenant = u.tenant AND user_id = u.user_id AND ack AND acked_at IS NULL ORDER BY seq LIMIT $3
+    ) n
+    ORDER BY u.tenant, u.user_id, n.seq
 """
 _BEYOND = 2**62  # no number is as large
 
@@ -99,6 +107,12 @@ class PostgresInbox:
         rows = await self._links.fetch(page_sql(only, "DESC" if after is None else "ASC"), *values)
         return [Notification(*row) for row in (reversed(rows) if after is None else rows)]
 
+    async def pending(self, users: Sequence[Key], *, limit: int) -> dict[Key, list[Notification]]:
+        found: dict[Key, list[Notification]] = {}
+        for row in await self._links.fetch(PENDING, [key[0] for key in users], [key[1] for key in users], limit):
+            found.setdefault((row[0], row[1]), []).append(Notification(*row[2:]))
+        return found
+
 
 async def write(link: Link, batch: Sequence[list[Letter]]) -> list[list[Created]]:
     """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new."""
@@ -113,7 +127,7 @@ async def write(link: Link, batch: Sequence[list[Letter]]) -> list[list[Created]
     created = [[_number(letter, heads, known, new, counts) for letter in letters] for letters in batch]
     if new:
         changed = [(*key, heads[key], count) for key, count in counts.items()]
-        await link.execute(WRITE, *columns(changed, 4), *columns(new, 9))
+        await link.execute(WRITE, *columns(changed, 4), *columns(new, 10))
     return created
 
 
@@ -129,8 +143,8 @@ def _number(
     if (first := known.get(ident)) is not None:
         return Created(first, first.id == numbered_id(first.seq, token))
     seq = heads[key] = heads[key] + 1
-    made = Notification(seq, numbered_id(seq, token), n.kind, n.body, n.created_at, n.expires_at)
+    made = Notification(seq, numbered_id(seq, token), n.kind, n.body, n.created_at, n.expires_at, ack=n.ack)
     known[ident] = made
     counts[key] = counts.get(key, 0) + 1
-    new.append((*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at))
+    new.append((*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at, n.ack))
     return Created(made, True)

@@ -5,12 +5,14 @@ Every change locks the inbox's head first, so what is counted in the next statem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from greendot.ids import number_of
-from greendot.store.base import Inbox, Mark, Marked
+from greendot.store.base import Inbox, Key, Mark, Marked
+from greendot.store.postgres.inbox import LOCK
 from greendot.store.postgres.links import Link, Links
+from greendot.store.postgres.messages import columns
 
 COLUMNS: dict[Mark, tuple[str, ...]] = {  # the first tells whether it is marked already
     "seen": ("seen_at",),
@@ -43,6 +45,14 @@ def mark_sql(mark: Mark, which: str) -> str:
             UPDATE greendot_notifications n SET {marked} FROM old WHERE n.ctid = old.ctid
         )
         SELECT seq, id, unread, unseen FROM old ORDER BY seq
+    """
+
+
+def delivered_sql(how: Literal["live", "push"]) -> str:
+    return f"""
+        UPDATE greendot_notifications n SET {how}_at = $4
+        FROM unnest($1::text[], $2::text[], $3::bigint[]) AS d (tenant, user_id, seq)
+        WHERE n.tenant = d.tenant AND n.user_id = d.user_id AND n.seq = d.seq AND {how}_at IS NULL
     """
 
 
@@ -87,16 +97,12 @@ class PostgresMarks:
 
         return await self._links.transact(work)
 
-    async def delivered(
-        self, tenant: str, user: str, seqs: Sequence[int], how: Literal["live", "push"], at: int
-    ) -> None:
-        sql = (
-            f"UPDATE greendot_notifications SET {how}_at = $3"
-            f" WHERE tenant = $1 AND user_id = $2 AND seq = ANY ($4::bigint[]) AND {how}_at IS NULL"
-        )
+    async def delivered(self, seqs: Mapping[Key, Sequence[int]], how: Literal["live", "push"], at: int) -> None:
+        inboxes = columns(sorted(seqs), 2)
+        rows = columns([(*key, seq) for key, theirs in seqs.items() for seq in theirs], 3)
 
         async def work(link: Link) -> None:
-            await link.fetch(_LOCK, tenant, user)
-            await link.execute(sql, tenant, user, at, [*seqs])
+            await link.fetch(LOCK, *inboxes)
+            await link.execute(delivered_sql(how), *rows, at)
 
         await self._links.transact(work)

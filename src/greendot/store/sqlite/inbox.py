@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from greendot.ids import new_message_id, number_of, numbered_id
 from greendot.store.base import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification
 from greendot.store.sqlite.thread import DatabaseThread
 
-_FIELDS = "seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at"
+_FIELDS = "seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at, ack"
 _CONDITIONS: dict[Filter, str] = {
     "all": "archived_at IS NULL",
     "unread": "read_at IS NULL",
@@ -44,6 +44,10 @@ def unmarked_sql(mark: Mark) -> str:
 
 
 INBOX = "SELECT head, unread, unseen FROM inboxes WHERE tenant = ? AND user = ?"
+PENDING = (
+    f"SELECT {_FIELDS} FROM notifications INDEXED BY notifications_pending"
+    " WHERE tenant = ? AND user = ? AND ack = 1 AND acked_at IS NULL ORDER BY seq LIMIT ?"
+)
 EXPIRED = "SELECT tenant, user, seq, read_at, seen_at FROM notifications WHERE expires_at <= ? LIMIT ?"
 OLD = "SELECT tenant, user, seq, read_at, seen_at FROM notifications WHERE created_at < ? LIMIT ?"
 COUNTED = """
@@ -89,7 +93,7 @@ class SqliteInbox:
     ) -> list[Notification]:
         sql = page_sql(only, "DESC" if after is None else "ASC")
         values = (tenant, user, after or 0, _BEYOND if before is None else before, limit)
-        page = await self._thread.do(lambda db: [Notification(*row) for row in db.execute(sql, values)])
+        page = await self._thread.do(lambda db: [_notification(row) for row in db.execute(sql, values)])
         return page[::-1] if after is None else page
 
     async def mark(
@@ -114,11 +118,17 @@ class SqliteInbox:
             if len(part.ids) < _CHUNK:
                 return Marked(marked, part.inbox)
 
-    async def delivered(
-        self, tenant: str, user: str, seqs: Sequence[int], how: Literal["live", "push"], at: int
-    ) -> None:
+    async def pending(self, users: Sequence[Key], *, limit: int) -> dict[Key, list[Notification]]:
+        def work(db: sqlite3.Connection) -> dict[Key, list[Notification]]:
+            found = ((key, [_notification(row) for row in db.execute(PENDING, (*key, limit))]) for key in users)
+            return {key: notifications for key, notifications in found if notifications}
+
+        return await self._thread.do(work)
+
+    async def delivered(self, seqs: Mapping[Key, Sequence[int]], how: Literal["live", "push"], at: int) -> None:
         sql = f"UPDATE notifications SET {how}_at = ? WHERE tenant = ? AND user = ? AND seq = ? AND {how}_at IS NULL"
-        await self._thread.do(lambda db: db.executemany(sql, [(at, tenant, user, seq) for seq in seqs]))
+        rows = [(at, *key, seq) for key, theirs in seqs.items() for seq in theirs]
+        await self._thread.do(lambda db: db.executemany(sql, rows))
 
     async def prune(self, now: int, *, keep_ms: int, limit: int) -> dict[Key, Inbox]:
         return await self._thread.do(lambda db: _prune(db, now, now - keep_ms, limit))
@@ -134,6 +144,10 @@ class SqliteInbox:
         return await self._thread.do(work)
 
 
+def _notification(row: tuple[Any, ...]) -> Notification:
+    return Notification(*(*row[:-1], bool(row[-1])))
+
+
 def _inbox(db: sqlite3.Connection, key: Key) -> Inbox | None:
     row = db.execute(INBOX, key).fetchone()
     return None if row is None else Inbox(*row)
@@ -142,8 +156,8 @@ def _inbox(db: sqlite3.Connection, key: Key) -> Inbox | None:
 def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
     first = f"SELECT {_FIELDS} FROM notifications WHERE tenant = ? AND user = ? AND key = ?"
     insert = (
-        "INSERT INTO notifications (tenant, user, seq, id, kind, body, key, created_at, expires_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO notifications (tenant, user, seq, id, kind, body, key, created_at, expires_at, ack)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     created: list[Created] = []
     heads: dict[Key, int] = {}
@@ -151,14 +165,16 @@ def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
     for n in notices:
         key = n.tenant, n.user
         if (row := db.execute(first, (*key, n.key)).fetchone()) is not None:
-            created.append(Created(Notification(*row), False))
+            created.append(Created(_notification(row), False))
             continue
         if key not in heads:
             heads[key] = (_inbox(db, key) or Inbox()).head
         seq = heads[key] = heads[key] + 1
         new[key] = new.get(key, 0) + 1
-        made = Notification(seq, numbered_id(seq, new_message_id()), n.kind, n.body, n.created_at, n.expires_at)
-        db.execute(insert, (*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at))
+        made = Notification(
+            seq, numbered_id(seq, new_message_id()), n.kind, n.body, n.created_at, n.expires_at, ack=n.ack
+        )
+        db.execute(insert, (*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at, n.ack))
         created.append(Created(made, True))
     db.executemany(
         "INSERT INTO inboxes VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT DO UPDATE SET"

@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greendot.core.presence import Change, Face
-from greendot.engine.base import Audit, Deliver, Disconnect, Entered, Left, MemberRemoved, Message, Topic, Typing
+from greendot.engine.base import (
+    Audit,
+    Deliver,
+    Disconnect,
+    Entered,
+    InboxChanged,
+    Left,
+    MemberRemoved,
+    Message,
+    Notified,
+    Topic,
+    Typing,
+)
 from greendot.engine.redis.messages import Malformed, Messages
 
 KEY = b"a key for tests, thirty-two long"
@@ -19,6 +31,9 @@ MESSAGES: list[Message] = [
     Deliver(b'{"type":"room.message"}', 7),
     Deliver(b"\x00\xff", None, "cursor", "k3Fa-c1"),
     MemberRemoved("t1", "r1", "ann", "left", "abcd", 3),
+    Notified([(7, b'{"type":"notification.created"}', False), (8, b"", True)]),
+    InboxChanged(b"\x00\xff", "k3Fa/1", [7, 8], 9),
+    InboxChanged(),
     Disconnect("k3Fa-s1", 4505, "replaced"),
     Disconnect("k3Fa-s1", 4503, "operator", "t1"),
     Audit(),

@@ -34,10 +34,10 @@ async def test_missing_tables_are_a_start_refused_with_what_to_do(postgres: str)
 async def test_old_tables_are_refused_and_newer_ones_too(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
         await PostgresStore(place).migrate()
-        await execute(place, "UPDATE greendot_schema SET version = version - 1 WHERE version = 1")
+        await execute(place, f"DELETE FROM greendot_schema WHERE version = {len(NAMES)}")
         with pytest.raises(ConfigError, match="Run `greendot migrate`"):
             await PostgresStore(place).start()
-        await execute(place, "UPDATE greendot_schema SET version = 999")
+        await execute(place, "UPDATE greendot_schema SET version = 999 WHERE version = 1")
         for store in (PostgresStore(place), PostgresStore(place, migrate=True)):
             with pytest.raises(ConfigError, match="of a newer Greendot; upgrade Greendot"):
                 await store.start()

@@ -1,0 +1,153 @@
+"""Inboxes over HTTP: what an app backend tells its users, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta, Raw, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from greendot.api.backend import Backend
+from greendot.api.problem import Problem
+from greendot.api.request import check_size, decode, idempotency_key, json, number, path_id, position, read_text
+from greendot.ids import valid_id
+from greendot.protocol.commands import Id, Seq
+from greendot.store.base import Created, Filter, Notice, Notification
+from greendot.store.events import fit
+
+MOST = 10_000  # notifications in one request
+MOST_BYTES = 16 * 1024 * 1024  # of them
+IN_A_ROW = 250  # decoded before others have their turn
+FILTERS: tuple[Filter, ...] = ("all", "unread", "unseen", "archived")
+
+
+class PostNotification(Struct):
+    """One notification; `expires_at` or `ttl_s` or neither."""
+
+    user: Id
+    kind: Id
+    body: Raw
+    key: Id | None = None
+    expires_at: Seq | None = None
+    ttl_s: Annotated[float, Meta(gt=0, le=36_500 * 86_400)] | None = None
+
+
+class PostNotifications(Struct):
+    """The body of POST /v1/notifications: many, or (without `notifications`) one."""
+
+    notifications: Annotated[list[Raw], Meta(min_length=1, max_length=MOST)] | None = None
+
+
+class Made(Struct, gc=False):
+    """What became of one. Without number and id: its kind is not kept."""
+
+    id: str | None
+    seq: int | None
+    new: bool
+
+
+class Shown(Struct, gc=False):
+    """One notification and what is known of its delivery."""
+
+    seq: int
+    id: str
+    kind: str
+    body: Raw
+    created_at: int
+    expires_at: int | None
+    live_at: int | None
+    push_at: int | None
+    seen_at: int | None
+    read_at: int | None
+    archived_at: int | None
+    acked_at: int | None
+    ack: bool
+
+
+class NotificationRoutes:
+    """`/v1/notifications` and inboxes."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/notifications", self.create, methods=["POST"]),
+            Route("/v1/users/{user}/inbox", self.inbox),
+        ]
+
+    async def create(self, request: Request) -> Response:
+        tenant, key = self._backend.keys.tenant(request), idempotency_key(request)
+        text = await read_text(request, MOST_BYTES)
+        many = decode(text, PostNotifications).notifications
+        if many is None:
+            notice = self._notice(tenant, decode(text, PostNotification), key, "")
+            (made,) = await self._backend.notifying.notify([notice])
+            return json(_made(made), 201 if made is None or made.new else 200)
+        notices: list[Notice] = []
+        for index, raw in enumerate(many):
+            within = f"notifications[{index}]"
+            own = None if key is None else f"{key}.{index}"
+            notices.append(self._notice(tenant, decode(raw, PostNotification, within), own, f"{within}."))
+            if index % IN_A_ROW == 0:
+                await asyncio.sleep(0)
+        all_made = await self._backend.notifying.notify(notices)
+        is_new = any(made is None or made.new for made in all_made)
+        return json({"notifications": [_made(made) for made in all_made]}, 201 if is_new else 200)
+
+    def _notice(self, tenant: str, given: PostNotification, key: str | None, within: str) -> Notice:
+        now = self._backend.clock.now_ms()
+        check_size(given.body)
+        if given.expires_at is not None and given.ttl_s is not None:
+            raise Problem(400, f"give either `{within}expires_at` or `{within}ttl_s`", code="bad_field")
+        if given.expires_at is not None and given.expires_at <= now:
+            raise Problem(400, f"`{within}expires_at` has passed already", code="bad_field")
+        if given.key is None and key is not None and not valid_id(key):
+            raise Problem(400, "Idempotency-Key is too long for a list: at most 122 characters", code="bad_field")
+        expires_at = given.expires_at if given.ttl_s is None else now + round(given.ttl_s * 1000)
+        return Notice(tenant, given.user, given.kind, bytes(given.body), given.key or key or "", now, expires_at)
+
+    async def inbox(self, request: Request) -> Response:
+        tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
+        after, before, limit = (
+            position(request, "after"),
+            position(request, "before"),
+            number(request, "limit", 50, 300),
+        )
+        only = next((known for known in FILTERS if known == request.query_params.get("filter", "all")), None)
+        if only is None:
+            raise Problem(400, f"filter must be one of {', '.join(FILTERS)}", code="bad_field")
+        if after is not None and before is not None:
+            raise Problem(400, "give either `after` or `before`", code="bad_field")
+        store = self._backend.store
+        found = await store.notifications(tenant, user, after=after, before=before, limit=limit, only=only)
+        stands = await store.inbox(tenant, user)
+        shown = [_shown(notification) for notification in fit(found, newest=after is None)]
+        return json({"notifications": shown, **stands._asdict()})
+
+
+def _made(created: Created | None) -> Made:
+    if created is None:
+        return Made(None, None, True)
+    return Made(created.notification.id, created.notification.seq, created.new)
+
+
+def _shown(of: Notification) -> Shown:
+    return Shown(
+        seq=of.seq,
+        id=of.id,
+        kind=of.kind,
+        body=Raw(of.body),
+        created_at=of.created_at,
+        expires_at=of.expires_at,
+        live_at=of.live_at,
+        push_at=of.push_at,
+        seen_at=of.seen_at,
+        read_at=of.read_at,
+        archived_at=of.archived_at,
+        acked_at=of.acked_at,
+        ack=of.ack,
+    )

@@ -1,0 +1,278 @@
+"""Inboxes on this node: what is new reaches every device of its user in order, each once, none left out.
+
+What comes early is held; what is missing after a moment is read from the store, once for all devices. Numbers may be
+missing for good in an inbox: what was archived on another device or has expired is not announced any more. Heads are
+compared with the store now and then, so that a notification whose signal was lost is found although nothing more comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from greendot.core.wheel import Timer
+from greendot.engine.base import InboxChanged, Notified, Part, Topic
+from greendot.errors import StoreUnavailable
+from greendot.gateway.badges import AT_ONCE, Badges
+from greendot.gateway.batched import Batched
+from greendot.gateway.connection import Connection
+from greendot.gateway.inbox import Entry, LocalInbox
+from greendot.gateway.receipts import Receipts
+from greendot.gateway.room import RECOVER, RECOVER_BYTES
+from greendot.gateway.session import Session
+from greendot.gateway.shared import Shared
+from greendot.gateway.urging import Urging
+from greendot.metrics import Metrics
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Event, Resync
+from greendot.store.base import Inbox, Key, Notification, Store
+from greendot.store.events import created_event, is_over, state_events
+
+GAP_S = 0.05  # how long what is missing may take before it is read
+COMPARE_S = 60.0  # between two looks at the heads of all inboxes here
+AGAIN_S = 1.0  # after the store could not be read
+READERS = 32  # gaps read at the same time
+_log = logging.getLogger("greendot.inbox")
+
+
+class Arrival(NamedTuple):
+    """What a device is told when it comes."""
+
+    unread: int
+    events: list[Event]  # what it missed, and what it is to acknowledge still
+
+
+class Inboxes:
+    """The inboxes of all users with sessions on this node."""
+
+    def __init__(self, store: Store, shared: Shared, metrics: Metrics) -> None:
+        self._store = store
+        self._shared = shared
+        self._metrics = metrics
+        self._local: dict[Key, LocalInbox] = {}
+        self._heads: Batched[Key, Inbox] = Batched(shared.tasks, store.inboxes, Inbox())
+        self._turns = asyncio.Semaphore(READERS)
+        self._timer: Timer | None = None
+        self.badges = Badges(store, shared, metrics, self._compared)
+        self.receipts = Receipts(store, shared)
+        self.urging = Urging(store, shared, metrics, self._send, self._hears)
+
+    # --- devices come and go ---
+
+    async def attach(self, connection: Connection, session: Session, after: int | None) -> Arrival:
+        """The device hears what is new from now on, beginning behind `after`; without it, with what comes now."""
+        local = self._local.get(session.key)
+        if local is None:
+            local = self._local[session.key] = LocalInbox(session.key)
+            self._look_later()
+        inbox = await self._heads.get(session.key)
+        await self._catch_up(local, inbox.head)
+        urgent = await self.urging.pending(session.key) if inbox.head else []
+        start = inbox.head if after is None else after
+        missed = await self._missed(local, start)
+        # No await below: what was read and what the device will hear must meet without a gap.
+        events: list[Event] = []
+        if missed is None:
+            events.append(Resync("inbox"))
+        if connection.closing:
+            return Arrival(inbox.unread, events)
+        again = [n for n in urgent if n.seq <= (local.cursor if missed is None else min(start, local.cursor))]
+        events += [created_event(notification) for notification in again]
+        events += self._replayed(missed or [])
+        connection.hears_inbox = True
+        self.receipts.add(local.key, [n.seq for n in (*again, *(missed or ()))])
+        self.urging.sent(local, [n.seq for n in (*again, *(missed or ())) if n.ack and n.acked_at is None])
+        return Arrival(inbox.unread, events)
+
+    async def _catch_up(self, local: LocalInbox, head: int) -> None:
+        """No device that comes may be ahead of what was offered to those that are there."""
+        if not local.known:
+            local.known = True
+            self._forward(local, local.line.skip_to(head))
+            if local.is_behind:
+                self._miss(local, GAP_S)
+        while head > local.cursor:
+            await self._fill(local)
+
+    async def _missed(self, local: LocalInbox, after: int) -> list[Notification] | None:
+        """The notifications after `after` up to the cursor; None if they are too many, or it lies beyond."""
+        missed: list[Notification] = []
+        if after > local.cursor:
+            return None
+        while after < local.cursor:
+            upto = local.cursor
+            async with self._turns:
+                missed += await self._store.notifications(
+                    *local.key, after=after, before=upto + 1, limit=RECOVER + 1 - len(missed)
+                )
+            if len(missed) > RECOVER or sum(len(notification.body) for notification in missed) > RECOVER_BYTES:
+                return None
+            after = upto
+        now = self._shared.clock.now_ms()
+        return [notification for notification in missed if not is_over(notification, now)]
+
+    @staticmethod
+    def _replayed(missed: list[Notification]) -> list[Event]:
+        """As if the device had been there: each as it was announced, then what became of them."""
+        return [*(created_event(notification) for notification in missed), *state_events(missed)]
+
+    def left(self, key: Key) -> None:
+        """The user's last session here is gone."""
+        local = self._local.pop(key, None)
+        if local is not None:
+            self._shared.timers.cancel(local.gap_timer)
+            self.urging.left(local)
+        if not self._local:
+            self._shared.timers.cancel(self._timer)
+            self._timer = None
+
+    # --- from the bus ---
+
+    def received(self, topic: Topic, message: Notified | InboxChanged) -> None:
+        key = (topic.tenant, topic.name)
+        local = self._local.get(key)
+        if local is None:
+            return
+        if isinstance(message, Notified):
+            for seq, frame, ack in message.records:
+                if frame:
+                    self._forward(local, local.line.offer(seq, Entry(frame, ack)))
+                else:  # the content is in the store only
+                    local.hinted = max(local.hinted, seq)
+            if local.known and local.is_behind:
+                self._miss(local, 0.0 if local.hinted > local.cursor or local.line.overflown else GAP_S)
+        else:
+            self._changed(local, message)
+        self.badges.changed([key])
+
+    def _changed(self, local: LocalInbox, message: InboxChanged) -> None:
+        self.urging.acknowledged(local, message.acked, message.acked_through)
+        for connection in self._shared.registry.connections_of(*local.key) if message.frame else ():
+            if connection.id != message.without_connection:
+                connection.send(message.frame)
+
+    # --- to the devices ---
+
+    def _is_here(self, local: LocalInbox) -> bool:
+        """Whether it is not one that was given up while something was read for it."""
+        return self._local.get(local.key) is local
+
+    def _devices(self, local: LocalInbox) -> Iterator[Connection]:
+        if not self._is_here(local):
+            return iter(())
+        return (c for c in self._shared.registry.connections_of(*local.key) if c.hears_inbox and not c.closing)
+
+    def _hears(self, local: LocalInbox) -> bool:
+        return any(True for _ in self._devices(local))
+
+    def _send(self, local: LocalInbox, frame: bytes) -> bool:
+        sent = False
+        for connection in self._devices(local):
+            connection.send(frame)
+            sent = True
+        return sent
+
+    def _forward(self, local: LocalInbox, entries: list[Entry]) -> None:
+        """The last of these is the cursor's."""
+        if not entries:
+            return
+        first = local.cursor - len(entries) + 1
+        for entry in entries:
+            heard = self._send(local, entry.frame)
+        if heard:
+            self.receipts.add(local.key, range(first, local.cursor + 1))
+        if urgent := [seq for seq, entry in enumerate(entries, first) if entry.ack]:
+            self.urging.sent(local, urgent)
+
+    # --- gaps ---
+
+    def _miss(self, local: LocalInbox, wait_s: float) -> None:
+        if local.gap_timer is None and local.reading is None and self._is_here(local):
+            local.gap_timer = self._shared.timers.set(wait_s, self._over, local)
+
+    def _over(self, local: LocalInbox) -> None:
+        local.gap_timer = None
+        if local.is_behind:
+            self._shared.tasks.spawn(self._fill_quietly(local))
+
+    async def _fill_quietly(self, local: LocalInbox) -> None:
+        cursor = local.cursor
+        try:
+            await self._fill(local)
+        except StoreUnavailable as error:
+            _log.info("a gap in the inbox of %s is read later: %s", local.key[1], error)
+        if local.is_behind:
+            self._miss(local, GAP_S if local.cursor > cursor else AGAIN_S * random.uniform(0.5, 1))
+
+    async def _fill(self, local: LocalInbox) -> None:
+        """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""
+        if local.reading is not None:
+            await asyncio.shield(local.reading)
+            return
+        local.reading = asyncio.get_running_loop().create_future()
+        self._metrics.inbox_gaps_total += 1
+        try:
+            # The head first: what it counts and a page does not show is not to be announced any more.
+            head = (await self._heads.get(local.key)).head
+            found: list[Notification] = []
+            if head > local.cursor and self._hears(local):
+                async with self._turns:
+                    found = await self._store.notifications(
+                        *local.key, after=local.cursor, before=head + 1, limit=RECOVER
+                    )
+            self._catch(local, head, found)
+        finally:
+            local.reading.set_result(None)
+            local.reading = None
+
+    def _catch(self, local: LocalInbox, head: int, found: list[Notification]) -> None:
+        now = self._shared.clock.now_ms()
+        if head > local.cursor:
+            self.badges.changed([local.key])
+        for notification in found:
+            self._forward(local, local.line.skip_to(notification.seq - 1))
+            if not is_over(notification, now):
+                entry = Entry(encode_event(created_event(notification), now), notification.ack)
+                self._forward(local, local.line.offer(notification.seq, entry))
+        if len(found) >= RECOVER and head > local.cursor:
+            # Too much for a live stream: clients fetch it when they want it.
+            self._send(local, encode_event(Resync("inbox"), now))
+        self._forward(local, local.line.skip_to(head))
+
+    # --- comparing ---
+
+    def _look_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._shared.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._due)
+
+    def _due(self, _: None) -> None:
+        self._timer = None
+        if self._local:
+            self._look_later()
+            self._shared.tasks.spawn(self._compare_quietly())
+
+    async def _compare_quietly(self) -> None:
+        try:
+            await self._compare([*self._local])
+        except StoreUnavailable as error:
+            _log.info("inboxes are compared later: %s", error)
+
+    async def _compare(self, keys: list[Key]) -> None:
+        for at in range(0, len(keys), AT_ONCE):
+            self._compared(await self._store.inboxes(keys[at : at + AT_ONCE]))
+
+    def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
+        """What is behind the store may still come by itself; it is read if it does not."""
+        for key, inbox in inboxes.items():
+            local = self._local.get(key)
+            if local is not None and local.known and inbox.head > local.cursor:
+                local.hinted = max(local.hinted, inbox.head)
+                self._miss(local, GAP_S)
+
+    async def resync(self, part: Part, node: str) -> None:
+        """Something may have been missed. What a node is told comes from where its own name is kept."""
+        everything = part.covers("", node)
+        await self._compare([key for key in self._local if everything or part.covers(*key)])

@@ -25,6 +25,7 @@ class Stream:
         self.wanted = True
         self.busy = False  # a join or leave is under way
         self.filling: list[dict[str, Any]] | None = None  # live messages that wait while older ones are fetched
+        self.turn = 0  # what was asked for in an earlier one is not wanted any more
         self.again = False  # something more was missed while it was fetched
         self.fetched = 0  # up to here messages were fetched, so that live ones may come once more
 
@@ -32,10 +33,11 @@ class Stream:
     def cursor(self) -> int:
         return len(self.seen)
 
-    def lost(self) -> None:
-        """The connection is gone."""
-        self.joined = self.busy = False
-        self.filling, self.again, self.fetched = None, False, 0
+    def left(self) -> None:
+        """The connection is gone, or the client is no longer in the room."""
+        self.joined = self.again = False
+        self.filling, self.fetched = None, 0
+        self.turn += 1
 
     def live(self, message: dict[str, Any]) -> None:
         if self.filling is not None:
@@ -125,7 +127,8 @@ class Client:
         self.ready = False
         self._asked.clear()
         for stream in self.streams.values():
-            stream.lost()
+            stream.busy = False
+            stream.left()
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
@@ -195,7 +198,8 @@ class Client:
         stream.busy = True
 
         def answered(frame: dict[str, Any]) -> None:
-            stream.busy = stream.joined = False
+            stream.busy = False
+            stream.left()
 
         self._note(f"leave {room} at {stream.cursor}")
         self.ask(answered, type="room.leave", room=room)
@@ -207,23 +211,23 @@ class Client:
             stream.again = True
             return
         stream.filling = []
-        self._fetch(stream)
+        self._fetch(stream, stream.turn)
 
-    def _fetch(self, stream: Stream) -> None:
-        if not self.ready or stream.filling is None:
+    def _fetch(self, stream: Stream, turn: int) -> None:
+        if not self.ready or stream.turn != turn:
             return
 
         def answered(frame: dict[str, Any]) -> None:
-            if stream.filling is None:
+            if stream.turn != turn:
                 return
             if frame["type"] == "error":
-                self.world.loop.call_later(AGAIN_S, self._fetch, stream)
+                self.world.loop.call_later(AGAIN_S, self._fetch, stream, turn)
                 return
             for message in frame["data"]["messages"]:
                 stream.take(message)
             if frame["data"]["messages"] or stream.again:
                 stream.again = False
-                self._fetch(stream)
+                self._fetch(stream, turn)
             else:
                 stream.filled()
 
@@ -261,8 +265,7 @@ class Client:
                     answered(frame)
             case "room.changed" if data.get("removed"):
                 self._note(f"removed from {data['room']}")
-                stream = self.streams[data["room"]]
-                stream.joined, stream.filling = False, None
+                self.streams[data["room"]].left()
             case "resync":
                 self._fill(self.streams[data["scope"].removeprefix("room:")])
 

@@ -178,14 +178,18 @@ class Story:
         end = self.world.loop.time() + 60
         while not self._is_complete():
             assert self.world.loop.time() < end, "not everybody came back"
-            for client in self.clients:
-                for name in self.rooms:
-                    client.join(name)
-            await asyncio.sleep(0.5)
+            await self._return()
         end = self.world.loop.time() + HEALED_S
-        while not self._is_healed() and self.world.loop.time() < end:  # noqa: ASYNC110  (virtual time: it costs none)
-            await asyncio.sleep(0.25)
+        while not self._is_healed() and self.world.loop.time() < end:
+            await self._return()
         self._check()
+
+    async def _return(self) -> None:
+        """Also those who are told only now that they had been removed for a while."""
+        for client in self.clients:
+            for name in self.rooms:
+                client.join(name)
+        await asyncio.sleep(0.25)
 
     def _is_complete(self) -> bool:
         return all(

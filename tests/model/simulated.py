@@ -101,6 +101,7 @@ class World:
         self.lives: dict[str, NodeLife] = {}
         self.users: dict[Any, Any] = {}
         self.seen: dict[Any, Any] = {}
+        self.occupants: dict[Any, Any] = {}
         self.sockets: list[socket.socket] = []  # the clients' ends
 
     def lag(self) -> float:
@@ -196,6 +197,7 @@ class SimulatedEngine(MemoryEngine):
         super().__init__(world.clock)
         self._world = world
         self._nodes, self._users, self._seen = world.lives, world.users, world.seen
+        self._occupants = world.occupants
         self.dead = False
 
     async def start(self, host: Host) -> str:

@@ -27,8 +27,8 @@ def url(served: Served) -> str:
 
 
 async def notify(served: Served, user: str, first: int, last: int) -> None:
-    store = served.node.store
-    await store.notify([Notice("default", user, "news", b"%d" % n, f"k{n}", 0) for n in range(first, last + 1)])
+    notices = [Notice("default", user, "news", b"%d" % n, f"k{n}", 0) for n in range(first, last + 1)]
+    await served.node.notifying.notify(notices)
 
 
 class Program:
@@ -89,8 +89,9 @@ async def test_a_program_killed_at_any_time_is_told_everything_in_order(tmp_path
                 await notify(served, "bob", 4 + run, 4 + run)
             async with program.run():
                 await until(lambda: any("lobby 120 " in line for line in program.printed))
-                await until(lambda: any("inbox 6 " in line for line in program.printed))
-        for stream, last in (("lobby", 120), ("inbox", 6)):
+                await notify(served, "bob", 7, 7)
+                await until(lambda: any("inbox 7 " in line for line in program.printed))
+        for stream, last in (("lobby", 120), ("inbox", 7)):
             told = [[int(line.split()[1]) for line in run if line.startswith(stream)] for run in program.lines]
             assert all(run == sorted(set(run)) for run in told)
             assert list(dict.fromkeys(number for run in told for number in run)) == [*range(1, last + 1)]

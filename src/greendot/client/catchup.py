@@ -110,5 +110,4 @@ class CatchUp:
 
 def _created(entry: InboxEntry) -> NotificationCreated:
     """A notification found in a page, as it would have been told."""
-    ack = entry.ack and entry.acked_at is None
-    return NotificationCreated(entry.seq, entry.id, entry.kind, entry.body, entry.created_at, ack)
+    return NotificationCreated(entry.seq, entry.id, entry.kind, entry.body, entry.created_at, entry.ack)

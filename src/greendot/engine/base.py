@@ -176,6 +176,7 @@ class Entered(Struct, frozen=True):
     """A user's first session that counts is in the topic's room. Told by the engine itself."""
 
     user: str
+    restored: bool = False  # after a loss; others may be in the room whose sessions are still to be restored
 
 
 class Left(Struct, frozen=True):
@@ -309,9 +310,10 @@ class RoomEngine(Protocol):
     When a node dies nobody is told: see `Host.died`. What is not entered again for a day may be forgotten.
     """
 
-    async def enter(self, tenant: Tenant, room: str, user: User, ref: Ref) -> None:
+    async def enter(self, tenant: Tenant, room: str, user: User, ref: Ref, *, restoring: bool = False) -> None:
         """The session is in the room, under this incarnation from now on. Changes nothing if it was already.
 
+        When it is `restoring` what the engine may have forgotten, what is told of it says so.
         Refused with `Fenced` when `ref.incarnation` is not a live node.
         """
         ...

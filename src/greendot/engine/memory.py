@@ -266,11 +266,11 @@ class MemoryEngine:
 
     # --- who is in a room ---
 
-    async def enter(self, tenant: str, room: str, user: str, ref: Ref) -> None:
+    async def enter(self, tenant: str, room: str, user: str, ref: Ref, *, restoring: bool = False) -> None:
         self._check_life(ref)
         occupants = self._occupants.setdefault((tenant, room), Occupants())
         if occupants.enter(user, ref, self.now_ms(), self._nodes):
-            self.publish(Topic("room", tenant, room), Entered(user))
+            self.publish(Topic("room", tenant, room), Entered(user, restoring))
 
     async def exit(self, tenant: str, room: str, user: str, ref: Ref) -> None:
         occupants = self._occupants.get((tenant, room))

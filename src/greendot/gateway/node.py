@@ -105,7 +105,7 @@ class Node:
         self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
         pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
         self.watching = Watching(engine, shared, limits.watches, pace.hold_s)
-        room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000))
+        room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
         self.rooms = Rooms(engine, store, self.statuses, seating, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
         self.speaking = Speaking(engine, store, self.rooms, shared, self.acks)

@@ -7,7 +7,8 @@ is different.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 
 from greendot.core.wheel import Timer
 from greendot.engine.base import Entered, Left, RoomEngine
@@ -24,9 +25,13 @@ COUNT_EVERY_S = 1.0  # a large room is told its count at most so often
 _EARLY_S = 0.01  # timers may be so early
 
 
-def page(users: Collection[str], after: str | None, limit: int) -> PresentReply:
-    """A part of the users, by id, and how many there are."""
-    return PresentReply([user for user in sorted(users) if after is None or user > after][:limit], len(users))
+def page(ordered: Sequence[str], also: str | None, after: str | None, limit: int) -> PresentReply:
+    """A part of the users, and of `also`, by id; and how many there are."""
+    at = 0 if after is None else bisect_right(ordered, after)
+    users = [*ordered[at : at + limit]]
+    if also is not None and (after is None or also > after):
+        insort(users, also)
+    return PresentReply(users[:limit], len(ordered) + (also is not None))
 
 
 class PresentLine:
@@ -39,6 +44,7 @@ class PresentLine:
         "_held_until",
         "_large",
         "_newest",
+        "_order",
         "_readings",
         "_reads",
         "_seating",
@@ -54,6 +60,7 @@ class PresentLine:
         self._seating = seating
         self._large = large
         self._users: set[str] = set()
+        self._order: list[str] | None = None  # the same by id, once somebody asked for it
         self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
         self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
         self._held_until = float("-inf")  # monotonic seconds
@@ -62,15 +69,23 @@ class PresentLine:
 
     # --- what is known ---
 
-    def seen_by(self, reader: str | None) -> Collection[str]:
-        """Who is in the room, as far as `reader` (None: the app) may see. Readers who are there see themselves."""
-        if reader is None or reader in self._users or not self._devices(reader):
-            return self._users
-        return self._users | {reader}
+    def count(self, reader: str) -> int:
+        """How many are there, as far as `reader` may see."""
+        return len(self._users) + (self._unseen(reader) is not None)
+
+    def page(self, reader: str | None, after: str | None, limit: int) -> PresentReply:
+        """A page of those who are there, as far as `reader` (None: the app) may see."""
+        if self._order is None:
+            self._order = sorted(self._users)
+        return page(self._order, self._unseen(reader), after, limit)
+
+    def _unseen(self, reader: str | None) -> str | None:
+        """A reader who is there and whom nobody else sees: invisible, or just coming."""
+        return reader if reader is not None and reader not in self._users and self._devices(reader) else None
 
     async def read(self, engine: RoomEngine) -> None:
         """Compare with the engine and tell what is different. Not while it is held: then absence means nothing."""
-        if self._shared.timers.now() < self._held_until - _EARLY_S:
+        if self._is_held:
             return
         self._reads += 1
         number, meanwhile = self._reads, dict[str, bool]()
@@ -79,12 +94,13 @@ class PresentLine:
             found = {*await engine.present(self._channel.topic.tenant, self._room)}
         finally:
             del self._readings[number]
-        if number < self._newest or self._shared.timers.now() < self._held_until - _EARLY_S:
+        if number < self._newest or self._is_held:
             return
         self._newest = number
         # What was heard while it was read may or may not be in it; the last that was heard of a user holds.
         found -= {user for user, entered in meanwhile.items() if not entered}
         found |= {user for user, entered in meanwhile.items() if entered}
+        self._order = None
         for user in found - self._users:
             self._enter(user)
         for user in self._users - found:
@@ -94,16 +110,24 @@ class PresentLine:
         """The engine has forgotten who is there: until all are restored, and it is read again, nobody leaves."""
         self._held_until = self._shared.timers.now() + seconds
 
+    @property
+    def _is_held(self) -> bool:
+        return self._shared.timers.now() < self._held_until - _EARLY_S
+
     # --- from the bus ---
 
-    def heard(self, message: Entered | Left) -> None:
+    def heard(self, message: Entered | Left) -> bool:
+        """Whether it shows that the engine has forgotten who is there, before this node found out."""
         user, entered = message.user, isinstance(message, Entered)
         for meanwhile in self._readings.values():
             meanwhile[user] = entered
-        if entered:
-            self._enter(user)
-        elif self._shared.timers.now() >= self._held_until:
-            self._leave(user)
+        if isinstance(message, Left):
+            if not self._is_held:
+                self._leave(user)
+            return False
+        was_there = user in self._users
+        self._enter(user)
+        return message.restored and was_there and not self._is_held
 
     def close(self) -> None:
         self._shared.timers.cancel(self._count_timer)
@@ -113,12 +137,16 @@ class PresentLine:
     def _enter(self, user: str) -> None:
         if user not in self._users:
             self._users.add(user)
+            if self._order is not None:
+                insort(self._order, user)
             self._tell(user, RoomEntered(self._room, user))
 
     def _leave(self, user: str) -> None:
         # The engine may not know yet of a session that is here.
         if user in self._users and not self._seating.is_inside(self._channel.topic.tenant, user, self._room):
             self._users.discard(user)
+            if self._order is not None:
+                del self._order[bisect_left(self._order, user)]
             self._tell(user, RoomLeft(self._room, user))
 
     @property

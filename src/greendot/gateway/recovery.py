@@ -96,7 +96,7 @@ class Recovery:
     def _begin(self, part: Part, *, intact: bool) -> None:
         if not intact:
             self._parts.watching.hold(part)
-            self._parts.rooms.hold(part, self._pace.hold_s)
+            self._parts.rooms.hold(part)
         self._shared.tasks.spawn(self._recover(part, intact))
 
     def reborn(self, incarnation: str) -> None:

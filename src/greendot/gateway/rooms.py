@@ -23,7 +23,7 @@ from greendot.engine.base import (
     Topic,
     Typing,
 )
-from greendot.errors import Refused, StoreUnavailable
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.gateway.connection import Connection
 from greendot.gateway.feed import Feed
 from greendot.gateway.following import Following
@@ -52,6 +52,7 @@ class RoomLimits(Struct, frozen=True):
     rooms: int  # per connection
     large: int  # above so many listeners only the number of typers, and of those present, is told
     typing_ttl_ms: int
+    hold_s: float  # how long all nodes together take to restore what the engine forgot
 
 
 class Rooms:
@@ -114,7 +115,7 @@ class Rooms:
             truncated=truncated,
             typing=local.typing.typers(session.user),
             typing_count=local.typing.count(session.user),
-            present=len(local.present.seen_by(session.user)),
+            present=local.present.count(session.user),
             unread=max(0, local.cursor - admitted.marker),
         )
 
@@ -165,8 +166,8 @@ class Rooms:
         """Who is in the room, on whichever node, as far as `reader` (None: the app) may see."""
         local = self._local.get(topic)
         if local is not None and local.opening is None:
-            return page(local.present.seen_by(reader), after, limit)
-        return page(await self._engine.present(topic.tenant, topic.name), after, limit)
+            return local.present.page(reader, after, limit)
+        return page(await self._engine.present(topic.tenant, topic.name), None, after, limit)
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)
@@ -208,7 +209,9 @@ class Rooms:
             case Typing():
                 local.typing.heard(message)
             case Entered() | Left():
-                local.present.heard(message)
+                if local.present.heard(message):
+                    local.present.hold(self._limits.hold_s)
+                    self._shared.timers.set(self._limits.hold_s, self._restored, local)
             case MembersChanged():
                 self._check(local)
             case Deliver(seq=None):
@@ -284,10 +287,21 @@ class Rooms:
         for at in range(0, len(rooms), AT_ONCE):
             await asyncio.gather(*(local.present.read(self._engine) for local in rooms[at : at + AT_ONCE]))
 
-    def hold(self, part: Part, seconds: float) -> None:
+    def hold(self, part: Part) -> None:
         """The engine has forgotten who is in them: until it is read again nobody leaves."""
         for local in self._local.within(part):
-            local.present.hold(seconds)
+            local.present.hold(self._limits.hold_s)
+
+    def _restored(self, local: LocalRoom) -> None:
+        """One that was seen to be restored before this node knew of any loss."""
+        if self._local.get(local.channel.topic) is local:
+            self._shared.tasks.spawn(self._look_quietly(local))
+
+    async def _look_quietly(self, local: LocalRoom) -> None:
+        try:
+            await local.present.read(self._engine)
+        except EngineUnavailable:
+            pass  # everything is read again when it is back
 
     # --- local rooms ---
 

@@ -105,7 +105,7 @@ class Seating:
     def _tell_again(self, seat: Seat) -> None:
         self._shared.tasks.spawn(self._tell(seat, again=True))
 
-    async def _say(self, seat: Seat) -> None:
+    async def _say(self, seat: Seat, *, restoring: bool = False) -> None:
         """How it is now, and how it has become meanwhile: one word after the other."""
         session, room = seat
         changed = True
@@ -114,7 +114,7 @@ class Seating:
             if session.rooms is None or room not in session.rooms or self._statuses.is_invisible(session.key):
                 await self._engine.exit(session.tenant, room, session.user, session.ref)
             elif self._shared.registry.sessions.get(session.id) is session:
-                await self._engine.enter(session.tenant, room, session.user, session.ref)
+                await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=restoring)
             changed = self._telling[seat]
 
     # --- when the engine may have forgotten ---
@@ -132,6 +132,6 @@ class Seating:
             return
         self._telling[seat] = False
         try:
-            await self._say(seat)
+            await self._say(seat, restoring=True)
         finally:
             del self._telling[seat]

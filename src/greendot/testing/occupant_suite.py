@@ -64,6 +64,15 @@ class OccupantSuite(EngineTests):
             assert await h.engine.present(T, "r1") == ["ann"]
             assert await self.news(h) == [("Entered", "ann")]
 
+    async def test_whoever_is_restored_enters_only_if_they_were_lost_and_it_says_so(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([R1])
+            await h.engine.enter(T, "r1", "ann", self.seat(h, "a"))
+            await h.engine.enter(T, "r1", "ann", self.seat(h, "a"), restoring=True)
+            await h.engine.enter(T, "r1", "bob", self.seat(h, "b"), restoring=True)
+            await h.settle()
+            assert [message for _, message in h.heard] == [Entered("ann"), Entered("bob", restored=True)]
+
     async def test_rooms_and_tenants_are_apart(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])

@@ -109,5 +109,5 @@ def _told(mac: object, data: bytes) -> Message:
             return Typing(user, unescape(name), int(held))
         case b"p":
             user, entered = text.split("|")
-            return Entered(user) if entered else Left(user)
+            return Entered(user, entered == "r") if entered else Left(user)
     raise Malformed("of no kind")

@@ -12,8 +12,8 @@ class RedisRooms:
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
 
-    async def enter(self, tenant: str, room: str, user: str, ref: Ref) -> None:
-        await self._verbs.on_room("enter", tenant, room, *ref, user)
+    async def enter(self, tenant: str, room: str, user: str, ref: Ref, *, restoring: bool = False) -> None:
+        await self._verbs.on_room("enter", tenant, room, *ref, user, "r" if restoring else "1")
 
     async def exit(self, tenant: str, room: str, user: str, ref: Ref) -> None:
         await self._verbs.on_room("exit", tenant, room, *ref, user)

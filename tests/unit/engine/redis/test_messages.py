@@ -70,6 +70,7 @@ def test_what_scripts_publish_is_read() -> None:
     assert read(TYPING) == (ROOM, Typing("ann", "Zoë", 5_000))
     assert read(by_script("t", "ann||0")) == (ROOM, Typing("ann", None, 0))
     assert read(ENTERED) == (ROOM, Entered("ann"))
+    assert read(by_script("p", "ann|r")) == (ROOM, Entered("ann", restored=True))
     assert read(by_script("p", "ann|")) == (ROOM, Left("ann"))
 
 

@@ -1,6 +1,7 @@
 -- A session is in a room: its user's first one is told. Refused for a node that is not live (FENCED) or not known (UNKNOWN).
 -- KEYS: present hash, nodes
--- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user
+-- ARGV: time, channel, publish command, bus key, session, incarnation, connection, user, how (1, or r: being
+--   restored)
 local session, node, user = ARGV[5], ARGV[6], ARGV[8]
 local refused = fenced(KEYS[2], node)
 if refused then return refused end
@@ -14,5 +15,5 @@ end
 seats[#seats + 1] = node == string.match(session, '^[^-]*') and session or session .. ',' .. node
 redis.call('HSET', KEYS[1], user, table.concat(seats, ';'))
 redis.call('PEXPIRE', KEYS[1], DAY_MS)
-if not was_there then tell_room(user, '1') end
+if not was_there then tell_room(user, ARGV[9]) end
 return was_there and 0 or 1

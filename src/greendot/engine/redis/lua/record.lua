@@ -297,7 +297,7 @@ local function seats_in_room(text, nodes_key, now)
   return seats, over
 end
 
--- In the verbs on a room: a user entered (1) or left (empty).
+-- In the verbs on a room: a user entered (1; r: is restored) or left (empty).
 local function tell_room(user, entered)
   local channel, body = ARGV[2], user .. '|' .. entered
   redis.call(ARGV[3], channel, 'p' .. redis.sha1hex(ARGV[4] .. channel .. body) .. body)

@@ -56,6 +56,39 @@ class Stream:
             self.live(message)
 
 
+class Notices(Stream):
+    """The inbox as one device has it. Numbers are missing where something was archived before it was heard of."""
+
+    def __init__(self) -> None:
+        super().__init__("inbox")
+        self.joined = True
+        self.last = 0
+        self.ids: set[str] = set()
+        self.urgent: set[str] = set()  # heard of out of turn, because they are to be acknowledged
+        self.badge: tuple[int, int] | None = None
+
+    @property
+    def cursor(self) -> int:
+        return self.last
+
+    def left(self) -> None:
+        super().left()
+        self.joined, self.badge = True, None
+
+    def live(self, message: dict[str, Any]) -> None:
+        if message.get("ack") and (message["id"] in self.ids or message["seq"] <= self.last):
+            self.urgent.add(message["id"])  # once more, or it waits since before this device was here
+        else:
+            super().live(message)
+
+    def take(self, message: dict[str, Any]) -> None:
+        if message["seq"] <= self.last:
+            raise Wrong(f"inbox: after {self.last} came {message['seq']}")
+        self.last = message["seq"]
+        self.ids.add(message["id"])
+        self.seen.append((message["id"], message["body"]))
+
+
 class Client:
     """One device of a user. It comes back, resumes, sends again what was not acknowledged."""
 
@@ -64,6 +97,7 @@ class Client:
         self.user = user
         self.device = device
         self.streams = {room: Stream(room) for room in rooms}
+        self.inbox = Notices()
         self.unacknowledged: dict[str, str] = {}  # key to room
         self.acknowledged: dict[str, tuple[str, int]] = {}  # key to room and number
         self.refused: set[str] = set()
@@ -96,7 +130,7 @@ class Client:
             resume = {s.room: s.cursor for s in self.streams.values() if s.wanted}
             self._note(f"hello to {node.node.incarnation} after {resume}")
             token = node.node.tokens.make(self.user, self.world.clock.now_ms(), 86_400)
-            resumed = {"session": self._session, "rooms": resume} if self._session else {"rooms": resume}
+            resumed = {"rooms": resume, "inbox": self.inbox.cursor, "session": self._session}
             self.link.say(type="hello", token=token, device=self.device, resume=resumed)
             while not self._gone.done():
                 await asyncio.wait([self._gone], timeout=25)
@@ -126,7 +160,7 @@ class Client:
     def _lost(self) -> None:
         self.ready = False
         self._asked.clear()
-        for stream in self.streams.values():
+        for stream in (*self.streams.values(), self.inbox):
             stream.busy = False
             stream.left()
         if self._gone is not None and not self._gone.done():
@@ -223,15 +257,34 @@ class Client:
             if frame["type"] == "error":
                 self.world.loop.call_later(AGAIN_S, self._fetch, stream, turn)
                 return
-            for message in frame["data"]["messages"]:
+            page = frame["data"].get("messages") or frame["data"].get("notifications") or []
+            for message in page:
                 stream.take(message)
-            if frame["data"]["messages"] or stream.again:
+            if page or stream.again:
                 stream.again = False
                 self._fetch(stream, turn)
             else:
                 stream.filled()
 
-        self.ask(answered, type="room.history", room=stream.room, after=stream.cursor, limit=7)
+        if stream is self.inbox:
+            self.ask(answered, type="inbox.list", after=stream.cursor, limit=7)
+        else:
+            self.ask(answered, type="room.history", room=stream.room, after=stream.cursor, limit=7)
+
+    def mark(self, how: str) -> None:
+        """Some of what is in the inbox, or all of it."""
+        chance, ids = self.world.random, [known for known, _ in self.inbox.seen]
+        if not self.ready or not ids:
+            return
+        some: dict[str, Any] = {"ids": chance.sample(ids, min(len(ids), 3))}
+        if chance.random() < 0.3:
+            some = {"through": chance.randint(1, self.inbox.last)}
+
+        def answered(frame: dict[str, Any]) -> None:
+            if frame["type"] == "reply":
+                self.inbox.badge = frame["data"]["unread"], frame["data"]["unseen"]
+
+        self.ask(answered, type=f"inbox.{how}", **some)
 
     # --- hearing ---
 
@@ -266,6 +319,12 @@ class Client:
             case "room.changed" if data.get("removed"):
                 self._note(f"removed from {data['room']}")
                 self.streams[data["room"]].left()
+            case "notification.created":
+                self.inbox.live(data)
+            case "inbox.badge":
+                self.inbox.badge = data["unread"], data["unseen"]
+            case "resync" if data["scope"] == "inbox":
+                self._fill(self.inbox)
             case "resync":
                 self._fill(self.streams[data["scope"].removeprefix("room:")])
 
@@ -285,7 +344,8 @@ class Client:
             self._say(key)
 
     def __str__(self) -> str:
-        streams = [f"{s.room} {s.cursor}{'' if s.joined else ' not joined'}" for s in self.streams.values()]
+        all_streams = (*self.streams.values(), self.inbox)
+        streams = [f"{s.room} {s.cursor}{'' if s.joined else ' not joined'}" for s in all_streams]
         waits = f"not acknowledged: {[*self.unacknowledged]}"
         return f"{self.user}/{self.device}: {', '.join(streams)}; {'' if self.ready else 'not '}welcomed; {waits}"
 

@@ -35,6 +35,11 @@ from greendot.testing.wire import CLOSE, TEXT, make_frame
 T = TypeVar("T")
 Heard = Callable[[dict[str, Any] | None], None]
 LEASE_S = 15.0  # a node that crashed is known to be dead after so long
+SETTINGS = {
+    "auth": {"secret": SECRET},
+    "limits": {"enabled": False},
+    "kinds": {"alarm": {"promise": "acknowledged"}, "secret": {"bus": "hint"}},
+}
 UPGRADE = (
     b"GET /v1/connect HTTP/1.1\r\nHost: world\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -291,7 +296,7 @@ class SimulatedNode:
     """A node that can be stopped in good order or killed."""
 
     def __init__(self, world: World) -> None:
-        settings = msgspec.convert({"auth": {"secret": SECRET}, "limits": {"enabled": False}}, Settings)
+        settings = msgspec.convert(SETTINGS, Settings)
         self._world = world
         self.engine = SimulatedEngine(world)
         self.store = SimulatedStore(world)

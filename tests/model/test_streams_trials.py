@@ -1,5 +1,7 @@
 """Whatever happens to nodes, sockets and the bus: every client of a room ends with exactly 1 … head, in order.
 
+And every device with what is in its user's inbox, and with the right count of it.
+
 Each trial is a story drawn from its seed. `make trials` runs ten thousand, `make trials TRIALS_FIRST=4711 TRIALS=1`
 repeats one.
 """
@@ -20,13 +22,13 @@ from simulated import Faults, SimulatedNode, VirtualLoop, World
 from greendot.core import streams
 from greendot.engine.base import Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
-from greendot.gateway import feed, room
-from greendot.store.base import Draft, Role
+from greendot.gateway import feed, inboxes, room
+from greendot.store.base import Draft, Notice, Role
 
 TRIALS = int(os.environ.get("TRIALS", "500"))
 FIRST = int(os.environ.get("TRIALS_FIRST", "0"))
 GROUPS = 10  # tests, so that one that fails is told apart and a time limit means something
-HEALED_S = 20.0  # rooms are compared within so long, whatever the bus has lost
+HEALED_S = {"rooms": 20.0, "inboxes": 70.0}  # they are compared within so long, whatever the bus has lost
 TENANT = "default"
 
 
@@ -45,6 +47,8 @@ class Story:
         self.members: set[str] = set()  # of the den, as far as is known
         self.away: set[str] = set()  # users whose removal was begun
         self.told: list[str] = []  # keys the app has sent
+        self.unsure: dict[str, Notice] = {}  # of which the app does not know whether they were written
+        self.notices: dict[str, str] = {}  # all keys, and whose they are
         self.tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
@@ -53,6 +57,7 @@ class Story:
         await self._settle_in()
         verbs = [self.say] * 12 + [self.burst, self.app, self.app, self.cut, self.cut, self.cut, self.stall]
         verbs += [self.crash, self.restart, self.gap, self.leave, self.join, self.remove, self.wait]
+        verbs += [self.notify] * 5 + [self.mark] * 3
         for _ in range(chance.randint(15, 50)):
             await chance.choice(verbs)()
             await asyncio.sleep(chance.expovariate(1 / 0.03))
@@ -111,6 +116,29 @@ class Story:
                 pass
 
         self.tasks.append(asyncio.create_task(append()))
+
+    async def notify(self) -> None:
+        """One or many, to one or many."""
+        node, users, chance = self.up(), sorted({client.user for client in self.clients}), self.random
+        notices = []
+        for _ in range(chance.choice((1, 1, 2, 20))):
+            key, kind = f"n{len(self.notices)}", chance.choice(("note", "note", "secret", "alarm"))
+            user = self.notices[key] = chance.choice(users)
+            body = f'"{key}"'.encode()
+            self.unsure[key] = Notice(TENANT, user, kind, body, key, self.world.clock.now_ms())
+            notices.append(self.unsure[key])
+        self.tasks.append(asyncio.create_task(self._notify(node, notices)))
+
+    async def _notify(self, node: SimulatedNode, notices: list[Notice]) -> None:
+        try:
+            await node.node.notifying.notify(notices)
+        except StoreUnavailable:
+            return
+        for notice in notices:
+            self.unsure.pop(notice.key, None)
+
+    async def mark(self) -> None:
+        self.random.choice(self.clients).mark(self.random.choice(("seen", "read", "archive", "ack")))
 
     async def cut(self) -> None:
         self.random.choice(self.clients).cut()
@@ -179,10 +207,14 @@ class Story:
         while not self._is_complete():
             assert self.world.loop.time() < end, "not everybody came back"
             await self._return()
-        end = self.world.loop.time() + HEALED_S
-        while not self._is_healed() and self.world.loop.time() < end:
-            await self._return()
+        if self.unsure:
+            await self._notify(self.up(), [*self.unsure.values()])
+        start = self.world.loop.time()
+        for healed, within_s in ((self._is_healed, HEALED_S["rooms"]), (self._has_all, HEALED_S["inboxes"])):
+            while not healed() and self.world.loop.time() < start + within_s:
+                await self._return()
         self._check()
+        self._check_inboxes()
 
     async def _return(self) -> None:
         """Also those who are told only now that they had been removed for a while."""
@@ -202,6 +234,38 @@ class Story:
     def _is_healed(self) -> bool:
         heads = {name: self._head(name) for name in self.rooms}
         return all(stream.cursor == heads[stream.room] for client in self.clients for stream in client.streams.values())
+
+    def _has_all(self) -> bool:
+        return not any(self._missing(client) for client in self.clients) and not any(map(self._miscounts, self.clients))
+
+    def _missing(self, client: Client) -> list[str]:
+        """What is in the user's inbox and the device has not heard of."""
+        sql = "SELECT id FROM notifications WHERE user = ? AND archived_at IS NULL"
+        rows = self.world.db.execute(sql, (client.user,)).fetchall()
+        return [known for (known,) in rows if known not in client.inbox.ids]
+
+    def _miscounts(self, client: Client) -> bool:
+        """Whether the device shows another number than there is; until something changes it goes by the welcome."""
+        sql = "SELECT unread, unseen FROM inboxes WHERE user = ?"
+        row = self.world.db.execute(sql, (client.user,)).fetchone()
+        return client.inbox.badge is not None and client.inbox.badge != (row or (0, 0))
+
+    def _check_inboxes(self) -> None:
+        sql = "SELECT seq, id, body, key FROM notifications WHERE user = ? ORDER BY seq"
+        for client in self.clients:
+            rows = self.world.db.execute(sql, (client.user,)).fetchall()
+            assert [row[0] for row in rows] == [*range(1, len(rows) + 1)]
+            assert sorted(row[3] for row in rows) == sorted(
+                k for k, user in self.notices.items() if user == client.user
+            )
+            order = {row[1]: row[2].decode().strip('"') for row in rows}
+            heard = dict(client.inbox.seen)
+            assert [item for item in order.items() if item[0] in heard] == client.inbox.seen
+            assert not self._missing(client), f"{client.user}/{client.device}"
+            assert not self._miscounts(client), f"{client.user}/{client.device} shows {client.inbox.badge}"
+        counted = "SELECT user, SUM(read_at IS NULL), SUM(seen_at IS NULL) FROM notifications GROUP BY user"
+        kept = "SELECT user, unread, unseen FROM inboxes"
+        assert sorted(self.world.db.execute(counted)) == sorted(self.world.db.execute(kept))
 
     def _head(self, name: str) -> int:
         (head,) = self.world.db.execute("SELECT head FROM rooms WHERE room = ?", (name,)).fetchone()
@@ -239,8 +303,8 @@ def limits(seed: int) -> Iterator[None]:
     """In some trials little is kept and held, so that its end is reached."""
     with pytest.MonkeyPatch.context() as patch:
         if seed % 4 == 3:
-            patch.setattr(feed, "RECOVER", 12)
-            patch.setattr(room, "RECOVER", 12)
+            for module in (feed, room, inboxes):
+                patch.setattr(module, "RECOVER", 12)
             patch.setattr(streams, "MOST_HELD", 5)
         yield
 

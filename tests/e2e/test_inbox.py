@@ -182,6 +182,18 @@ async def test_a_lost_hint_is_found_within_seventy_seconds() -> None:
         assert of(anns, "inbox.badge")[-1] == {"unread": 2, "unseen": 2}
 
 
+async def test_a_count_that_changed_unheard_is_told_within_seventy_seconds() -> None:
+    async with inboxed() as served:
+        phone, laptop = await served.client("ann", device="phone"), await served.client("ann", device="laptop")
+        await notify(served)
+        await served.advance(BADGE_S)
+        assert of(await laptop.quiet(), "inbox.badge") == [{"unread": 1, "unseen": 1}]
+        Bus(served)
+        await phone.request(type="inbox.read", through=1)
+        (heard,) = await served.advance(70, [laptop])
+        assert of(heard, "inbox.badge") == [{"unread": 0, "unseen": 0}]
+
+
 async def test_after_a_gap_of_the_bus_everything_is_compared_at_once() -> None:
     async with inboxed() as served:
         ann = await served.client("ann")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from greendot.core.streams import Line
 from greendot.core.wheel import Timer
-from greendot.store.base import Key
+from greendot.store.base import Inbox, Key
 
 
 class Entry(NamedTuple):
@@ -27,12 +27,13 @@ class Urged(NamedTuple):
 class LocalInbox:
     """One for each user, from the first session here to the last."""
 
-    __slots__ = ("gap_timer", "hinted", "key", "known", "line", "reading", "urge_timer", "urged")
+    __slots__ = ("gap_timer", "hinted", "key", "known", "line", "reading", "shown", "urge_timer", "urged")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.known = False  # whether its head was read: before that nothing is known to be missing
         self.line: Line[Entry] = Line()  # what was offered to the devices, in order
+        self.shown: Inbox | None = None  # as the devices were last told of it
         self.hinted = 0  # the newest number told of without its content
         self.gap_timer: Timer | None = None  # set while something is missing
         self.reading: asyncio.Future[None] | None = None  # a gap is being read

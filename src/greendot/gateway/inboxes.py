@@ -56,7 +56,7 @@ class Inboxes:
         self._heads: Batched[Key, Inbox] = Batched(shared.tasks, store.inboxes, Inbox())
         self._turns = asyncio.Semaphore(READERS)
         self._timer: Timer | None = None
-        self.badges = Badges(store, shared, metrics, self._compared)
+        self.badges = Badges(store, shared, metrics, self._told)
         self.receipts = Receipts(store, shared)
         self.urging = Urging(store, shared, metrics, self._send, self._hears)
 
@@ -69,6 +69,7 @@ class Inboxes:
             local = self._local[session.key] = LocalInbox(session.key)
             self._look_later()
         inbox = await self._heads.get(session.key)
+        self._show(local, inbox)
         await self._catch_up(local, inbox.head)
         urgent = await self.urging.pending(session.key) if inbox.head else []
         start = inbox.head if after is None else after
@@ -262,7 +263,25 @@ class Inboxes:
 
     async def _compare(self, keys: list[Key]) -> None:
         for at in range(0, len(keys), AT_ONCE):
-            self._compared(await self._store.inboxes(keys[at : at + AT_ONCE]))
+            inboxes = await self._store.inboxes(keys[at : at + AT_ONCE])
+            self._compared(inboxes)
+            for key, inbox in inboxes.items():
+                if (local := self._local.get(key)) is not None:
+                    self._show(local, inbox)
+
+    def _show(self, local: LocalInbox, inbox: Inbox) -> None:
+        """What was marked elsewhere and not heard of here is seen by the count only."""
+        if local.shown is None:
+            local.shown = inbox
+        elif (local.shown.unread, local.shown.unseen) != (inbox.unread, inbox.unseen):
+            self.badges.changed([local.key])
+
+    def _told(self, inboxes: Mapping[Key, Inbox]) -> None:
+        """The devices know these counts now."""
+        for key, inbox in inboxes.items():
+            if (local := self._local.get(key)) is not None:
+                local.shown = inbox
+        self._compared(inboxes)
 
     def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
         """What is behind the store may still come by itself; it is read if it does not."""

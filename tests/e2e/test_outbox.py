@@ -7,6 +7,7 @@ import re
 import signal
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 
@@ -25,7 +26,7 @@ async def metric(server: Process, name: str) -> int:
     return int(found[1])
 
 
-async def test_what_an_app_commits_is_heard_in_the_room_at_once(tmp_path: Path, postgres: str) -> None:
+async def test_what_an_app_commits_is_heard_in_the_room_and_in_the_inbox_at_once(tmp_path: Path, postgres: str) -> None:
     settings = {"GREENDOT_STORE_MIGRATE": "true", "GREENDOT_OUTBOX_URL": "store", "GREENDOT_OUTBOX_POLL_S": "30"}
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(fresh_schema(postgres))
@@ -39,9 +40,17 @@ async def test_what_an_app_commits_is_heard_in_the_room_at_once(tmp_path: Path, 
             for number in range(3):
                 await app.execute(SAY, "club", f'{{"n": {number}}}')
             await app.execute(SAY, "nowhere", "1")
-        heard = [(await alice.receive("room.message"))["data"] for _ in range(3)]
+            await app.execute(TELL, "alice", '{"order": 17}')
+        frames: dict[str, list[Any]] = {"room.message": [], "notification.created": [], "inbox.badge": []}
+        while [len(of) for of in frames.values()] != [3, 1, 1]:  # an inbox and a room do not wait for each other
+            frame = await alice.receive()
+            if frame["type"] in frames:
+                frames[frame["type"]].append(frame["data"])
+        heard, (told,), (badge,) = frames.values()
         assert [(message["seq"], message["body"]) for message in heard] == [(n + 1, {"n": n}) for n in range(3)]
         assert (heard[0]["user"], heard[0]["name"]) == ("shop", "The shop")
+        assert badge == {"unread": 1, "unseen": 1}
+        assert (told["seq"], told["kind"], told["body"]) == (1, "order", {"order": 17})
         assert await metric(server, "outbox_relay_up") == 1
         async with asyncio.timeout(10):
             while await metric(server, "outbox_set_aside_total") != 1:  # noqa: ASYNC110

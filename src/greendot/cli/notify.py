@@ -62,8 +62,7 @@ def notify(
     if store is not None:
         if url is not None:
             raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
-        (created,) = on_store(store_settings(store, config), lambda there: there.notify([notice]))
-        answer = {"id": created.notification.id, "seq": created.notification.seq, "new": created.new}
+        answer = _write(store_settings(store, config), notice)
         how = "\nDevices that are connected hear of it within a minute or so, when servers look by themselves."
     else:
         if tenant is not None:
@@ -93,6 +92,15 @@ def _json(text: str) -> bytes:
     if len(body) > MAX_FRAME:
         raise ConfigError(f"--body may have at most {MAX_FRAME} bytes.")
     return body
+
+
+def _write(settings: Settings, notice: Notice) -> dict[str, Any]:
+    promise = settings.kinds[notice.kind].promise if notice.kind in settings.kinds else "durable"
+    if promise in ("ephemeral", "recomputable"):
+        raise ConfigError(f"{notice.kind} is {promise}, so it is not kept in the store: leave out --store.")
+    notice = msgspec.structs.replace(notice, ack=promise == "acknowledged")
+    (created,) = on_store(settings, lambda there: there.notify([notice]))
+    return {"id": created.notification.id, "seq": created.notification.seq, "new": created.new}
 
 
 def _ask(settings: Settings, url: str, notice: Notice) -> dict[str, Any]:

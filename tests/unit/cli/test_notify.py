@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -25,6 +26,18 @@ async def test_with_a_store_it_is_written_past_the_servers(kind: str, tmp_path: 
         (entry,) = await store.notifications("default", "alice", limit=9)
         assert (entry.kind, entry.body) == ("order", b'{"n": 1}')
         assert (await store.inbox("acme", "alice")).unread == 1
+
+
+async def test_what_is_promised_of_its_kind_holds_past_the_servers_too(tmp_path: Path, postgres: str) -> None:
+    file = tmp_path / "greendot.toml"
+    file.write_text("[kinds.alarm]\npromise = 'acknowledged'\n[kinds.cursor]\npromise = 'ephemeral'\n")
+    async with opened("sqlite", tmp_path, postgres) as (url, store):
+        past = ("--store", url, "--config", str(file))
+        await said("notify", "alice", "--kind", "alarm", *past)
+        (entry,) = await store.notifications("default", "alice", limit=9)
+        assert entry.ack
+        refused = await asyncio.to_thread(complaint, "notify", "alice", "--kind", "cursor", *past)
+        assert refused == "cursor is ephemeral, so it is not kept in the store: leave out --store."
 
 
 def test_without_a_server_it_says_what_to_do(tmp_path: Path) -> None:

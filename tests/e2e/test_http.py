@@ -69,6 +69,8 @@ GUARDED = [
     ("GET", "/v1/rooms/lobby/messages"),
     ("POST", "/v1/rooms/lobby/messages"),
     ("POST", "/v1/signals"),
+    ("POST", "/v1/notifications"),
+    ("GET", "/v1/users/alice/inbox"),
     ("DELETE", "/v1/sessions/k3Fa-1"),
     ("GET", "/v1/nodes"),
     ("GET", "/v1/stats"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -613,6 +614,22 @@ async def test_what_waits_to_be_acknowledged_is_sent_to_a_device_that_comes() ->
         assert numbers(await later.quiet()) == [4]
         frames, _ = await served.advance(5.01, [later, back])
         assert numbers(frames) == [4]
+
+
+async def test_what_waits_to_be_acknowledged_survives_a_restart(tmp_path: Path) -> None:
+    store = {"url": f"sqlite:///{tmp_path / 'greendot.db'}"}
+    async with inboxed(store=store) as served:
+        ann = await served.client("ann")
+        ids = [(await notify(served, kind="alarm", body=number))["id"] for number in range(2)]
+        await ann.request(type="inbox.ack", ids=[ids[0]])
+    async with inboxed(store=store) as served:
+        ann = await served.client("ann", resume={"inbox": 2})
+        assert numbers(await ann.quiet()) == [2]
+        ((frames),) = await served.advance(5.01, [ann])
+        assert numbers(frames) == [2]
+        assert await ann.request(type="inbox.ack", ids=[ids[1]]) == {"unread": 0, "unseen": 0}
+        ((frames),) = await served.advance(100, [ann])
+        assert numbers(frames) == []
 
 
 async def test_very_many_that_wait_to_be_acknowledged_are_sent_again_in_turns() -> None:

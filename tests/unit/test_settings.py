@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from greendot.errors import ConfigError
-from greendot.settings import Settings, check_id, load
+from greendot.settings import Kind, Settings, check_id, load
 
 SECRET = "a secret of at least thirty-two characters"
 
@@ -159,6 +159,12 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"store": {"url": "postgresql://localhost/db?password=hush"}}, ["store.url", "USER:PASSWORD@HOST"]),
         ({"store": {"url": "postgresql://[::1/db"}}, ["store.url", "[::1]"]),
         ({"store": {"pool": 0}}, ["pool"]),
+        ({"inbox": {"keep_days": 0}}, ["keep_days"]),
+        ({"kinds": {"a b": {}}}, ["kinds", "'a b'", "valid id"]),
+        ({"kinds": {"alarm": "acknowledged"}}, ["[kinds.alarm]"]),
+        ({"kinds": {"alarm": {"promises": "durable"}}}, ["[kinds.alarm]", "'promises'", "Did you mean 'promise'?"]),
+        ({"kinds": {"alarm": {"promise": "eternal"}}}, ["'eternal'", "kinds"]),
+        ({"kinds": {"alarm": {"bus": "none"}}}, ["'none'", "kinds"]),
     ],
 )
 def test_a_relation_that_does_not_hold_says_what_to_change(
@@ -167,6 +173,12 @@ def test_a_relation_that_does_not_hold_says_what_to_change(
     said = complaint(**sections)
     for word in words:
         assert word in said
+
+
+def test_kinds_are_named_in_the_file_and_only_there(file: Path) -> None:
+    file.write_text('[kinds.alarm]\npromise = "acknowledged"\n[kinds.badge]\npromise = "recomputable"\nbus = "hint"\n')
+    environment = {"GREENDOT_KINDS_ALARM": "durable"}
+    assert load(file, environment, {}).kinds == {"alarm": Kind("acknowledged"), "badge": Kind("recomputable", "hint")}
 
 
 def test_relations_are_checked_over_all_sources_together(file: Path) -> None:

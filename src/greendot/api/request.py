@@ -77,7 +77,8 @@ def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
-        raise Problem(400, str(error).replace("`$", f"`{within}").replace("`$.", "`"), code="bad_field") from None
+        said = str(error) if "`$" in str(error) or within == "$" else f"{error} - at `$`"
+        raise Problem(400, said.replace("`$", f"`{within}").replace("`$.", "`"), code="bad_field") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise _not_json() from None
 

@@ -224,3 +224,38 @@ async def test_when_redis_forgets_nobody_sees_anybody_leave_and_the_list_is_comp
         async with serving(tmp_path, redis_url(redis.port)) as (fresh,):  # what Redis has, seen by who saw nothing else
             assert await present(fresh) == sorted(still)
         assert (await newcomer.request(type="room.present", room="hall", limit=300))["count"] == len(still)
+
+
+async def test_who_enters_and_leaves_while_redis_does_not_answer_has_when_it_does(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2) as nodes, Clients() as clients:
+        first, second = nodes
+        await open_room(first)
+        await open_room(first, "den")
+        near, far = await enter(clients, first, "near"), await enter(clients, second, "far")
+        movers = {user: await enter(clients, first, user, room) for user, room in (("in", "den"), ("out", "hall"))}
+        await all_there(nodes, ["near", "far", "out"])
+        for listener in (near, far):
+            await listener.hears("room.entered", user="out")
+            listener.told.clear()
+
+        async def is_away() -> bool:
+            return (await first.ask("GET", "/readyz")).status == 503
+
+        redis.stop()
+        try:
+            for _ in range(3):  # back and forth, and it may be carried out in any order
+                for user in movers:
+                    await movers[user].request(type="room.leave", room="hall")
+                    await movers[user].request(type="room.join", room="hall")
+            await movers["out"].request(type="room.leave", room="hall")
+            await eventually(is_away, "the node has noticed")
+        finally:
+            redis.cont()
+        for listener in (near, far):
+            await listener.hears("room.entered", user="in")
+            await listener.hears("room.left", user="out")
+        await all_there(nodes, ["near", "far", "in"])
+        for listener in (near, far):
+            assert sorted(set(comings(listener))) == [("entered", "in"), ("left", "out")]

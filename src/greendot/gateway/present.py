@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
-from greendot.core.wheel import Timer
 from greendot.engine.base import Entered, Left, RoomEngine
 from greendot.gateway.connection import Connection
+from greendot.gateway.counting import Counting, devices
 from greendot.gateway.hub import Channel, RoomKey
 from greendot.gateway.seating import Seating
 from greendot.gateway.shared import Shared
@@ -21,7 +21,6 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.protocol.replies import PresentReply
 
-COUNT_EVERY_S = 1.0  # a large room is told its count at most so often
 _EARLY_S = 0.01  # timers may be so early
 
 
@@ -39,8 +38,7 @@ class PresentLine:
 
     __slots__ = (
         "_channel",
-        "_count_timer",
-        "_counted_at",
+        "_counting",
         "_held_until",
         "_large",
         "_newest",
@@ -64,8 +62,7 @@ class PresentLine:
         self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
         self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
         self._held_until = float("-inf")  # monotonic seconds
-        self._counted_at = float("-inf")
-        self._count_timer: Timer | None = None  # set while a count waits for its turn
+        self._counting = Counting(shared.timers, self._tell_count)
 
     # --- what is known ---
 
@@ -130,7 +127,7 @@ class PresentLine:
         return message.restored and was_there and not self._is_held
 
     def close(self) -> None:
-        self._shared.timers.cancel(self._count_timer)
+        self._counting.close()
 
     # --- telling the listeners ---
 
@@ -159,25 +156,14 @@ class PresentLine:
 
     def _tell(self, user: str, event: Event) -> None:
         if self._is_large:
-            self._tell_count_soon()
+            self._counting.soon()
         elif self._channel.listeners:
             frame = encode_event(event, self._shared.clock.now_ms())
             key = RoomKey(self._room, ("present", user))
             self._shared.hub.offer(self._channel, frame, key=key, skip=self._devices(user))
 
-    def _tell_count_soon(self) -> None:
-        """Now, if the last count is old enough; otherwise once, when it is."""
-        wait_s = self._counted_at + COUNT_EVERY_S - self._shared.timers.now()
-        if wait_s <= 0:
-            self._tell_count()
-        elif self._count_timer is None:
-            self._count_timer = self._shared.timers.set(wait_s, self._tell_count)
-
-    def _tell_count(self, _: None = None) -> None:
+    def _tell_count(self) -> None:
         """To everybody how many are there: one more for those who are, and whom nobody else sees."""
-        self._shared.timers.cancel(self._count_timer)
-        self._count_timer = None
-        self._counted_at = self._shared.timers.now()
         key = RoomKey(self._room, ("present",))
         hidden = [
             device for user in self._statuses.invisible(self._channel.topic.tenant) for device in self._devices(user)
@@ -190,5 +176,4 @@ class PresentLine:
         return encode_event(RoomCount(self._room, count), self._shared.clock.now_ms())
 
     def _devices(self, user: str) -> list[Connection]:
-        listeners = self._channel.listeners
-        return [c for c in self._shared.registry.connections_of(self._channel.topic.tenant, user) if c in listeners]
+        return devices(self._shared, self._channel, user)

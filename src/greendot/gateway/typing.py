@@ -13,13 +13,13 @@ from greendot.core.typists import Typist
 from greendot.core.wheel import Timer
 from greendot.engine.base import Typing
 from greendot.gateway.connection import Connection
+from greendot.gateway.counting import Counting, devices
 from greendot.gateway.hub import Channel, RoomKey
 from greendot.gateway.shared import Shared
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
 
-COUNT_EVERY_S = 1.0  # a large room is told its count at most so often
 REPEAT_COUNT_S = 2.0  # a large room's count is repeated while people go on typing, so that clients may let it expire
 
 
@@ -31,7 +31,7 @@ class _Entry(NamedTuple):
 class TypingLine:
     """Who is typing in one room with local listeners."""
 
-    __slots__ = ("_channel", "_count_timer", "_counted_at", "_entries", "_large", "_shared", "_ttl_ms")
+    __slots__ = ("_channel", "_counting", "_entries", "_large", "_shared", "_ttl_ms")
 
     def __init__(self, channel: Channel, shared: Shared, large: int, ttl_ms: int) -> None:
         self._channel = channel
@@ -39,8 +39,7 @@ class TypingLine:
         self._large = large
         self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
-        self._counted_at = float("-inf")
-        self._count_timer: Timer | None = None  # set while a count waits for its turn
+        self._counting = Counting(shared.timers, self._tell_count)
 
     def seed(self, typists: Iterable[Typist]) -> None:
         """Take over what the engine knew when the first listener came; what was heard since is newer."""
@@ -68,8 +67,8 @@ class TypingLine:
         if not self._is_large:
             frame = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
             self._tell(typing.user, encode_event(frame, self._shared.clock.now_ms()))
-        elif not known or self._shared.timers.now() - self._counted_at >= REPEAT_COUNT_S:
-            self._tell_count_soon()
+        elif not known or self._shared.timers.now() - self._counting.told_at >= REPEAT_COUNT_S:
+            self._counting.soon()
 
     def typers(self, reader: str) -> list[Typer]:
         """The typers for a listener that joins, the listener left out; empty in a large room."""
@@ -89,7 +88,7 @@ class TypingLine:
         for entry in self._entries.values():
             self._shared.timers.cancel(entry.timer)
         self._entries.clear()
-        self._shared.timers.cancel(self._count_timer)
+        self._counting.close()
 
     @property
     def _room(self) -> str:
@@ -111,7 +110,7 @@ class TypingLine:
             return
         self._shared.timers.cancel(entry.timer)
         if self._is_large:
-            self._tell_count_soon()
+            self._counting.soon()
         else:
             self._tell(user, encode_event(TypingStopped(self._room, user), self._shared.clock.now_ms()))
 
@@ -119,19 +118,8 @@ class TypingLine:
         key = RoomKey(self._room, ("typing", user))
         self._shared.hub.offer(self._channel, frame, key=key, skip=self._devices(user))
 
-    def _tell_count_soon(self) -> None:
-        """Now, if the last count is old enough; otherwise once, when it is: a large room is not told every change."""
-        wait_s = self._counted_at + COUNT_EVERY_S - self._shared.timers.now()
-        if wait_s <= 0:
-            self._tell_count()
-        elif self._count_timer is None:
-            self._count_timer = self._shared.timers.set(wait_s, self._tell_count)
-
-    def _tell_count(self, _: None = None) -> None:
+    def _tell_count(self) -> None:
         """To everybody how many others are typing: one less for those who type themselves."""
-        self._shared.timers.cancel(self._count_timer)
-        self._count_timer = None
-        self._counted_at = self._shared.timers.now()
         key = RoomKey(self._room, ("typing",))
         typing = [device for user in self._entries for device in self._devices(user)]
         self._shared.hub.offer(self._channel, self._count_frame(len(self._entries)), key=key, skip=typing)
@@ -142,5 +130,4 @@ class TypingLine:
         return encode_event(TypingCount(self._room, count, self._ttl_ms), self._shared.clock.now_ms())
 
     def _devices(self, user: str) -> list[Connection]:
-        listeners = self._channel.listeners
-        return [c for c in self._shared.registry.connections_of(self._channel.topic.tenant, user) if c in listeners]
+        return devices(self._shared, self._channel, user)

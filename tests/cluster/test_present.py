@@ -77,11 +77,16 @@ async def test_people_on_different_nodes_are_in_one_room(tmp_path: Path, redis: 
         await enter(clients, first, "bob", device="tablet")
         carol = await enter(clients, first, "carol")
         await alice.hears("room.entered", user="carol")
-        assert await present(second) == ["alice", "carol"]
+        await all_there(nodes, ["alice", "carol"])
         assert (await bob.request(type="room.present", room="hall"))["users"] == ["alice", "bob", "carol"]
         await bob.request(type="status.set", status="auto")
         for listener in (alice, carol):
             await listener.hears("room.entered", user="bob")
+
+        async def is_back() -> bool:
+            return redis.command("HGET", keys.present_key("", "default", "hall"), "bob").count(b";") == 1
+
+        await eventually(is_back, "both devices are in the room")
         await bob.request(type="status.set", status="invisible")
         await carol.hears("room.left", user="bob")
         assert comings(carol, "carol") == [("entered", "bob"), ("left", "bob")]

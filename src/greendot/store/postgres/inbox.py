@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from greendot.ids import new_message_id, numbered_id
 from greendot.store.base import Created, Filter, Inbox, Key, Notice, Notification
@@ -56,6 +56,9 @@ PENDING = f"""
     ORDER BY u.tenant, u.user_id, n.seq
 """
 _BEYOND = 2**62  # no number is as large
+_AT_ONCE = 500  # in one statement
+_Ident = tuple[str, str, str]  # tenant, user and key
+T = TypeVar("T")
 
 
 def page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
@@ -115,26 +118,44 @@ class PostgresInbox:
 
 
 async def write(link: Link, batch: Sequence[list[Letter]]) -> list[list[Created]]:
-    """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new."""
+    """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new.
+
+    Very many are written in several statements: while one is made ready the node does nothing else.
+    """
     letters = [letter for letters in batch for letter in letters]
-    streams = columns(sorted({(n.tenant, n.user) for n, _ in letters}), 2)
-    await link.execute(MAKE, *streams)
-    heads: dict[Key, int] = {(row[0], row[1]): row[2] for row in await link.fetch(LOCK, *streams)}
+    streams = [columns(part, 2) for part in _parts(sorted({(n.tenant, n.user) for n, _ in letters}))]
+    for part in streams:
+        await link.execute(MAKE, *part)
+    heads: dict[Key, int] = {}
+    for part in streams:
+        heads |= {(row[0], row[1]): row[2] for row in await link.fetch(LOCK, *part)}
+    known: dict[_Ident, Notification] = {}
+    created = iter([made for part in _parts(letters) for made in await _write(link, part, heads, known)])
+    return [[next(created) for _ in letters] for letters in batch]
+
+
+async def _write(
+    link: Link, letters: Sequence[Letter], heads: dict[Key, int], known: dict[_Ident, Notification]
+) -> list[Created]:
     found = await link.fetch(KNOWN, *columns(sorted({(n.tenant, n.user, n.key) for n, _ in letters}), 3))
-    known = {(row[0], row[1], row[2]): Notification(*row[3:]) for row in found}
+    known |= {(row[0], row[1], row[2]): Notification(*row[3:]) for row in found}
     new: list[tuple[Any, ...]] = []
     counts: dict[Key, int] = {}
-    created = [[_number(letter, heads, known, new, counts) for letter in letters] for letters in batch]
+    created = [_number(letter, heads, known, new, counts) for letter in letters]
     if new:
         changed = [(*key, heads[key], count) for key, count in counts.items()]
         await link.execute(WRITE, *columns(changed, 4), *columns(new, 10))
     return created
 
 
+def _parts(items: list[T]) -> list[list[T]]:
+    return [items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE)]
+
+
 def _number(
     letter: Letter,
     heads: dict[Key, int],
-    known: dict[tuple[str, str, str], Notification],
+    known: dict[_Ident, Notification],
     new: list[tuple[Any, ...]],
     counts: dict[Key, int],
 ) -> Created:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -708,3 +709,98 @@ async def test_what_has_expired_is_not_announced_any_more_though_it_is_still_kep
         assert numbers(await back.quiet()) == [2]
         fresh = await served.client("ann")
         assert numbers(await fresh.quiet()) == []
+
+
+# --- random stories ---
+
+
+class Device:
+    """A client that remembers its cursor and returns with it."""
+
+    def __init__(self, name: str, cursor: int) -> None:
+        self.name = name
+        self.seen: list[int] = []
+        self.cursor = self.first = cursor
+        self.client: WireClient | None = None
+
+    async def come(self, served: Served) -> None:
+        self.client = await served.client("ann", device=self.name, resume={"inbox": self.cursor})
+
+    async def go(self) -> None:
+        await self.look()
+        if self.client is not None:
+            await self.client.reset()
+            self.client = None
+
+    async def look(self) -> None:
+        if self.client is not None:
+            self.seen += numbers(await self.client.quiet())
+            self.cursor = max([self.cursor, *self.seen])
+
+
+class Weather(Bus):
+    """Of what is told three in ten are lost, some come twice, and some late."""
+
+    def __init__(self, served: Served, chance: random.Random) -> None:
+        super().__init__(served)
+        self._chance = chance
+        self.lost_from = 0.7
+
+    def hold(self, topic: Topic, message: Message) -> None:
+        if not isinstance(message, Notified | InboxChanged):
+            self._deliver(topic, message)
+            return
+        fate = self._chance.random()
+        if fate >= self.lost_from:
+            return
+        if fate < 0.5:
+            self._deliver(topic, message)
+        else:
+            self.waiting.append((topic, message))
+        if fate < 0.1 or (self.waiting and self._chance.random() < 0.5):
+            self._deliver(
+                *self.waiting.pop(self._chance.randrange(len(self.waiting))) if self.waiting else (topic, message)
+            )
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_whatever_becomes_of_signals_and_sockets_each_device_sees_all_once_and_in_order(seed: int) -> None:
+    chance = random.Random(seed)
+    async with inboxed(limits={"enabled": False}, presence={"grace_s": 1.0, "clean_grace_s": 1.0}) as served:
+        weather = Weather(served, chance)
+        devices = [Device(f"d{number}", 0) for number in range(3)]
+        head = 0
+        for _ in range(60):
+            device = chance.choice(devices)
+            match chance.choice(("notify", "notify", "many", "come", "go", "mark", "wait", "wait")):
+                case "notify":
+                    head = (await notify(served, kind=chance.choice(("news", "secret")), body=0))["seq"]
+                case "many":
+                    many = [{"user": "ann", "kind": "news", "body": n} for n in range(chance.randrange(1, 8))]
+                    head = (await post(served, {"notifications": many})).json()["notifications"][-1]["seq"]
+                case "come" if device.client is None:
+                    await device.come(served)
+                case "go":
+                    await device.go()
+                case "mark" if device.client is not None:
+                    await device.client.request(
+                        type=chance.choice(("inbox.seen", "inbox.read")), through=chance.randrange(head + 2)
+                    )
+                case "wait":
+                    await served.advance(chance.choice((0.01, 0.06, 1.0, 3.0)))
+            await device.look()
+        for device in devices:
+            if device.client is None:
+                await device.come(served)
+        weather.lost_from = 0.0 if seed % 2 else weather.lost_from  # the last ones, all of them
+        for _ in range(3):
+            head = (await notify(served))["seq"]
+        there = [device.client for device in devices if device.client is not None]
+        for device, frames in zip(devices, await served.advance(70, there), strict=True):
+            device.seen += numbers(frames)
+            assert device.seen == [*range(1, head + 1)], f"seed {seed}"
+            assert of(frames, "inbox.badge")[-1:] in ([], [of_all(await shown(served))])
+
+
+def of_all(inbox: dict[str, Any]) -> dict[str, int]:
+    return {"unread": inbox["unread"], "unseen": inbox["unseen"]}

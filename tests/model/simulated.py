@@ -349,6 +349,7 @@ class Link:
         self._heard = heard
         self._buffer = bytearray()
         self._upgraded = False
+        self._early = bytearray()
         self._cut = False
         self._going: deque[bytes] = deque()
         self._coming: deque[dict[str, Any] | None] = deque()
@@ -389,8 +390,12 @@ class Link:
             self._world.loop.add_reader(self._end, self._read)
 
     def _send(self) -> None:
-        data = self._going.popleft()
-        if not self._cut:
+        self._write(self._going.popleft())
+
+    def _write(self, data: bytes) -> None:
+        if not self._upgraded:
+            self._early += data  # nothing may be said before the answer to the upgrade
+        elif data and not self._cut:
             try:
                 assert self._end.send(data) == len(data)
             except ConnectionError:
@@ -410,6 +415,7 @@ class Link:
             assert self._buffer.startswith(b"HTTP/1.1 101"), bytes(self._buffer)
             del self._buffer[: end + 4]
             self._upgraded = True
+            self._write(bytes(self._early))
         while self._upgraded and (frame := take_frame(self._buffer)) is not None:
             opcode, payload = frame
             if opcode == TEXT:

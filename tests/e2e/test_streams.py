@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from processes import ask
 
 from greendot.engine.base import Deliver, Message, Topic
 from greendot.gateway.feed import COMPARE_S, GAP_S
+from greendot.store.base import BusMode, Draft, Key, Room
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 
@@ -70,6 +72,30 @@ async def test_a_message_whose_signal_was_lost_is_read_when_the_next_one_comes()
         assert numbers(await bob.quiet()) == [2, 3]
         assert numbers(await carl.quiet()) == [1, 2, 3]
         assert served.node.rooms.feed.gaps == 1  # one read for all listeners
+
+
+@pytest.mark.parametrize("read", ["before", "after"])
+@pytest.mark.parametrize("bus", ["full", "hint"])
+async def test_what_is_said_between_the_subscription_and_the_snapshot_is_seen_once(read: str, bus: BusMode) -> None:
+    async with serving() as served:
+        await served.node.speaking.put_room("default", "lobby", True, bus)
+        store, speaking = served.node.store, served.node.speaking
+        heads = store.heads
+
+        async def meanwhile(keys: Sequence[Key]) -> dict[Key, Room]:
+            found = await heads(keys) if read == "before" else {}
+            for number in range(2):
+                await speaking.append("default", "lobby", Draft("app", None, b"1", f"k{number}", 1))
+            return found or await heads(keys)
+
+        store.heads = meanwhile  # type: ignore[method-assign]
+        bob = await served.client("bob")
+        reply = await bob.request(type="room.join", room="lobby", after=0)
+        store.heads = heads  # type: ignore[method-assign]
+        await served.advance(GAP_S + 0.01)
+        seen = [message["seq"] for message in reply["messages"]] + numbers(await bob.quiet())
+        assert seen == [1, 2]
+        assert seen[: reply["head"]] == [message["seq"] for message in reply["messages"]]
 
 
 async def test_a_lost_last_signal_is_found_by_comparing_heads() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -263,3 +265,23 @@ async def test_a_new_member_is_let_in_though_nothing_was_heard_of_it() -> None:
         await bob.request(type="room.join", room="lobby")
         await store.put_room("default", "lobby", open=True)
         await served.joined("carl")
+
+
+async def test_hundreds_who_return_at_once_are_a_few_reads() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        await send(await served.joined("ann"), 50)
+        store, asked = served.node.store, Counter[str]()
+        do = store._thread.do  # type: ignore[attr-defined]
+
+        async def counted(work: Callable[[Any], Any]) -> Any:
+            asked[getattr(work, "__qualname__", "?")] += 1
+            return await do(work)
+
+        store._thread.do = counted  # type: ignore[attr-defined]
+        sockets = [await served.socket() for _ in range(300)]
+        resume = {"rooms": {"lobby": 0}}
+        await asyncio.gather(*(s.hello(served.token(f"u{n}"), resume=resume) for n, s in enumerate(sockets)))
+        for client in sockets:
+            assert numbers(await client.quiet()) == [*range(1, 51)]
+        assert asked.total() <= 20, asked

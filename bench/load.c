@@ -5,6 +5,9 @@
  *   load broadcast --port P --raw --frame-bytes B ...        the same against bench/rawcast.c
  *   load idle      --port P --tokens FILE [--connections 15000] [--heartbeat 30] [--seconds 60] [--control]
  *   load connect   --port P --tokens FILE [--concurrency 64] [--warmup 1] [--seconds 5] [--pid PID]
+ *   load send      --port P --tokens FILE [--connections 50] [--apart] [--warmup 1] [--seconds 5] [--pid PID]
+ *   load told      --port P --tokens FILE [--connections 50] [--rate 200] [--warmup 1] [--seconds 5] [--pid PID]
+ *   load return    --port P --tokens FILE [--connections 1000] [--behind 50] [--control] [--pid PID]
  *
  * Each prints one line of JSON; with --pid it also says how much of a core that process used meanwhile (a server below
  * 1.0 was waiting for us). `idle` prints "ready" first; with --control it then waits for a line on stdin, and after its
@@ -14,6 +17,11 @@
  *            --in-flight messages are under way. Every message is a send() of its own, as a real sender's would be.
  * connect:   a cycle is TCP connect, upgrade, hello, welcome, `bye`, the server's close frame, TCP close. `bye` and not
  *            a bare TCP close, because a lost socket leaves a session lingering and later rounds would pay for it.
+ * send:      every connection joins the room (with --apart, one of its own) and sends one message after the other, the
+ *            next when the one before was acknowledged. In one room each gets everybody's messages meanwhile.
+ * told:      one connection sends messages evenly spread over time, and each is timed until it is on the others' sockets.
+ * return:    all connections are opened at once and say which message they have; a connection is back when it has the
+ *            --behind messages after that, in order. `ready` and --control are as for `idle`, before and after.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -48,16 +56,18 @@ struct conn {
     unsigned have;            /* bytes in head */
     unsigned blank;           /* how much of "\r\n\r\n", the end of the HTTP response, was seen */
     uint64_t received;        /* signals: the n-th received is the n-th sent, since a connection keeps the order */
+    double said;              /* when the message was sent that is not acknowledged yet */
 };
 
 static struct {
-    int port, pid, connections, in_flight, concurrency, frame_bytes, body_bytes;
-    double seconds, warmup, heartbeat;
+    int port, pid, connections, in_flight, concurrency, frame_bytes, body_bytes, behind;
+    double seconds, warmup, heartbeat, rate;
     const char *tokens;
-    bool raw, control;
-} opt = {.in_flight = 1, .concurrency = 64, .body_bytes = 128, .warmup = 1, .heartbeat = 30};
+    bool raw, control, apart;
+} opt = {.in_flight = 1, .concurrency = 64, .body_bytes = 128, .warmup = 1, .heartbeat = 30, .behind = 50, .rate = 200};
 
-static enum { BROADCAST, IDLE, CONNECT } mode;
+static enum { BROADCAST, IDLE, CONNECT, SEND, TOLD, RETURN } mode;
+static const char *const MODES[] = {"broadcast", "idle", "connect", "send", "told", "return"};
 static struct conn *conns;
 static char **tokens;
 static size_t token_count;
@@ -152,7 +162,28 @@ static void say_text(struct conn *c, const char *text) { say(c, 1, text, strlen(
 static void say_hello(struct conn *c) {
     char text[8000];
     const char *token = tokens[c->number % token_count];
-    snprintf(text, sizeof text, "{\"type\":\"hello\",\"token\":\"%s\",\"device\":\"d\"}", token);
+    const char *resume = mode == RETURN ? ",\"resume\":{\"rooms\":{\"bench\":0}}" : "";
+    snprintf(text, sizeof text, "{\"type\":\"hello\",\"token\":\"%s\",\"device\":\"d\"%s}", token, resume);
+    say_text(c, text);
+}
+
+static void say_join(struct conn *c) {
+    char text[128];
+    if (mode == SEND && opt.apart) {
+        snprintf(text, sizeof text, "{\"type\":\"room.join\",\"room\":\"bench%llu\",\"id\":1}",
+                 (unsigned long long)c->number);
+    } else {
+        snprintf(text, sizeof text, "{\"type\":\"room.join\",\"room\":\"bench\",\"id\":1}");
+    }
+    say_text(c, text);
+}
+
+static void say_message(struct conn *c) {
+    char text[8192], room[32] = "bench";
+    if (opt.apart) snprintf(room, sizeof room, "bench%llu", (unsigned long long)c->number);
+    snprintf(text, sizeof text, "{\"type\":\"room.send\",\"room\":\"%s\",\"body\":\"%0*d\",\"id\":2}", room,
+             opt.body_bytes, 0);
+    c->said = now();
     say_text(c, text);
 }
 
@@ -244,9 +275,57 @@ static void on_signal(struct conn *c) {
     }
 }
 
+static double *samples; /* seconds */
+static size_t sample_count, sample_room;
+static bool sampling;
+
+static void sample(double seconds) {
+    if (!sampling) return;
+    if (sample_count == sample_room) {
+        sample_room = sample_room ? sample_room * 2 : 65536;
+        samples = realloc(samples, sample_room * sizeof *samples);
+        if (!samples) die("no memory for so many samples");
+    }
+    samples[sample_count++] = seconds;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* A percentile of the samples, in milliseconds. */
+static double percentile(double share) {
+    if (!sample_count) die("nothing was timed");
+    qsort(samples, sample_count, sizeof *samples, by_value);
+    return samples[(size_t)((sample_count - 1) * share)] * 1000;
+}
+
+static double sent_at[RING * 64]; /* by message number, in mode `told` */
+
+static void on_message(struct conn *c) {
+    signals++;
+    if (mode == TOLD && c != &conns[opt.connections]) sample(now() - sent_at[c->received % (RING * 64)]);
+    if (++c->received == (uint64_t)opt.behind && mode == RETURN) {
+        c->stage = READY;
+        ready++;
+    }
+}
+
 static void on_text(struct conn *c) {
     if (c->stage == READY && mode == BROADCAST && is(c, "signal")) {
         on_signal(c);
+    } else if (mode >= SEND && is(c, "room.message")) {
+        on_message(c);
+    } else if (c->stage == READY && mode == SEND && is(c, "reply")) {
+        acks++;
+        sample(now() - c->said);
+        say_message(c);
+    } else if (c->stage == READY && mode == TOLD && is(c, "reply")) {
+        acks++;
+    } else if (c->stage == GREETING && mode == RETURN && is(c, "welcome")) {
+        welcomed++;
+        c->stage = JOINING;
     } else if (is(c, "error")) {
         die("the server refused connection %llu, %s: %.*s", (unsigned long long)c->number, STAGES[c->stage],
             (int)c->have, c->head);
@@ -255,9 +334,9 @@ static void on_text(struct conn *c) {
         if (mode == CONNECT) {
             c->stage = LEAVING;
             say_text(c, "{\"type\":\"bye\"}");
-        } else if (mode == BROADCAST && !opt.raw) {
+        } else if ((mode == BROADCAST && !opt.raw) || mode >= SEND) {
             c->stage = JOINING;
-            say_text(c, "{\"type\":\"room.join\",\"room\":\"bench\",\"id\":1}");
+            say_join(c);
         } else {
             c->stage = READY;
             ready++;
@@ -500,6 +579,77 @@ static void run_connect(void) {
            (cpu_used() - cpu) / took, (server_cpu_used() - server_cpu) / took);
 }
 
+static void turn_until(double end) {
+    for (double t = now(); t < end; t = now()) turn((int)((end - t) * 1000) + 1, NULL);
+}
+
+static void run_send(void) {
+    open_all(opt.connections);
+    for (int i = 0; i < opt.connections; i++) say_message(&conns[i]);
+    turn_until(now() + opt.warmup);
+    double start = now(), cpu = cpu_used(), server_cpu = server_cpu_used();
+    uint64_t acks_before = acks, signals_before = signals;
+    sampling = true;
+    turn_until(start + opt.seconds);
+    double took = now() - start;
+    if (acks == acks_before) die("no message was acknowledged within %.1f s", took);
+    printf("{\"mode\":\"send\",\"senders\":%d,\"seconds\":%.3f,\"messages_per_s\":%.1f,\"deliveries_per_s\":%.0f,"
+           "\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"generator_cpu\":%.2f,\"server_cpu\":%.2f}\n",
+           opt.connections, took, (acks - acks_before) / took, (signals - signals_before) / took, percentile(0.5),
+           percentile(0.99), (cpu_used() - cpu) / took, (server_cpu_used() - server_cpu) / took);
+    fflush(stdout);
+}
+
+static void run_told(void) {
+    open_all(opt.connections + 1); /* the last one is the sender */
+    struct conn *sender = &conns[opt.connections];
+    double begin = now(), measured = begin + opt.warmup, server_cpu = 0, cpu = 0;
+    uint64_t total = (opt.warmup + opt.seconds) * opt.rate, first = opt.warmup * opt.rate;
+    for (sent = 0; sent < total;) {
+        double due = begin + sent / opt.rate, t = now();
+        if (t >= due) {
+            if (sent == first) sampling = true, measured = t, server_cpu = server_cpu_used(), cpu = cpu_used();
+            sent_at[sent++ % (RING * 64)] = t;
+            say_message(sender);
+        } else {
+            turn((int)((due - t) * 1000), NULL);
+        }
+    }
+    for (double end = now() + STALL_S; signals < total * (opt.connections + 1) && now() < end;) turn(10, NULL);
+    double took = now() - measured;
+    if (signals < total * (opt.connections + 1))
+        die("of %llu messages to %d connections %llu arrived", (unsigned long long)total, opt.connections + 1,
+            (unsigned long long)signals);
+    printf("{\"mode\":\"told\",\"listeners\":%d,\"rate\":%.1f,\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"max_ms\":%.2f,"
+           "\"generator_cpu\":%.2f,\"server_cpu\":%.2f}\n",
+           opt.connections, opt.rate, percentile(0.5), percentile(0.99), percentile(1), (cpu_used() - cpu) / took,
+           (server_cpu_used() - server_cpu) / took);
+    fflush(stdout);
+}
+
+static void run_return(void) {
+    puts("ready");
+    fflush(stdout);
+    await_driver();
+    double start = now(), server_cpu = server_cpu_used();
+    while (opened < (uint64_t)opt.connections) open_conn(&conns[opened]);
+    double knocked = now() - start, heard = now();
+    for (uint64_t before = signals; ready < (uint64_t)opt.connections;) {
+        turn(1000, NULL);
+        if (signals != before) before = signals, heard = now();
+        if (now() - heard > STALL_S * 2)
+            die("%llu of %d connections were welcomed and %llu had everything, then nothing for %d s",
+                (unsigned long long)welcomed, opt.connections, (unsigned long long)ready, STALL_S * 2);
+    }
+    double took = now() - start;
+    printf("{\"mode\":\"return\",\"connections\":%d,\"behind\":%d,\"knocked_s\":%.3f,\"seconds\":%.3f,"
+           "\"messages\":%llu,\"server_cpu\":%.2f}\n",
+           opt.connections, opt.behind, knocked, took, (unsigned long long)signals,
+           (server_cpu_used() - server_cpu) / took);
+    fflush(stdout);
+    await_driver();
+}
+
 /* ---- start ---------------------------------------------------------------------------------------------------- */
 
 static void read_tokens(void) {
@@ -524,7 +674,8 @@ static void read_options(int argc, char **argv) {
         {"port", 1, 0, 'p'},        {"tokens", 1, 0, 't'},      {"connections", 1, 0, 'n'}, {"in-flight", 1, 0, 'k'},
         {"concurrency", 1, 0, 'c'}, {"seconds", 1, 0, 's'},     {"warmup", 1, 0, 'w'},      {"heartbeat", 1, 0, 'h'},
         {"raw", 0, 0, 'r'},         {"frame-bytes", 1, 0, 'f'}, {"body-bytes", 1, 0, 'b'},  {"control", 0, 0, 'd'},
-        {"pid", 1, 0, 'i'},         {0, 0, 0, 0}};
+        {"pid", 1, 0, 'i'},         {"apart", 0, 0, 'a'},       {"behind", 1, 0, 'e'},      {"rate", 1, 0, 'q'},
+        {0, 0, 0, 0}};
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (o) {
         case 'p': opt.port = atoi(optarg); break;
@@ -540,10 +691,13 @@ static void read_options(int argc, char **argv) {
         case 'b': opt.body_bytes = atoi(optarg); break;
         case 'i': opt.pid = atoi(optarg); break;
         case 'd': opt.control = true; break;
+        case 'a': opt.apart = true; break;
+        case 'e': opt.behind = atoi(optarg); break;
+        case 'q': opt.rate = atof(optarg); break;
         default: exit(2);
         }
     }
-    if (opt.connections < 1) opt.connections = mode == IDLE ? 15000 : 1000;
+    if (opt.connections < 1) opt.connections = mode == IDLE ? 15000 : mode == SEND || mode == TOLD ? 50 : 1000;
     if (opt.seconds <= 0) opt.seconds = mode == IDLE ? 60 : 5;
     if (opt.port < 1 || opt.port > 65535) die("--port is needed");
     if (opt.in_flight < 1 || opt.in_flight >= RING) die("--in-flight is 1 to %d", RING - 1);
@@ -554,10 +708,10 @@ static void read_options(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"broadcast", "idle", "connect"};
-    int chosen = 0;
-    while (chosen < 3 && (argc < 2 || strcmp(argv[1], names[chosen]))) chosen++;
-    if (chosen == 3) die("say what to run: broadcast, idle or connect");
+    static void (*const runs[])(void) = {run_broadcast, run_idle, run_connect, run_send, run_told, run_return};
+    int chosen = 0, modes = sizeof MODES / sizeof *MODES;
+    while (chosen < modes && (argc < 2 || strcmp(argv[1], MODES[chosen]))) chosen++;
+    if (chosen == modes) die("say what to run: broadcast, idle, connect, send, told or return");
     mode = chosen;
     read_options(argc - 1, argv + 1);
     if (!opt.raw) read_tokens();
@@ -575,6 +729,6 @@ int main(int argc, char **argv) {
     if (opt.control && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, STDIN_FILENO, &from_driver))
         die("--control needs a pipe or terminal on stdin");
 
-    (mode == BROADCAST ? run_broadcast : mode == IDLE ? run_idle : run_connect)();
+    runs[mode]();
     return 0;
 }

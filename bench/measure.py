@@ -42,6 +42,8 @@ class Plan:
     reaped: tuple[int, int] = (100_000, 1_000_000)  # sessions of the dead node, users in all
     restored_connections: int = 12_000
     worker_rounds: int = 3
+    # Records:
+    record_rounds: int = 3
     limit_s: int = 1_800
 
     @property
@@ -56,6 +58,7 @@ QUICK = Plan(
     idle_connections=5_000, heartbeat_s=10, idle_s=10,
     stored_users=(10_000, 100_000), quiet_connections=5_000, cycles=50_000, cycling_users=2_000, read_rounds=100,
     flood_messages=300_000, delivery_s=4, reaped=(10_000, 100_000), restored_connections=4_000, worker_rounds=1,
+    record_rounds=1,
     limit_s=300,
 )  # fmt: skip
 

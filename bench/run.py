@@ -18,10 +18,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import records_report
 import redis_report
 import report
 from measure import FULL, QUICK, Plan, say
-from redis_measure import RedisBench
+from records_measure import RecordsBench
 from server import Trouble
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +30,8 @@ BUILD = HERE / "build"
 RESULTS = HERE / "RESULTS.md"
 PARTS = ("broadcast", "connect", "idle")
 REDIS_PARTS = ("memory", "quiet", "cycles", "read", "intake", "delivery", "reap", "restore", "workers")
+RECORD_PARTS = ("notified", "said", "told", "returned")
+ALL_PARTS = PARTS + REDIS_PARTS + RECORD_PARTS
 PROGRAMS = ("load", "rawcast", "hget", "flood")
 SPARE_FILES = 500  # descriptors a server needs beside its connections
 
@@ -41,11 +44,12 @@ def main() -> int:
     signal.alarm(plan.limit_s)
     started = time.monotonic()
     try:
-        rows, redis_rows, pinned = _measure(options, plan)
+        rows, redis_rows, record_rows, pinned = _measure(options, plan)
         signal.alarm(0)
         whole = not (options.quick or options.only or options.server)
         tables = [report.table(rows)] if rows else []
         tables += [f"### With Redis\n{report.table(redis_rows)}"] if redis_rows else []
+        tables += [f"### Records\n{report.table(record_rows)}"] if record_rows else []
         figures = "\n\n".join([report.machine(pinned), *tables])
         if options.server:
             figures += f"\n\nNot Greendot: this was `{options.server}`."
@@ -65,25 +69,26 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Greendot on this machine.")
     parser.add_argument("--quick", action="store_true", help="shorter and rougher; does not write RESULTS.md")
-    parser.add_argument(
-        "--only", action="append", choices=PARTS + REDIS_PARTS, help="one part (may be repeated); does not write"
-    )
+    parser.add_argument("--only", action="append", choices=ALL_PARTS, help="one part (may be repeated); does not write")
     parser.add_argument("--server", help="start this command instead of `greendot serve`, with the same flags")
     return parser.parse_args()
 
 
-def _measure(options: argparse.Namespace, plan: Plan) -> tuple[list[report.Row], list[report.Row], bool]:
+def _measure(
+    options: argparse.Namespace, plan: Plan
+) -> tuple[list[report.Row], list[report.Row], list[report.Row], bool]:
     plan = _within_file_limit(plan)
     server_core, load_core = cores = _cores()
     if load_core is not None:
         os.sched_setaffinity(0, {load_core})  # the driver must not disturb the server either
     _compile()
     command = shlex.split(options.server) if options.server else _greendot_command()
-    parts = options.only or PARTS + REDIS_PARTS
+    parts = options.only or ALL_PARTS
     rows: list[report.Row] = []
     redis_rows: list[report.Row] = []
+    record_rows: list[report.Row] = []
     with tempfile.TemporaryDirectory(prefix="greendot-bench-") as folder:
-        bench = RedisBench(command, BUILD, Path(folder), cores)
+        bench = RecordsBench(command, BUILD, Path(folder), cores)
         bench.mint_tokens(plan.most_connections)
         if "broadcast" in parts:
             rows += report.broadcast_rows(bench.broadcast(plan), plan.subscribers)
@@ -94,7 +99,10 @@ def _measure(options: argparse.Namespace, plan: Plan) -> tuple[list[report.Row],
         for part in REDIS_PARTS:
             if part in parts:
                 redis_rows += redis_report.rows(getattr(bench, part)(plan))
-    return rows, redis_rows, server_core is not None
+        for part in RECORD_PARTS:
+            if part in parts:
+                record_rows += records_report.rows(getattr(bench, part)(plan))
+    return rows, redis_rows, record_rows, server_core is not None
 
 
 def _within_file_limit(plan: Plan) -> Plan:

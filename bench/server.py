@@ -131,12 +131,20 @@ class Server:
 
 @contextmanager
 def greendot(
-    command: Sequence[str], access: Access, folder: Path, core: Cores, engine: str = "memory", workers: int = 1
+    command: Sequence[str],
+    access: Access,
+    folder: Path,
+    core: Cores,
+    engine: str = "memory",
+    workers: int = 1,
+    store: str | None = None,
+    **more: str,
 ) -> Iterator[Server]:
     """A fresh server with an empty database and the open room `bench`, ended on the way out."""
     folder.mkdir()
     port = free_port()
-    flags = ["--host", "127.0.0.1", "--port", port, "--engine", engine, "--store", f"sqlite:///{folder / 'bench.db'}"]
+    place = store or f"sqlite:///{folder / 'bench.db'}"
+    flags = ["--host", "127.0.0.1", "--port", port, "--engine", engine, "--store", place]
     flags += ["--workers", workers] if workers > 1 else []
     # The settings of whoever runs this must not leak into the figures: neither environment nor a file in the cwd.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
@@ -144,7 +152,8 @@ def greendot(
         "GREENDOT_AUTH_SECRET": access.auth_secret,
         "GREENDOT_API_KEY": access.api_key,
         "GREENDOT_LIMITS_ENABLED": "false",
-    }
+        "GREENDOT_STORE_MIGRATE": "true",
+    } | more
     log = folder / "server.log"
     with log.open("w") as output:
         process = spawn(

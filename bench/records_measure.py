@@ -1,0 +1,187 @@
+"""The measurements of records: how fast they are written, how soon they are told, what it costs to come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from measure import Plan, Rounds, controlled, line, say, tell
+from postgresd import Postgres, running_postgres
+from redis_measure import RedisBench
+from server import Cores, Server, Trouble
+
+HERE = Path(__file__).resolve().parent
+POOL = 8  # Greendot's connections to PostgreSQL, by default; pgbench gets as many
+SENDERS = 50
+INBOXES = 10_000
+RETURNING, BEHIND = 1_000, 50
+TELLING_RATE, LISTENERS = 200, 50
+
+
+@dataclass
+class Written:
+    """Records written per second, beside the commits of pgbench in the same round."""
+
+    rates: Rounds = field(default_factory=Rounds)
+    p50_ms: list[float] = field(default_factory=list)  # until it was acknowledged
+    p99_ms: list[float] = field(default_factory=list)
+    single: list[float] = field(default_factory=list)  # pgbench's; empty with SQLite
+
+
+@dataclass
+class Notified(Written):
+    """Notifications through HTTP."""
+
+
+@dataclass
+class Said:
+    """Messages through WebSockets: all senders in one room, and each in a room of its own; by store."""
+
+    together: dict[str, Written] = field(default_factory=dict)
+    apart: dict[str, Written] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Told:
+    """From `room.send` to the others' sockets."""
+
+    rate: float
+    listeners: int
+    p50_ms: list[float]
+    p99_ms: list[float]
+
+
+@dataclass
+class Returned:
+    """Clients that come back at once."""
+
+    clients: int
+    behind: int
+    seconds: list[float] = field(default_factory=list)
+    reads: list[dict[str, int]] = field(default_factory=list)  # by verb
+
+
+class RecordsBench(RedisBench):
+    """PostgreSQL runs on both cores, its commits reach the disk."""
+
+    def notified(self, plan: Plan) -> Notified:
+        """Notifications created through HTTP in lists of 100, in PostgreSQL."""
+        found = Notified()
+        with self._postgres() as postgres, self._greendot(store=postgres.url) as server:
+            for number in range(plan.record_rounds):
+                cpu, start = server.cpu_s(), time.monotonic()
+                command = [sys.executable, HERE / "notify.py", server.port, server.access.api_key, INBOXES]
+                with controlled([*command, plan.seconds, plan.warmup_s], self._load_core) as backend:
+                    got = json.loads(line(backend))
+                busy = (server.cpu_s() - cpu) / (time.monotonic() - start)
+                self._add(found, {"messages_per_s": got["per_s"], "server_cpu": busy} | got, postgres, plan)
+                say(
+                    f"notified {number + 1}/{plan.record_rounds}: {got['per_s']:,.0f}/s, a list of 100 in "
+                    f"{got['p50_ms']:.0f} ms (server {busy:.0%}); pgbench {found.single[-1]:,.0f} commits/s"
+                )
+        return found
+
+    def said(self, plan: Plan) -> Said:
+        """Messages through 50 WebSocket senders, each acknowledged after its commit."""
+        found = Said()
+        with self._postgres() as postgres, self._greendot(store=postgres.url) as server:
+            self._say_all(found, "PostgreSQL", server, postgres, plan)
+        with self._greendot() as server:
+            self._say_all(found, "SQLite", server, None, plan)
+        return found
+
+    def _say_all(self, found: Said, store: str, server: Server, postgres: Postgres | None, plan: Plan) -> None:
+        for number in range(SENDERS):
+            server.request("PUT", f"/v1/rooms/bench{number}", {"open": True})
+        for written, flags in ((found.together, ()), (found.apart, ("--apart",))):
+            rounds = written.setdefault(store, Written())
+            for number in range(plan.record_rounds):
+                timing = ("--warmup", plan.warmup_s, "--seconds", plan.seconds)
+                got = self._load("send", *self._on(server), "--connections", SENDERS, *timing, *flags)
+                self._add(rounds, got, postgres, plan)
+                rooms = "rooms of their own" if flags else "one room"
+                beside = f"; pgbench {rounds.single[-1]:,.0f} commits/s" if postgres else ""
+                say(
+                    f"said {number + 1}/{plan.record_rounds}: {store}, {SENDERS} senders in {rooms}: "
+                    f"{got['messages_per_s']:,.0f}/s, p50 {got['p50_ms']:.1f} ms, p99 {got['p99_ms']:.1f} ms, "
+                    f"{got['deliveries_per_s']:,.0f} deliveries/s (server {got['server_cpu']:.0%}){beside}"
+                )
+
+    def _add(self, written: Written, got: dict[str, Any], postgres: Postgres | None, plan: Plan) -> None:
+        written.rates.add(got["messages_per_s"], got["server_cpu"])
+        written.p50_ms.append(got["p50_ms"])
+        written.p99_ms.append(got.get("p99_ms", got["p50_ms"]))
+        if postgres is not None:
+            written.single.append(postgres.single_rows(POOL, plan.seconds, self._load_core))
+
+    def told(self, plan: Plan) -> Told:
+        """How old a message is on the sockets of the others, on one node with SQLite."""
+        p50, p99 = [], []
+        with self._greendot() as server:
+            for number in range(plan.record_rounds):
+                got = self._load(
+                    "told", *self._on(server), "--connections", LISTENERS, "--rate", TELLING_RATE,
+                    "--warmup", plan.warmup_s, "--seconds", plan.delivery_s,
+                )  # fmt: skip
+                p50.append(got["p50_ms"])
+                p99.append(got["p99_ms"])
+                say(
+                    f"told {number + 1}/{plan.record_rounds}: {TELLING_RATE}/s to {LISTENERS}: p50 {got['p50_ms']:.2f} "
+                    f"ms, p99 {got['p99_ms']:.2f}, most {got['max_ms']:.1f} (server {got['server_cpu']:.0%})"
+                )
+        return Told(TELLING_RATE, LISTENERS, p50, p99)
+
+    def returned(self, plan: Plan) -> Returned:
+        """A thousand clients come back at once, each fifty messages behind in one room."""
+        found = Returned(RETURNING, BEHIND)
+        for number in range(plan.record_rounds):
+            counts = self._folder / f"counts{number}"
+            command, self._command = self._command, [sys.executable, str(HERE / "counted.py"), "serve"]
+            try:
+                started = self._greendot(STORE_COUNTS=str(counts))
+            finally:
+                self._command = command
+            with started as server:
+                for message in range(BEHIND):
+                    body = {"user": "app", "body": "x" * 100, "key": f"k{message}"}
+                    if server.request("POST", "/v1/rooms/bench/messages", body) != 201:
+                        raise Trouble("The messages to miss could not be written.")
+                flags = ("--connections", RETURNING, "--behind", BEHIND, "--control")
+                with self._controlled("return", *self._on(server), *flags) as load:
+                    line(load)  # "ready"
+                    before = asked(server, counts)
+                    tell(load)
+                    got = json.loads(line(load))
+                    after = asked(server, counts)
+            reads = {verb: after[verb] - before.get(verb, 0) for verb in after}
+            found.seconds.append(got["seconds"])
+            found.reads.append({verb: times for verb, times in reads.items() if times})
+            say(
+                f"returned {number + 1}/{plan.record_rounds}: {RETURNING:,} clients had {got['messages']:,} messages "
+                f"after {got['seconds']:.2f} s, {sum(found.reads[-1].values())} calls of the store: {found.reads[-1]}"
+            )
+        return found
+
+    def _postgres(self) -> AbstractContextManager[Postgres]:
+        both: Cores = None if self._server_core is None else {self._server_core, self._load_core or 0}
+        return running_postgres(self._new_folder(), both)
+
+
+def asked(server: Server, counts: Path) -> dict[str, int]:
+    """What the store was asked so far, by verb."""
+    counts.unlink(missing_ok=True)
+    os.kill(server.pid, signal.SIGUSR1)
+    deadline = time.monotonic() + 5
+    while not counts.exists():
+        if time.monotonic() > deadline:
+            raise Trouble("The server does not say what its store was asked.")
+        time.sleep(0.01)
+    found: dict[str, int] = json.loads(counts.read_text())
+    return found

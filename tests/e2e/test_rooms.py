@@ -7,7 +7,11 @@ from typing import Any
 
 from msgspec import Raw
 
+from greendot.engine.base import MemberRemoved, Topic
+from greendot.gateway.hub import RoomKey
+from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import RoomSend
+from greendot.protocol.events import RoomMessage
 from greendot.testing import Served, serving
 
 
@@ -251,3 +255,24 @@ async def test_everything_a_connection_held_is_given_back() -> None:
             await served.advance(60)
             assert (len(node.registry.connections), len(node.registry.sessions), node.registry.users) == (0, 0, 0)
             assert (node.hub.topics, served.timers, len(node.tasks)) == (0, 0, 0)
+
+
+async def test_what_waits_for_a_client_that_says_hello_is_taken_back_when_it_is_removed() -> None:
+    async with serving() as served:
+        for room in ("den", "lobby"):
+            await served.node.store.put_room("default", room, open=True)
+        client = await served.client("ann")
+        for room in ("den", "lobby"):
+            await client.request(type="room.join", room=room)
+        await client.quiet()
+        (connection,) = served.node.registry.connections.values()
+        connection.hold()  # as during hello
+        for room in ("den", "lobby"):  # in one turn: frames of several topics are joined
+            channel = served.node.hub.channel(Topic("room", "default", room))
+            frame = encode_event(RoomMessage(room, 1, "id", "bob", None, Raw(b"1"), 1), 1)
+            served.node.hub.offer(channel, frame, record=True, key=RoomKey(room, 1))
+        await served.settle()
+        served.node.rooms.removed(MemberRemoved("default", "den", "ann", "removed", "nobody", 1), "here")
+        connection.release([])
+        heard = [(frame["type"], frame["data"]["room"]) for frame in await client.quiet()]
+        assert heard == [("room.message", "lobby"), ("room.changed", "den")]

@@ -233,8 +233,8 @@ class Connection(Framing):
 
     @property
     def behind(self) -> bool:
-        """Whether the socket does not keep up, so that frames must be offered one by one, by their kind."""
-        return self._outbox is not None
+        """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
+        return self._outbox is not None or self._hold is not None
 
     def drop(self, of: Callable[[object], bool]) -> None:
         """Forget what waits with a key that is `of` something this client may not see any more."""

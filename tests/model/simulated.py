@@ -142,28 +142,27 @@ class SimulatedThread:
         self._world = world
         self._jobs: list[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = []
         self._busy = False
-        self.ended = False
-        self.calls = 0
+        self._closed = False
+        self.killed = False
 
     async def start(self) -> None:
         pass
 
     async def close(self) -> None:
-        self.ended = True
+        self._closed = True  # what was asked for before is carried out
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        if self.ended:
+        if self._closed or self.killed:
             raise StoreUnavailable("the store is closed")
         future: asyncio.Future[T] = self._world.loop.create_future()
         self._jobs.append((work, future))
-        self.calls += 1
         if not self._busy:
             self._busy = True
             self._world.loop.call_later(self._world.lag(), self._commit)
         return await future
 
     def _commit(self) -> None:
-        if self.ended:  # killed before it was written
+        if self.killed:  # before it was written
             return
         batch, self._jobs = self._jobs, []
         world = self._world
@@ -174,7 +173,7 @@ class SimulatedThread:
         world.loop.call_later(world.lag(), self._answer, results)
 
     def _answer(self, results: list[tuple[asyncio.Future[Any], Any]]) -> None:
-        if self.ended:  # killed when it was written already
+        if self.killed:  # when it was written already
             return
         for future, result in results:
             if not future.done():
@@ -329,7 +328,7 @@ class SimulatedNode:
         """As by kill -9: what was under way is not carried on, and nobody is told."""
         self.up = False
         self.engine.crash()
-        self.store._thread.ended = True  # type: ignore[attr-defined]
+        self.store._thread.killed = True  # type: ignore[attr-defined]
         self.node.timers.close()
         for connection in [*self.node.registry.connections.values()]:
             connection.abort()

@@ -295,6 +295,7 @@ class Story:
         for node in self.nodes:
             if node.up:
                 await node.stop()
+        await asyncio.sleep(1)  # what was under way comes to its end
         self.world.close()
 
 

@@ -68,6 +68,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._answered = 0
+        self.received = 0  # pieces of input so far; the watchdog sees by it that something still comes
         self._loop = asyncio.get_running_loop()
 
     # --- commands ---
@@ -116,6 +117,7 @@ class Link(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
+        self.received += 1
         pushed, gets = self._pushed, self._reader.gets
         try:
             for at in range(0, len(data), PIECE):

@@ -19,6 +19,7 @@ from greendot.engine.redis.server import Server
 from greendot.errors import EngineUnavailable
 
 DEAF_S = 1.9  # a beat not heard by then will not be; less than two rounds, which come a little early at times
+BUSY_S, BUSY_PIECES = 10.0, 50  # the same while so much is coming in that the beat waits its turn behind it
 LATE_S = 1.5  # a round so much later than the last one found this process stopped: beats wait to be read
 
 
@@ -64,7 +65,9 @@ class Watchdog:
             server.unheard.popleft()
         if late:
             server.unheard.clear()
-        return bool(server.unheard) and now - server.unheard[0][1] >= DEAF_S
+        received = server.pushes.received if server.pushes is not None else 0
+        busy, server.received = received > server.received + BUSY_PIECES, received
+        return bool(server.unheard) and now - server.unheard[0][1] >= (BUSY_S if busy else DEAF_S)
 
     async def _beat(self, server: Server, now: float) -> Server | None:
         try:

@@ -126,15 +126,12 @@ class Recovery:
                 await asyncio.gather(self._restore(sessions, part), self._resync(part, others, intact))
                 await self._parts.watching.resync(here, intact=True)
                 await self._compare_inboxes(part)
+                await self._audit()
             else:
                 await self._restore(sessions, part)
                 await self._compare_inboxes(part)
-                auditing = asyncio.ensure_future(self._audit())
-                # What is not there yet is being restored by its own node; whose end was lost is found meanwhile.
-                await self._shared.timers.sleep(started + self._pace.hold_s - self._shared.timers.now())
-                await asyncio.gather(auditing, self._resync(part, part, intact))
-                return
-            await self._audit()
+                # Whose end was lost is found while what is shown is held.
+                await asyncio.gather(self._audit(), self._resync_held(part, started))
         except (EngineUnavailable, StoreUnavailable) as error:
             _log.info("recovery is to be tried again: %s", error)
             await self._failed(part, intact)
@@ -188,6 +185,11 @@ class Recovery:
         self.resyncs += 1
         await self._parts.watching.resync(users, intact=intact)
         await self._parts.rooms.resync(part)
+
+    async def _resync_held(self, part: Part, since: float) -> None:
+        """What is not there yet is being restored by its own node: it is read when all have had the time."""
+        await self._shared.timers.sleep(since + self._pace.hold_s - self._shared.timers.now())
+        await self._resync(part, part, intact=False)
 
     async def _compare_inboxes(self, part: Part) -> None:
         # After the sessions were restored: only then does what is told to a user come here.

@@ -45,7 +45,7 @@ class Membership:
 
         With `fresh` the store is asked even if the answer is remembered: only then is the marker right.
         """
-        remembered = self._known(session.tenant, room) is not None
+        remembered = self.remembers(session.tenant, room)
         found = await self._room(session.tenant, room, fresh=False)
         if found is None and make and session.grants.may_join(room):
             found = await self._store.put_room(session.tenant, room)
@@ -77,6 +77,10 @@ class Membership:
         if local is not None and local.members_rev == revision:  # else it may have changed while it was read
             local.roles[user] = standing
         return standing
+
+    def remembers(self, tenant: str, room: str) -> bool:
+        """Whether it is known here who may be in the room."""
+        return self._known(tenant, room) is not None
 
     def _known(self, tenant: str, room: str) -> LocalRoom | None:
         """The room as it is remembered, if it is."""

@@ -74,7 +74,7 @@ class LocalRoom(Followed):
         self.reading = False  # a gap is being read
         self.recent: Recent | None = None  # made when somebody first returns
         self.returning = asyncio.Lock()  # held while `recent` is read
-        self.room: Room | None = None  # as of `members_rev`; its head is not looked at
+        self.room: Room | None = None  # as of `members_rev`; its head may be behind the cursor
         self.members_rev = 0  # the newest revision of who may be in it that this node acted on
         self.roles: dict[str, Standing] = {}  # of those who asked, as of `members_rev`; the marker is not looked at
         self.unchecked: list[Deliver] | None = None  # records that wait while the members are looked up

@@ -91,7 +91,7 @@ class Rooms:
         if room not in joined and len(joined) >= self._limits.rooms:
             raise Refused(Err.TOO_MANY, f"a connection may be in at most {self._limits.rooms} rooms")
         topic = Topic("room", session.tenant, room)
-        if not self._is_open(topic):  # whoever may not be in it must not have it opened
+        if not self.membership.remembers(session.tenant, room):  # whoever may not be in it must not have it opened
             await self.membership.admit(session, room, make=True)
         await self._local.open([topic])
         local = self._local.get(topic)
@@ -119,10 +119,6 @@ class Rooms:
             present=local.present.count(session.user),
             unread=max(0, local.cursor - admitted.marker),
         )
-
-    def _is_open(self, topic: Topic) -> bool:
-        local = self._local.get(topic)
-        return local is not None and local.opening is None and local.room is not None
 
     async def _missed(self, local: LocalRoom, after: int | None, most: int) -> tuple[list[RoomMessage], bool]:
         """The messages after `after` up to the cursor; empty and True if they are too many, or it lies beyond."""

@@ -54,7 +54,6 @@ class Server:
         self._tls = tls
         self._owner = owner
         self._gone = asyncio.Event()
-        self._again = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     def fail(self, reason: str) -> None:

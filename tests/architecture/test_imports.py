@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # Modules only these may import: (module, parts and modules that may).
 RESERVED = [
-    ("settings", {"cli", "gateway.node", "assembly", "testing"}),
+    ("settings", {"cli", "gateway.parts", "gateway.node", "assembly", "testing"}),
     ("metrics", {"gateway", "api"}),
     ("gateway.node", {"assembly", "testing"}),
     ("engine.memory", {"assembly", "testing"}),

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
 from greendot.clock import Clock
-from greendot.core.kinds import Kind, Kinds
-from greendot.core.leaving import Cause, Graces
+from greendot.core.leaving import Cause
 from greendot.core.presence import Change
 from greendot.core.wheel import Timer
 from greendot.engine.base import (
@@ -34,107 +33,31 @@ from greendot.engine.base import (
     Topic,
     Typing,
 )
-from greendot.errors import EngineUnavailable
-from greendot.gateway.acks import Acks
-from greendot.gateway.commands import Commands, Parts
+from greendot.gateway import views
 from greendot.gateway.connection import Connection
-from greendot.gateway.greeting import Greeting
-from greendot.gateway.hub import Hub
-from greendot.gateway.inboxes import Inboxes
-from greendot.gateway.notifying import Notifying
-from greendot.gateway.pruning import Pruning
-from greendot.gateway.recovery import Pace, Recovery
-from greendot.gateway.recovery import Parts as RecoveryParts
-from greendot.gateway.registry import Registry
-from greendot.gateway.rooms import RoomLimits, Rooms
-from greendot.gateway.seating import Seating
-from greendot.gateway.session import Session
-from greendot.gateway.sessions import Periods, Sessions
-from greendot.gateway.shared import Shared
-from greendot.gateway.speaking import Speaking
-from greendot.gateway.statuses import Statuses
-from greendot.gateway.tasks import Tasks
-from greendot.gateway.timers import Timers
-from greendot.gateway.watching import Watching
+from greendot.gateway.parts import Parts
 from greendot.ids import incarnation_of
-from greendot.metrics import Metrics
-from greendot.protocol.codec import MAX_FRAME, encode_event
+from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
-from greendot.protocol.events import Drain, Limits
+from greendot.protocol.events import Drain
 from greendot.protocol.replies import SessionInfo
 from greendot.settings import Settings
 from greendot.store.base import Store
-from greendot.tokens import Tokens
 
 DRAIN_RETRY_MS = 1_000
-RESTORE_S = 2.0  # beside a renewal, what all nodes need to restore their sessions
 CLOSE_S = 0.5  # what is still under way when everybody is gone may take so long
 _log = logging.getLogger("greendot.gateway")
 
 
-class Node:
+class Node(Parts):
     """Sockets in, engine and store behind. `driven` False leaves the timers to a test."""
 
     def __init__(self, settings: Settings, engine: Engine, store: Store, clock: Clock, *, driven: bool = True) -> None:
-        self.settings = settings
-        self.engine = engine
-        self.store = store
-        self.clock = clock
-        self.metrics = Metrics()
-        self.registry = Registry()
-        self.hub = Hub(self.metrics)
-        self.timers = Timers(clock, driven=driven)
-        self.tasks = Tasks()
-        self.tokens = Tokens(settings.auth.secret)
+        super().__init__(settings, engine, store, clock, driven=driven)
         self.draining = False
-        self.started_at = clock.now_ms()
-        self.counters: list[Callable[[], Mapping[str, int]]] = []  # of what runs beside it and is looked at with it
         self._numbers = 0
         self._emptier: asyncio.Future[None] | None = None  # set by the next socket that goes, while draining
-        self._build()
-
-    def _build(self) -> None:
-        settings, engine, store, clock = self.settings, self.engine, self.store, self.clock
-        limits, typing, presence = settings.limits, settings.typing, settings.presence
-        shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry)
-        self.statuses = Statuses(engine, store, shared)
-        graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
-        accept = settings.engine.when_away == "accept"
-        periods = Periods(presence.dead_after_s, presence.idle_s, graces, accept)
-        seating = Seating(engine, self.statuses, shared)
-        self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
-        pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
-        self.watching = Watching(engine, shared, limits.watches, pace.hold_s)
-        room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
-        self.rooms = Rooms(engine, store, self.statuses, seating, shared, room_limits)
-        self.acks = Acks(engine, lambda: self.incarnation)
-        self.speaking = Speaking(engine, store, self.rooms, shared, self.acks)
-        self.inboxes = Inboxes(store, shared, self.metrics)
-        self.sessions.left = self.inboxes.left
-        named = {name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()}
-        self.notifying = Notifying(engine, store, shared, self.inboxes, Kinds(named), self.metrics)
-        self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
-        recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
-        self.recovery = Recovery(engine, recovering, shared, pace)
-        promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
-        self.commands = Commands(
-            Parts(
-                greeting=Greeting(self.sessions, self.rooms, self.inboxes, self.tokens, clock, promises),
-                sessions=self.sessions,
-                statuses=self.statuses,
-                watching=self.watching,
-                rooms=self.rooms,
-                speaking=self.speaking,
-                notifying=self.notifying,
-                bus=engine,
-                tokens=self.tokens,
-                clock=clock,
-                tasks=self.tasks,
-                metrics=self.metrics,
-                quiet=self._quiet,
-                rate=(limits.commands_per_s, limits.commands_burst) if limits.enabled else None,
-            )
-        )
+        self.intake.quiet = self._quiet
 
     # --- life ---
 
@@ -146,11 +69,6 @@ class Node:
             await self.store.close()
             raise
         self.pruning.start(lambda: self.incarnation)
-
-    @property
-    def incarnation(self) -> str:
-        """This node's name, as the others know it."""
-        return self.sessions.incarnation
 
     async def drain(self, within_s: float) -> None:
         """Ask every client to go elsewhere, wait for them a while, end the rest."""
@@ -203,17 +121,17 @@ class Node:
     def opened(self, connection: Connection) -> None:
         self.metrics.ws_connections_total += 1
         self.registry.connections[connection.id] = connection
-        connection.limit = self.commands.limit(connection.opened_at)
+        connection.limit = self.intake.limit(connection.opened_at)
         self.sessions.expect_hello(connection)
         if self.draining:
             last = encode_event(Drain(DRAIN_RETRY_MS), self.clock.now_ms())
             connection.close(Close.DRAINING, "the server is stopping: reconnect", last)
 
     def received(self, connection: Connection, text: str) -> None:
-        self.commands.received(connection, text)
+        self.intake.received(connection, text)
 
     def pinged(self, connection: Connection) -> bool:
-        return self.commands.pinged(connection)
+        return self.intake.pinged(connection)
 
     def ended(self, connection: Connection, cause: Cause, code: int) -> None:
         if code == Close.TOO_SLOW:
@@ -317,68 +235,10 @@ class Node:
 
     async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
         """On all nodes; what only its own node knows of a session is left open for those of others."""
-        here = [self._info(session) for session in self.registry.sessions_of(tenant, user)]
-        known = {info.session for info in here}
-        try:
-            seats = await self.engine.sessions(tenant, user)
-        except EngineUnavailable:
-            return here
-        return here + [
-            SessionInfo(
-                session=seat.session,
-                user=user,
-                device=seat.device,
-                client=None,
-                node=seat.node,
-                connected_at=None,
-                last_heard=None,
-                state=seat.state if seat.ends_in_ms is None else "lingering",
-                ip_hash=None,
-                agent_hash=None,
-            )
-            for seat in seats
-            if seat.session not in known
-        ]
-
-    def _info(self, session: Session) -> SessionInfo:
-        connection, last_heard = session.connection, session.last_heard
-        if connection is not None:
-            last_heard = self.clock.now_ms() - round((self.now() - connection.heard) * 1000)
-        return SessionInfo(
-            session=session.id,
-            user=session.user,
-            device=session.device,
-            client={"name": session.client.name, "version": session.client.version},
-            node=self.incarnation,
-            connected_at=session.connected_at,
-            last_heard=last_heard,
-            state="lingering" if connection is None else "idle" if session.idle else "online",
-            ip_hash=session.ip_hash,
-            agent_hash=connection.agent_hash if connection is not None else None,
-        )
+        return await views.sessions_of(self, tenant, user)
 
     def stats(self) -> dict[str, Any]:
-        return {
-            "node": self.incarnation,
-            "started_at": self.started_at,
-            "connections": len(self.registry.connections),
-            "sessions": len(self.registry.sessions),
-            "users": self.registry.users,
-            "topics": self.hub.topics,
-            "timers": len(self.timers),
-        } | dict(self._counted())
+        return views.stats(self)
 
     def metrics_items(self) -> Iterator[tuple[str, int]]:
-        yield "ws_connections", len(self.registry.connections)
-        yield "ws_users_online", self.registry.users
-        yield from self._counted()
-
-    def _counted(self) -> Iterator[tuple[str, int]]:
-        yield from self.metrics.items()
-        yield from self.engine.counts().items()
-        yield "presence_restored_sessions_total", self.recovery.restored
-        yield "presence_audited_sessions_total", self.recovery.ended
-        yield "realtime_resync_total", self.recovery.resyncs
-        yield "realtime_engine_up", int(self.engine.trouble is None)
-        for counter in self.counters:
-            yield from counter().items()
+        return views.metrics(self)

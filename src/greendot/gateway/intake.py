@@ -1,0 +1,187 @@
+"""Commands on their way in: decoded, limited, carried out in order, answered.
+
+Commands of one connection are carried out one after the other. Most are done at once; one that has to wait for the
+engine or the store holds back those behind it, in `Connection.waiting`, which exists only as long as that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from math import ceil
+
+from greendot.clock import Clock
+from greendot.core.limits import CommandLimit
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
+from greendot.gateway.commands import Commands, Outcome
+from greendot.gateway.connection import Connection
+from greendot.gateway.greeting import RETRY_MS, Greeting
+from greendot.gateway.sessions import Sessions
+from greendot.gateway.shared import Shared
+from greendot.metrics import Metrics
+from greendot.protocol import commands as wire
+from greendot.protocol.codec import BadCommand, decode_command, encode_error, encode_event, encode_reply
+from greendot.protocol.codes import Close, Err
+from greendot.protocol.events import Overloaded
+from greendot.protocol.replies import Reply
+
+MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
+BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
+
+_NOTHING = Reply()
+_QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped without a word
+Rate = tuple[float, float]  # commands per second and burst
+
+
+class Intake:
+    """See the module. `quiet` is told when a connection has no command under way any more."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        greeting: Greeting,
+        sessions: Sessions,
+        shared: Shared,
+        metrics: Metrics,
+        rate: Rate | None,  # None: no limit
+    ) -> None:
+        self._table = commands.table
+        self._greeting = greeting
+        self._sessions = sessions
+        self._clock: Clock = shared.clock
+        self._spawn = shared.tasks.spawn
+        self._metrics = metrics
+        self._rate = rate
+        self.quiet: Callable[[Connection], None] = lambda connection: None
+
+    def limit(self, now: float) -> CommandLimit | None:
+        return None if self._rate is None else CommandLimit(*self._rate, now)
+
+    # --- the way in ---
+
+    def received(self, connection: Connection, text: str) -> None:
+        """A text message from the client."""
+        if connection.waiting is None:
+            self._handle(connection, text)
+            return
+        connection.waiting.append(text)
+        if len(connection.waiting) == MOST_WAITING:
+            connection.pause_reading()  # what follows waits with the client, which is in nobody's way
+
+    def _handle(self, connection: Connection, text: str) -> None:
+        metrics = self._metrics
+        metrics.realtime_commands_total += 1
+        wait_s = 0.0 if connection.limit is None else connection.limit.admit(connection.heard)
+        try:
+            command = decode_command(text)
+        except BadCommand as bad:
+            metrics.realtime_commands_refused_total += 1
+            self._bad(connection, bad)
+            return
+        # A busy client must not be taken for a dead one: heartbeats pass, unless they are the flood.
+        if wait_s and (type(command) is not wire.Heartbeat or self._is_flooding(connection)):
+            metrics.realtime_commands_refused_total += 1
+            self._over_limit(connection, command, wait_s)
+            return
+        session = connection.session
+        if session is None or type(command) is wire.Hello:
+            self._first(connection, command)
+            return
+        if type(command) in wire.ACTIVITY:
+            self._sessions.active(session, connection.heard)
+        try:
+            outcome = self._table[type(command)](connection, session, command)
+        except Refused as refused:
+            self._refuse(connection, command, refused)
+            return
+        if isawaitable(outcome):
+            connection.waiting = deque()
+            self._spawn(self._finish(connection, command, outcome))
+        elif command.id is not None:
+            connection.send(encode_reply(command.id, outcome or _NOTHING))
+
+    async def _finish(self, connection: Connection, command: wire.Command, work: Awaitable[Outcome]) -> None:
+        try:
+            outcome = await work
+            if command.id is not None and type(command) is not wire.Hello:
+                connection.send(encode_reply(command.id, outcome or _NOTHING))
+        except Refused as refused:
+            self._refuse(connection, command, refused)
+        except (EngineUnavailable, StoreUnavailable):
+            later = Refused(Err.UNAVAILABLE, "try again in a moment", retry_in_ms=RETRY_MS)
+            self._refuse(connection, command, later)
+        except Unstorable as error:
+            self._refuse(connection, command, Refused(Err.BAD_FIELD, f"this cannot be stored: {error}"))
+        except Exception:
+            self._refuse(connection, command, Refused(Err.INTERNAL, "this failed on the server; it was logged"))
+            raise
+        finally:
+            self._next(connection)
+
+    def _next(self, connection: Connection) -> None:
+        """Go on with what waited, until something has to wait again."""
+        waiting, connection.waiting = connection.waiting, None
+        while waiting and not connection.closing:
+            self._handle(connection, waiting.popleft())
+            if self._is_waiting(connection):
+                connection.waiting = waiting
+                return
+        connection.resume_reading()
+        self.quiet(connection)
+
+    @staticmethod
+    def _is_waiting(connection: Connection) -> bool:
+        return connection.waiting is not None
+
+    def _first(self, connection: Connection, command: wire.Command) -> None:
+        if connection.session is not None:
+            connection.close(Close.PROTOCOL_ERROR, "hello was said already")
+        elif isinstance(command, wire.Hello):
+            connection.waiting = deque()
+            self._spawn(self._finish(connection, command, self._greeting.hello(connection, command)))
+        else:
+            connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
+
+    # --- what is not granted ---
+
+    def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
+        self._metrics.realtime_commands_refused_total += 1
+        connection.send(encode_error(refused, command.id))
+
+    def _bad(self, connection: Connection, bad: BadCommand) -> None:
+        connection.send(encode_error(bad, bad.command_id))
+        if bad.code == Err.BAD_FRAME:
+            now = connection.heard
+            recent = [at for at in connection.bad_frames if now - at < BAD_FRAMES_S]
+            connection.bad_frames = (*recent, now)
+            if len(connection.bad_frames) >= BAD_FRAMES:
+                connection.close(Close.PROTOCOL_ERROR, "too many frames that are not commands")
+        elif connection.session is None:
+            connection.close(Close.PROTOCOL_ERROR, "the first frame must be a hello without errors")
+        elif self._is_flooding(connection):
+            self._overloaded(connection)
+
+    def _over_limit(self, connection: Connection, command: wire.Command, wait_s: float) -> None:
+        if self._is_flooding(connection):
+            self._overloaded(connection)
+        elif not isinstance(command, _QUIET):
+            refused = Refused(Err.RATE_LIMITED, "too many commands", retry_in_ms=ceil(wait_s * 1000))
+            connection.send(encode_error(refused, command.id))
+
+    @staticmethod
+    def _is_flooding(connection: Connection) -> bool:
+        return connection.limit is not None and connection.limit.flooding
+
+    def _overloaded(self, connection: Connection) -> None:
+        last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
+        connection.close(Close.OVERLOADED, "too many commands", last)
+
+    def pinged(self, connection: Connection) -> bool:
+        """Whether a ping is to be answered; pings count like commands."""
+        limit = connection.limit
+        if limit is None or not limit.admit(connection.heard):
+            return True
+        if limit.flooding:
+            self._overloaded(connection)
+        return False

@@ -1,0 +1,103 @@
+"""The parts of a node, put together: the one place in the gateway that knows the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from greendot.clock import Clock
+from greendot.core.kinds import Kind, Kinds
+from greendot.core.leaving import Graces
+from greendot.engine.base import Engine
+from greendot.gateway.acks import Acks
+from greendot.gateway.commands import Commands
+from greendot.gateway.commands import Parts as Acting
+from greendot.gateway.greeting import Greeting
+from greendot.gateway.hub import Hub
+from greendot.gateway.inboxes import Inboxes
+from greendot.gateway.intake import Intake
+from greendot.gateway.notifying import Notifying
+from greendot.gateway.pruning import Pruning
+from greendot.gateway.recovery import Pace, Recovery
+from greendot.gateway.recovery import Parts as RecoveryParts
+from greendot.gateway.registry import Registry
+from greendot.gateway.rooms import RoomLimits, Rooms
+from greendot.gateway.seating import Seating
+from greendot.gateway.sessions import Periods, Sessions
+from greendot.gateway.shared import Shared
+from greendot.gateway.speaking import Speaking
+from greendot.gateway.statuses import Statuses
+from greendot.gateway.tasks import Tasks
+from greendot.gateway.timers import Timers
+from greendot.gateway.watching import Watching
+from greendot.metrics import Metrics
+from greendot.protocol.codec import MAX_FRAME
+from greendot.protocol.events import Limits
+from greendot.settings import Settings
+from greendot.store.base import Store
+from greendot.tokens import Tokens
+
+RESTORE_S = 2.0  # beside a renewal, what all nodes need to restore their sessions
+
+
+class Parts:
+    """What a node consists of."""
+
+    def __init__(self, settings: Settings, engine: Engine, store: Store, clock: Clock, *, driven: bool) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.store = store
+        self.clock = clock
+        self.metrics = Metrics()
+        self.registry = Registry()
+        self.hub = Hub(self.metrics)
+        self.timers = Timers(clock, driven=driven)
+        self.tasks = Tasks()
+        self.tokens = Tokens(settings.auth.secret)
+        self.started_at = clock.now_ms()
+        self.counters: list[Callable[[], Mapping[str, int]]] = []  # of what runs beside it and is looked at with it
+        self._build(settings, engine, store, clock)
+
+    def _build(self, settings: Settings, engine: Engine, store: Store, clock: Clock) -> None:
+        limits, typing, presence = settings.limits, settings.typing, settings.presence
+        shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry)
+        self.statuses = Statuses(engine, store, shared)
+        graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
+        accept = settings.engine.when_away == "accept"
+        periods = Periods(presence.dead_after_s, presence.idle_s, graces, accept)
+        seating = Seating(engine, self.statuses, shared)
+        self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
+        pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
+        self.watching = Watching(engine, shared, limits.watches, pace.hold_s)
+        room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
+        self.rooms = Rooms(engine, store, self.statuses, seating, shared, room_limits)
+        self.acks = Acks(engine, lambda: self.incarnation)
+        self.speaking = Speaking(engine, store, self.rooms, shared, self.acks)
+        self.inboxes = Inboxes(store, shared, self.metrics)
+        self.sessions.left = self.inboxes.left
+        named = {name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()}
+        self.notifying = Notifying(engine, store, shared, self.inboxes, Kinds(named), self.metrics)
+        self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
+        recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
+        self.recovery = Recovery(engine, recovering, shared, pace)
+        promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
+        greeting = Greeting(self.sessions, self.rooms, self.inboxes, self.tokens, clock, promises)
+        commands = Commands(
+            Acting(
+                sessions=self.sessions,
+                statuses=self.statuses,
+                watching=self.watching,
+                rooms=self.rooms,
+                speaking=self.speaking,
+                notifying=self.notifying,
+                bus=engine,
+                tokens=self.tokens,
+                clock=clock,
+            )
+        )
+        rate = (limits.commands_per_s, limits.commands_burst) if limits.enabled else None
+        self.intake = Intake(commands, greeting, self.sessions, shared, self.metrics, rate)
+
+    @property
+    def incarnation(self) -> str:
+        """This node's name, as the others know it."""
+        return self.sessions.incarnation

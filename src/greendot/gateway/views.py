@@ -1,0 +1,84 @@
+"""What operators look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from greendot.errors import EngineUnavailable
+from greendot.gateway.parts import Parts
+from greendot.gateway.session import Session
+from greendot.protocol.replies import SessionInfo
+
+
+async def sessions_of(parts: Parts, tenant: str, user: str) -> list[SessionInfo]:
+    """On all nodes; what only its own node knows of a session is left open for those of others."""
+    here = [_info(parts, session) for session in parts.registry.sessions_of(tenant, user)]
+    known = {info.session for info in here}
+    try:
+        seats = await parts.engine.sessions(tenant, user)
+    except EngineUnavailable:
+        return here
+    return here + [
+        SessionInfo(
+            session=seat.session,
+            user=user,
+            device=seat.device,
+            client=None,
+            node=seat.node,
+            connected_at=None,
+            last_heard=None,
+            state=seat.state if seat.ends_in_ms is None else "lingering",
+            ip_hash=None,
+            agent_hash=None,
+        )
+        for seat in seats
+        if seat.session not in known
+    ]
+
+
+def _info(parts: Parts, session: Session) -> SessionInfo:
+    connection, last_heard = session.connection, session.last_heard
+    if connection is not None:
+        last_heard = parts.clock.now_ms() - round((parts.clock.monotonic() - connection.heard) * 1000)
+    return SessionInfo(
+        session=session.id,
+        user=session.user,
+        device=session.device,
+        client={"name": session.client.name, "version": session.client.version},
+        node=parts.incarnation,
+        connected_at=session.connected_at,
+        last_heard=last_heard,
+        state="lingering" if connection is None else "idle" if session.idle else "online",
+        ip_hash=session.ip_hash,
+        agent_hash=connection.agent_hash if connection is not None else None,
+    )
+
+
+def stats(parts: Parts) -> dict[str, Any]:
+    return {
+        "node": parts.incarnation,
+        "started_at": parts.started_at,
+        "connections": len(parts.registry.connections),
+        "sessions": len(parts.registry.sessions),
+        "users": parts.registry.users,
+        "topics": parts.hub.topics,
+        "timers": len(parts.timers),
+    } | dict(_counted(parts))
+
+
+def metrics(parts: Parts) -> Iterator[tuple[str, int]]:
+    yield "ws_connections", len(parts.registry.connections)
+    yield "ws_users_online", parts.registry.users
+    yield from _counted(parts)
+
+
+def _counted(parts: Parts) -> Iterator[tuple[str, int]]:
+    yield from parts.metrics.items()
+    yield from parts.engine.counts().items()
+    yield "presence_restored_sessions_total", parts.recovery.restored
+    yield "presence_audited_sessions_total", parts.recovery.ended
+    yield "realtime_resync_total", parts.recovery.resyncs
+    yield "realtime_engine_up", int(parts.engine.trouble is None)
+    for counter in parts.counters:
+        yield from counter().items()

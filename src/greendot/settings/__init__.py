@@ -1,0 +1,11 @@
+"""Settings: frozen, nested, units in the names. From flags, then the environment, then a TOML file, then defaults.
+
+`GREENDOT_PRESENCE_GRACE_S` in the environment is `grace_s` under `[presence]` in the file. Relations between
+settings are checked once, at the start, with a sentence a person can act on.
+"""
+
+from greendot.settings.checks import check, check_id
+from greendot.settings.sections import Api, Auth, Kind, Server, Settings
+from greendot.settings.sources import load, strange_variables
+
+__all__ = ["Api", "Auth", "Kind", "Server", "Settings", "check", "check_id", "load", "strange_variables"]

@@ -1,0 +1,124 @@
+"""What can be set, with the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+POSTGRES = ("postgresql://", "postgres://")
+
+Seconds = Annotated[float, Meta(ge=0, le=30 * 86_400)]
+Positive = Annotated[float, Meta(gt=0, le=30 * 86_400)]
+Count = Annotated[int, Meta(ge=1, le=10_000_000)]
+
+
+class Server(Struct, frozen=True, forbid_unknown_fields=True):
+    host: str = "0.0.0.0"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    workers: Annotated[int, Meta(ge=1, le=1024)] = 1
+    data_dir: str = ".greendot"  # the embedded store and, in dev mode, the generated secret and key
+    drain_s: Seconds = 1.0  # how long a stopping server waits for its sockets to close
+    log: str = "info"  # debug, info, warning or error
+    dev: bool = False
+
+
+class Auth(Struct, frozen=True, forbid_unknown_fields=True):
+    secret: str = ""  # HS256; at least 32 characters
+
+
+class Api(Struct, frozen=True, forbid_unknown_fields=True):
+    key: str = ""  # a first API key, for tenant `default`
+
+
+class Presence(Struct, frozen=True, forbid_unknown_fields=True):
+    heartbeat_s: Positive = 30.0  # how often a client is asked to be heard
+    dead_after_s: Positive = 75.0  # a connection silent for so long is closed
+    grace_s: Seconds = 30.0  # a lost socket's session counts for so long
+    clean_grace_s: Seconds = 5.0  # the same after a clean close by the client
+    silent_grace_s: Seconds = 15.0  # the same after `dead_after_s` of silence
+    idle_s: Positive = 300.0  # without activity for so long is idle
+    last_seen_days: Annotated[float, Meta(gt=0, le=3650)] = 30.0
+
+
+class Typing(Struct, frozen=True, forbid_unknown_fields=True):
+    ttl_s: Positive = 5.0  # how long a start is held
+    throttle_s: Seconds = 2.0  # at most one start per user, room and this is let through
+    large_room: Count = 100  # above so many listeners only the count is sent
+
+
+class Node(Struct, frozen=True, forbid_unknown_fields=True):
+    lease_s: Positive = 15.0  # a node silent for so long is dead
+    renew_s: Positive = 5.0
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool = True  # false switches the rate limits off (load tests); sizes and counts stay
+    commands_per_s: Count = 50  # per connection
+    commands_burst: Count = 200
+    watches: Count = 10_000  # per connection
+    rooms: Count = 500  # per connection
+
+
+class Engine(Struct, frozen=True, forbid_unknown_fields=True):
+    url: str = "memory"  # or redis://, rediss://, redis+sentinel://, redis+cluster://
+    prefix: str = ""  # of every key and channel in Redis, when it is shared with others
+    when_away: Literal["refuse", "accept"] = "refuse"  # new clients while Redis cannot be reached
+    stale_after_s: Seconds = 30.0  # when watchers are told that Redis is away
+    restore_batch: Count = 500  # sessions told to Redis together, ten times a second, after it lost them
+
+
+class Store(Struct, frozen=True, forbid_unknown_fields=True):
+    url: str = ""  # empty: sqlite, greendot.db in the data directory; or sqlite:///FILE, postgresql://
+    pool: Annotated[int, Meta(ge=1, le=1_000)] = 8  # connections to PostgreSQL, per process
+    migrate: bool = False  # bring old tables in PostgreSQL up to date at the start; `greendot migrate` does it too
+
+
+class Outbox(Struct, frozen=True, forbid_unknown_fields=True):
+    url: str = ""  # empty: there is none; `store`: in the store's database; or postgresql://, the app's own
+    poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0  # how often it is looked at when nothing tells of new rows
+
+
+class Inbox(Struct, frozen=True, forbid_unknown_fields=True):
+    keep_days: Annotated[float, Meta(gt=0, le=36_500)] = 90.0  # notifications older than this are removed
+
+
+class Kind(Struct, frozen=True, forbid_unknown_fields=True):
+    promise: Literal["ephemeral", "recomputable", "durable", "acknowledged"] = "durable"
+    bus: Literal["full", "hint"] = "full"  # hint: the content of a notification stays in the store
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """All of them. `load` makes one from its sources and checks it."""
+
+    server: Server = Server()
+    auth: Auth = Auth()
+    api: Api = Api()
+    presence: Presence = Presence()
+    typing: Typing = Typing()
+    node: Node = Node()
+    limits: Limits = Limits()
+    engine: Engine = Engine()
+    store: Store = Store()
+    outbox: Outbox = Outbox()
+    inbox: Inbox = Inbox()
+    kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only
+
+    @property
+    def on_postgres(self) -> bool:
+        return self.store.url.startswith(POSTGRES)
+
+    @property
+    def store_path(self) -> str:
+        """The SQLite file, or `:memory:`; empty with PostgreSQL."""
+        if self.on_postgres:
+            return ""
+        if not self.store.url:
+            return str(Path(self.server.data_dir) / "greendot.db")
+        return self.store.url.removeprefix("sqlite:///")
+
+    @property
+    def outbox_url(self) -> str:
+        """The database with the outbox; empty if there is none."""
+        return self.store.url if self.outbox.url == "store" else self.outbox.url

@@ -1,0 +1,103 @@
+"""Where settings come from: the file, the environment, the command line."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from greendot.errors import ConfigError
+from greendot.settings.checks import check
+from greendot.settings.sections import Kind, Settings
+
+Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Sources) -> Settings:
+    """The settings from their sources, checked. ConfigError names the source, the setting and what to do."""
+    merged: dict[str, dict[str, Any]] = {}
+    for source, values in (
+        (str(file), _read_file(file) if file else {}),
+        ("the environment", _read_environment(environment)),
+        ("the command line", flags),
+    ):
+        _convert(source, values)
+        for section, keys in values.items():
+            merged.setdefault(section, {}).update(keys)
+    settings = _convert("", merged)
+    check(settings)
+    return settings
+
+
+def _read_file(path: Path) -> Sources:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def _read_environment(environment: Mapping[str, str]) -> Sources:
+    values: dict[str, dict[str, Any]] = {}
+    for section in _sections():
+        prefix = f"GREENDOT_{section.name}_".upper()
+        for name, value in environment.items():
+            if name.startswith(prefix):  # a misspelt one is found later, like one in the file
+                values.setdefault(section.name, {})[name.removeprefix(prefix).lower()] = value
+    return values
+
+
+def strange_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings of ours and are none, each with what may be meant."""
+    known = [f"GREENDOT_{s.name}_{field.name}".upper() for s in _sections() for field in fields(s.type)]
+    sections = tuple(f"GREENDOT_{section.name}_".upper() for section in _sections())
+    strange = [name for name in environment if name.startswith("GREENDOT_") and not name.startswith(sections)]
+    return [f"{name} is not a setting.{_nearest(name, known)}" for name in strange if get_close_matches(name, known, 1)]
+
+
+def _convert(source: str, values: Sources) -> Settings:
+    for section, keys in values.items():
+        _known(source, section, keys)
+    try:
+        # Not strict: the environment has only strings, and "30" must do for a number there.
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"in {source}: {error}".replace("`$.", "`")) from None
+
+
+def _known(source: str, section: str, keys: Any) -> None:
+    sections: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
+    if section not in sections:
+        raise ConfigError(f"in {source}: no section is called [{section}].{_nearest(section, sections)}")
+    if not isinstance(keys, Mapping):
+        raise ConfigError(f"in {source}: [{section}] must be a section of keys.")
+    if section == "kinds":
+        for name, kind in keys.items():
+            if not isinstance(kind, Mapping):
+                raise ConfigError(f"in {source}: [kinds] has one section for each kind, such as [kinds.{name}].")
+            _all_known(source, f"kinds.{name}", kind, Kind)
+    else:
+        _all_known(source, section, keys, sections[section])
+
+
+def _all_known(source: str, section: str, keys: Mapping[str, Any], kind: Any) -> None:
+    known = [field.name for field in fields(kind)]
+    for key in keys:
+        if key not in known:
+            raise ConfigError(f"in {source}: [{section}] has no setting {key!r}.{_nearest(key, known)}")
+
+
+def _sections() -> list[FieldInfo]:
+    """Those with fixed keys, which may also come from the environment."""
+    return [field for field in fields(Settings) if field.name != "kinds"]
+
+
+def _nearest(word: str, known: Any) -> str:
+    found = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {found[0]!r}?" if found else f" There are: {', '.join(known)}."

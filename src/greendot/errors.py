@@ -4,6 +4,7 @@
     ├── ConfigError          a setting is wrong; the message says what to do (start-up only)
     ├── Refused              a client's request cannot be granted; carries a wire error code
     ├── TokenError           a token is missing, malformed, forged or expired
+    ├── Unreadable           a client reads no version of an event it cannot do without
     ├── EngineUnavailable    signals cannot be shared now; try again later
     ├── StoreUnavailable     records cannot be read or written now; try again later
     └── Unstorable           a value the store cannot hold; tried again, it fails again
@@ -38,6 +39,10 @@ class TokenError(GreendotError):
     def __init__(self, message: str, *, expired: bool = False) -> None:
         super().__init__(message)
         self.expired = expired
+
+
+class Unreadable(GreendotError):
+    """There is no version of an event that both sides know, and no going on without it. Said to the client's author."""
 
 
 class EngineUnavailable(GreendotError):

@@ -15,6 +15,7 @@ from greendot.cli import cli
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import COMMANDS
 from greendot.protocol.events import EVENTS
+from greendot.protocol.versions import ESSENTIAL, VERSIONS
 from greendot.settings import Kind, Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -47,6 +48,15 @@ def test_every_event_is_documented_with_its_fields() -> None:
     assert documented.keys() == EVENTS.keys()
     for name, struct in EVENTS.items():
         assert set(words(documented[name][0])) == fields(struct), name
+
+
+def test_every_version_of_an_event_is_documented() -> None:
+    documented = table("protocol.md", "## Versions")
+    assert documented.pop("all others") == ["1"]
+    assert documented == {kind: [", ".join(map(str, found))] for kind, found in VERSIONS.items() if len(found) > 1}
+    text = (DOCS / "protocol.md").read_text()
+    (essential,) = re.findall(r"\nsome, .*? Of (.*?) a client has to\n", text, re.DOTALL)
+    assert {*words(essential)} == ESSENTIAL
 
 
 def test_every_code_is_documented() -> None:

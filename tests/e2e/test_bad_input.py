@@ -132,6 +132,8 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("hello", {"client": {"version": "9" * 201}}, "client.version"),
     ("hello", {"supports": []}, "supports"),
     ("hello", {"supports": {"signal": ["1"]}}, "supports"),
+    ("hello", {"supports": {"signal": [0]}}, "supports"),
+    ("hello", {"supports": {f"event{number}": [1] for number in range(201)}}, "supports"),
     ("hello", {"resume": "k3Fa-1"}, "resume"),
     ("hello", {"resume": {"session": 7}}, "resume.session"),
     ("hello", {"resume": {"rooms": ["lobby"]}}, "resume.rooms"),

@@ -404,7 +404,7 @@ async def test_what_one_device_marks_the_others_hear_of_and_all_hear_the_count()
             assert of(await client.quiet(), "inbox.badge") == [{"unread": 0, "unseen": 0}]
 
 
-async def test_of_very_many_that_were_marked_the_newest_thousand_are_named() -> None:
+async def test_of_very_many_that_were_marked_the_newest_thousand_are_named_and_the_rest_is_to_be_fetched() -> None:
     async with inboxed() as served:
         phone, laptop = await served.client("ann", device="phone"), await served.client("ann", device="laptop")
         bus = Bus(served)  # ten thousand frames are not what this is about
@@ -412,7 +412,10 @@ async def test_of_very_many_that_were_marked_the_newest_thousand_are_named() -> 
         ids = [made["id"] for made in (await post(served, {"notifications": many})).json()["notifications"]]
         assert await phone.request(type="inbox.read", through=1_200) == {"unread": 0, "unseen": 0}
         await bus.deliver(len(bus.waiting) - 1)
-        (told,) = of(await laptop.quiet(), "notification.updated")
+        frames = await laptop.quiet()
+        assert [frame["type"] for frame in frames] == ["notification.updated", "refresh"]
+        assert frames[1]["data"] == {"of": "notification.updated"}
+        (told,) = of(frames, "notification.updated")
         assert told == {"state": "read", "ids": ids[200:], "through": 1_200}
 
 

@@ -172,6 +172,19 @@ class Records:
             line.miss()
         return line is not None
 
+    def unread(self, kind: str) -> bool:
+        """The server could not show an event of this kind. Whether it was a record, which will be fetched."""
+        match kind:
+            case NotificationCreated.type:
+                streams = [stream for stream in self._lines if stream == INBOX]
+            case RoomMessage.type:
+                streams = [stream for stream in self._lines if stream != INBOX]
+            case _:
+                return False
+        for stream in streams:
+            self.missed(stream)
+        return bool(streams)
+
     def reach(self, stream: str, head: int) -> Truncated | None:
         """The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much.
 

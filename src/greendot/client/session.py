@@ -30,11 +30,13 @@ from greendot.protocol.codes import Close
 from greendot.protocol.commands import ClientInfo, Command, Hello
 from greendot.protocol.events import Drain, Event, HeartbeatAck, NotificationCreated, Overloaded, Welcome
 from greendot.protocol.replies import Reply
+from greendot.protocol.versions import VERSIONS
 
 R = TypeVar("R", bound=Reply)
 Token = str | Callable[[], str | Awaitable[str]]
 
 ATTEMPT_S = 10.0  # one attempt, from the token to the welcome
+READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(versions) > 1}  # of the rest, version 1
 STEADY_S = 5.0  # a connection that lasted so long was a good one: the next failure counts as the first
 
 log = logging.getLogger("greendot.client")
@@ -254,6 +256,7 @@ class Session:
                 Hello(
                     token=token,
                     device=self._target.device,
+                    supports=READS,
                     client=ClientInfo(name="greendot-python", version=__version__),
                     resume=resume_of(self.view, self.welcome),
                 )

@@ -11,6 +11,7 @@ from greendot.protocol.events import (
     InboxBadge,
     NotificationCreated,
     Presence,
+    Refresh,
     Resync,
     RoomChanged,
     RoomMessage,
@@ -150,6 +151,8 @@ class View:
                 return self.badge.apply(event)
             case Resync():
                 return not self.records.missed(event.scope)
+            case Refresh():
+                return not self.records.unread(event.of)
             case TypingStarted():
                 end = now + event.expires_in_ms / 1000 + TYPING_SLACK_S
                 self.typists.started(event.room, event.user, event.name, end)

@@ -20,6 +20,7 @@ from greendot.core.wheel import Timer
 from greendot.gateway.websocket import Framing, forget_handshake
 from greendot.protocol.codec import pong_frame
 from greendot.protocol.codes import Close
+from greendot.protocol.versions import Dialect
 
 if TYPE_CHECKING:
     from greendot.gateway.session import Session
@@ -37,6 +38,7 @@ class Owner(Protocol):
     def opened(self, connection: Connection) -> None: ...
     def received(self, connection: Connection, text: str) -> None: ...
     def pinged(self, connection: Connection) -> bool: ...
+    def unread(self, connection: Connection, types: tuple[str, ...]) -> None: ...
     def ended(self, connection: Connection, cause: Cause, code: int) -> None: ...
     def gone(self, connection: Connection) -> None: ...
     def slow(self, connection: Connection) -> None: ...
@@ -61,6 +63,7 @@ class Connection(Framing):
         "_write",
         "agent_hash",
         "bad_frames",
+        "dialect",
         "direct",
         "ended_by",
         "fd",
@@ -84,6 +87,7 @@ class Connection(Framing):
         self.closing = False
         self._fragments = None
         self.session: Session | None = None  # set by hello, for good
+        self.dialect: Dialect | None = None  # set by hello for a client that reads other versions than most
         self.opened_at = self.heard = owner.now()  # monotonic seconds
         self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
@@ -95,7 +99,7 @@ class Connection(Framing):
         self.typed: set[str] | None = None  # rooms in which it typed since it joined them
         self.hears_inbox = False  # whether it is told what is new in its user's inbox
         self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
-        self.direct = -1  # the fd while bytes may go straight to it: nothing waits and nothing was collected
+        self.direct = -1  # the fd while bytes may go straight to it: nothing waits, and they are as it reads them
         self._out: list[bytes] | None = None  # collected in this tick
         self._hold: Outbox | None = None  # exists during hello: what the client missed comes before what is live
         self._outbox: Outbox | None = None  # exists while the kernel does not take everything
@@ -136,7 +140,7 @@ class Connection(Framing):
             if not self.push(data):
                 return
         self._outbox = None
-        if self._out is None and self._hold is None:
+        if self._out is None and self._hold is None and (self.dialect is None or self.dialect.straight):
             self.direct = self.fd
 
     def pause_reading(self) -> None:
@@ -173,6 +177,8 @@ class Connection(Framing):
         """Collect a frame for this tick's write; while the socket is behind, queue it by its kind."""
         if self.closing:
             return
+        if self.dialect is not None and not (frame := self._translated(self.dialect, frame)):
+            return
         if self._hold is not None:
             self._queue(self._hold, frame, record, key)
         elif self._outbox is not None:
@@ -189,8 +195,15 @@ class Connection(Framing):
         if self._out is None or self.closing:
             return
         collected, self._out = self._out, None
-        if self.push(collected[0] if len(collected) == 1 else b"".join(collected)) and self._hold is None:
+        went = self.push(collected[0] if len(collected) == 1 else b"".join(collected))
+        if went and self._hold is None and (self.dialect is None or self.dialect.straight):
             self.direct = self.fd
+
+    def _translated(self, dialect: Dialect, frames: bytes) -> bytes:
+        reading = dialect.read(frames)
+        if reading.unread:
+            self._owner.unread(self, reading.unread)
+        return reading.frames
 
     def hold(self) -> None:
         """Keep back everything until `release`: what the client missed must come before what is live."""
@@ -233,8 +246,13 @@ class Connection(Framing):
 
     @property
     def behind(self) -> bool:
-        """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
-        return self._outbox is not None or self._hold is not None
+        """Whether frames must be offered one by one: they wait, by their kind, because of a slow socket or a hello, or
+        are read in another version."""
+        return (
+            self._outbox is not None
+            or self._hold is not None
+            or (self.dialect is not None and not self.dialect.straight)
+        )
 
     def drop(self, of: Callable[[object], bool]) -> None:
         """Forget what waits with a key that is `of` something this client may not see any more."""

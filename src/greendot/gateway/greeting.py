@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from greendot.clock import Clock
-from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError, Unreadable
 from greendot.gateway.connection import Connection
 from greendot.gateway.inboxes import Arrival, Inboxes
 from greendot.gateway.room import RECOVER_BYTES
@@ -17,6 +17,7 @@ from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import Hello
 from greendot.protocol.events import Event, Limits, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
 from greendot.protocol.replies import JoinReply
+from greendot.protocol.versions import Dialects
 from greendot.tokens import Tokens
 
 RETRY_MS = 5_000  # when to try again what the engine or the store could not do
@@ -41,6 +42,7 @@ class Greeting:
         self._tokens = tokens
         self._clock = clock
         self._heartbeat_s, self._limits = promises
+        self._dialects = Dialects()
 
     async def hello(self, connection: Connection, hello: Hello) -> None:
         try:
@@ -50,6 +52,11 @@ class Greeting:
             code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
             _log.debug("hello refused: %s", error)
             connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
+            return
+        try:
+            connection.dialect = self._dialects.of(hello.supports)
+        except Unreadable as error:
+            connection.close(Close.VERSION, str(error))
             return
         connection.hold()
         try:

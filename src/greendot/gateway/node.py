@@ -158,6 +158,9 @@ class Node(Parts):
         if self._emptier is not None and not self._emptier.done():
             self._emptier.set_result(None)
 
+    def unread(self, connection: Connection, types: tuple[str, ...]) -> None:
+        self.refreshing.later(connection, types)
+
     def count_dropped(self) -> None:
         self.metrics.realtime_dropped_ephemeral_total += 1
 

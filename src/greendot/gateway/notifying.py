@@ -22,7 +22,7 @@ from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import InboxAck, InboxArchive, InboxList, InboxMark, InboxRead, InboxSeen
-from greendot.protocol.events import MarkedAs, NotificationUpdated, Signal
+from greendot.protocol.events import MarkedAs, NotificationUpdatedV1, Refresh, Signal
 from greendot.protocol.replies import BadgeReply, InboxReply
 from greendot.store.base import Created, Key, Mark, Notice, Notification, Store
 from greendot.store.events import created_event, fit, inbox_entry
@@ -135,9 +135,12 @@ class Notifying:
         now = self._shared.clock.now_ms()
         marked = await self._store.mark(*session.key, mark, ids=ids, through=through, at=now)
         if marked.ids:
-            event = NotificationUpdated(state, marked.ids[-MOST_IDS:], UNSET if through is None else through)
+            event = NotificationUpdatedV1(state, marked.ids[-MOST_IDS:], UNSET if through is None else through)
+            frames = encode_event(event, now)
+            if len(marked.ids) > MOST_IDS:  # this version cannot name them all
+                frames += encode_event(Refresh(event.type), now)
             acked = [seq for text in marked.ids if (seq := number_of(text)) is not None] if through is None else []
-            told = InboxChanged(encode_event(event, now), connection.id)
+            told = InboxChanged(frames, connection.id)
             if mark == "ack":
                 told = structs.replace(told, acked=acked, acked_through=through or 0)
             self._engine.publish(Topic("user", *session.key), told)

@@ -19,6 +19,7 @@ from greendot.gateway.notifying import Notifying
 from greendot.gateway.pruning import Pruning
 from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
+from greendot.gateway.refreshing import Refreshing
 from greendot.gateway.registry import Registry
 from greendot.gateway.rooms import RoomLimits, Rooms
 from greendot.gateway.seating import Seating
@@ -60,6 +61,7 @@ class Parts:
     def _build(self, settings: Settings, engine: Engine, store: Store, clock: Clock) -> None:
         limits, typing, presence = settings.limits, settings.typing, settings.presence
         shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry)
+        self.refreshing = Refreshing(shared)
         self.statuses = Statuses(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
         accept = settings.engine.when_away == "accept"

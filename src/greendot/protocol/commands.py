@@ -17,6 +17,11 @@ Text = Annotated[str, Meta(max_length=200)]
 Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=300)]
 CommandId = str | int
+# A client may know more events than there are, and have read many versions of one.
+Version = Annotated[int, Meta(ge=1, le=1_000_000)]
+Supports = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Annotated[list[Version], Meta(max_length=32)]], Meta(max_length=200)
+]
 
 
 class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=True):
@@ -45,7 +50,7 @@ class Hello(Command, frozen=True, tag="hello", gc=True):
     token: str = ""
     device: Id = "default"
     client: ClientInfo = ClientInfo()
-    supports: dict[str, list[int]] = {}
+    supports: Supports = {}
     resume: Resume | None = None
 
 

@@ -1,4 +1,5 @@
-"""What the server says by itself. One struct per event's `data`; `EVENTS` maps the wire's `type` to it.
+"""What the server says by itself. One struct per event's `data`; `EVENTS` maps the wire's `type` to it, in its newest
+version.
 
 Times are integer milliseconds UTC, `None` where unknown.
 """
@@ -176,12 +177,26 @@ class NotificationCreated(Event, frozen=True):
 
 
 class NotificationUpdated(Event, frozen=True, gc=True):
-    """Entries were marked, on whichever device."""
+    """Entries were marked, on whichever device: either some, or all up to and including a number.
+
+    It is made of version 1, which `greendot.protocol.versions` does. Servers that have only that say both.
+    """
+
+    type = "notification.updated"
+    v = 2
+
+    state: MarkedAs
+    ids: list[str] | UnsetType = UNSET
+    through: int | UnsetType = UNSET
+
+
+class NotificationUpdatedV1(Event, frozen=True, gc=True):
+    """The same as clients read it that do not ask for version 2."""
 
     type = "notification.updated"
 
     state: MarkedAs
-    ids: list[str]  # those it changed, the newest 1,000 of them
+    ids: list[str]  # those it changed, the newest 1,000 of them; if there are more, `refresh` follows
     through: int | UnsetType = UNSET  # it was all up to and including this number
 
 
@@ -190,6 +205,14 @@ class InboxBadge(Event, frozen=True):
 
     unread: int
     unseen: int
+
+
+class Refresh(Event, frozen=True):
+    """There was something of this type that no version the client reads can show: fetch it again."""
+
+    type = "refresh"
+
+    of: str
 
 
 class Resync(Event, frozen=True):
@@ -228,6 +251,7 @@ EVENTS: dict[str, type[Event]] = {
         NotificationCreated,
         NotificationUpdated,
         InboxBadge,
+        Refresh,
         Resync,
         Drain,
         Overloaded,

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec import Raw
 
-from greendot.protocol.events import MarkedAs, NotificationCreated, NotificationUpdated, RoomMessage
+from greendot.protocol.events import MarkedAs, NotificationCreated, NotificationUpdatedV1, RoomMessage
 from greendot.protocol.replies import InboxEntry
 from greendot.store.base import Notification, Record
 
@@ -58,7 +58,7 @@ def inbox_entry(notification: Notification) -> InboxEntry:
     )
 
 
-def state_events(notifications: Iterable[Notification]) -> list[NotificationUpdated]:
+def state_events(notifications: Iterable[Notification]) -> list[NotificationUpdatedV1]:
     """What became of notifications since they were announced, each by the most that was done with it."""
     states: dict[MarkedAs, list[str]] = {"seen": [], "read": [], "acked": []}
     for of in notifications:
@@ -68,7 +68,7 @@ def state_events(notifications: Iterable[Notification]) -> list[NotificationUpda
             states["read"].append(of.id)
         elif of.seen_at is not None:
             states["seen"].append(of.id)
-    return [NotificationUpdated(state, ids) for state, ids in states.items() if ids]
+    return [NotificationUpdatedV1(state, ids) for state, ids in states.items() if ids]
 
 
 def is_over(notification: Notification, now: int) -> bool:

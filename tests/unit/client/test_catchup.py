@@ -8,7 +8,7 @@ import pytest
 
 from greendot.client import Client, Failure, Truncated
 from greendot.protocol.commands import InboxList, RoomHistory, RoomJoin
-from greendot.protocol.events import NotificationCreated, Resync, RoomChanged, RoomMessage, RoomState
+from greendot.protocol.events import NotificationCreated, Refresh, Resync, RoomChanged, RoomMessage, RoomState
 from greendot.protocol.replies import HistoryReply
 
 from .wire import (
@@ -42,9 +42,11 @@ async def numbers(me: Client, count: int) -> list[int]:
     return [event.seq for event in await take(me.events(), count, RoomMessage)]
 
 
-@pytest.mark.parametrize("hint", [Resync("room:lobby"), a_message(6)])
+@pytest.mark.parametrize("hint", [Resync("room:lobby"), Refresh("room.message"), a_message(6)])
 @run
-async def test_what_the_server_left_out_is_fetched_and_what_comes_meanwhile_waits(hint: Resync | RoomMessage) -> None:
+async def test_what_the_server_left_out_is_fetched_and_what_comes_meanwhile_waits(
+    hint: Resync | Refresh | RoomMessage,
+) -> None:
     async with serving() as server, connected(server) as (me, peer):
         await joining(me, peer, head=1)
         events = me.events()
@@ -164,14 +166,15 @@ async def test_nothing_more_is_told_of_a_room_that_was_lost_meanwhile() -> None:
         assert [event.seq for event in await take(events, 1, RoomMessage)] == [10]
 
 
+@pytest.mark.parametrize("hint", [Resync("inbox"), Refresh("notification.created")])
 @run
-async def test_notifications_left_out_are_fetched_with_what_is_to_be_acknowledged() -> None:
+async def test_notifications_left_out_are_fetched_with_what_is_to_be_acknowledged(hint: Resync | Refresh) -> None:
     async with serving() as server, connected(server) as (me, peer):
         peer.event(a_notification(1))
         events = me.events()
         await take(events, 1, NotificationCreated)
         peer.inbox = None
-        peer.event(Resync("inbox"), a_notification(5))
+        peer.event(hint, a_notification(5))
         peer.reply(await peer.next(InboxList), an_inbox(5))
         page = await peer.next(InboxList)
         assert page.after == 1

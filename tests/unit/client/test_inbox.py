@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from greendot.protocol.commands import InboxAck, InboxArchive, InboxList, InboxMark, InboxRead, InboxSeen
-from greendot.protocol.events import InboxBadge
+from greendot.protocol.events import InboxBadge, NotificationUpdated, NotificationUpdatedV1, Refresh
 from greendot.protocol.replies import BadgeReply
 
 from .wire import a_notification, an_inbox, both, connected, run, serving, take
@@ -51,6 +52,23 @@ async def test_the_badge_follows_the_server() -> None:
         peer.event(InboxBadge(3, 1), InboxBadge(3, 1))
         assert (await take(me.events(), 1, InboxBadge)) == [InboxBadge(3, 1)]
         assert (me.inbox.unread, me.inbox.unseen) == (3, 1)
+
+
+@run
+async def test_what_was_marked_elsewhere_is_told_in_whichever_version_the_server_has() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        peer.event(NotificationUpdated("read", through=3), NotificationUpdatedV1("read", ["n1", "n2"], 2))
+        newer, older = await take(me.events(), 2, NotificationUpdated)
+        assert (newer.through, newer.ids) == (3, UNSET)
+        assert (older.through, older.ids) == (2, ["n1", "n2"])
+
+
+@run
+async def test_what_the_server_cannot_show_the_program_is_told_of() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        peer.event(Refresh("notification.updated"), Refresh("room.message"), Refresh("something.new"))
+        told = await take(me.events(), 3, Refresh)
+        assert [event.of for event in told] == ["notification.updated", "room.message", "something.new"]
 
 
 @run

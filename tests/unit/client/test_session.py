@@ -97,6 +97,7 @@ async def test_the_hello_says_who_where_and_nothing_of_a_past(token: str | Calla
         me = Client(server.url, token=token, device="phone")
         (peer, hello), _ = await asyncio.gather(server.greet(), me.__aenter__())
         assert (hello.token, hello.device, hello.resume) == ("t", "phone", None)
+        assert hello.supports == {"notification.updated": [1, 2]}
         assert hello.client.name == "greendot-python"
         await me.bye()
         assert peer.said_bye

@@ -43,10 +43,12 @@ SAMPLES: list[Event] = [
     events.RoomChanged("lobby", removed=True, reason="removed"),
     events.NotificationCreated(3, "3-aa", "mention", Raw(b'{"in": "lobby"}'), 1_800_000_000_000, ack=True),
     events.NotificationUpdated("read", ["3-aa"]),
-    events.NotificationUpdated("seen", ["3-aa"], through=3),
+    events.NotificationUpdated("seen", through=3),
+    events.NotificationUpdatedV1("seen", ["3-aa"], through=3),
     events.InboxBadge(2, 1),
     events.Signal("ann", "Ann", "cursor", room="lobby", body=Raw(b"[1,2]"), key="k"),
     events.Signal("ann", None, "ping"),
+    events.Refresh("signal"),
     events.Resync("rooms"),
     events.Drain(1_000),
     events.Overloaded(1_000),
@@ -131,7 +133,7 @@ def test_an_event_comes_out_as_it_went_in(event: Event) -> None:
     envelope = msgspec.json.decode(payload(encode_event(event, NOW)), type=dict[str, Raw])
     assert envelope.keys() == {"type", "v", "ts", "data"}
     assert msgspec.json.decode(envelope["type"]) == event.type
-    assert (msgspec.json.decode(envelope["v"]), msgspec.json.decode(envelope["ts"])) == (1, NOW)
+    assert (msgspec.json.decode(envelope["v"]), msgspec.json.decode(envelope["ts"])) == (event.v, NOW)
     again = msgspec.json.decode(envelope["data"], type=EVENTS[event.type])
     assert msgspec.json.encode(again) == msgspec.json.encode(event)
 

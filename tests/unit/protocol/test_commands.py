@@ -110,6 +110,27 @@ def test_a_bare_hello_is_of_the_default_device_and_resumes_nothing() -> None:
     assert (hello.device, hello.resume, hello.supports) == ("default", None, {})
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [],
+        {"signal": 1},
+        {"signal": None},
+        {"signal": [0]},
+        {"signal": [-1]},
+        {"signal": [1.5]},
+        {"signal": [True]},
+        {"signal": [10**30]},
+        {"signal": [1] * 33},
+        {"x" * 65: [1]},
+        {f"event{number}": [1] for number in range(201)},
+    ],
+)
+def test_what_a_client_says_it_reads_has_a_form_and_an_end(bad: object) -> None:
+    assert "`supports`" in refused("hello", supports=bad) or "`supports[...]" in refused("hello", supports=bad)
+    decode("hello", supports={f"event{number:058}": [*range(1, 33)] for number in range(200)})
+
+
 def test_a_command_with_one_invalid_id_is_refused_whole() -> None:
     assert "`users[1]`" in refused("watch", users=["ann", "b c", "zoe"])
     assert "`resume.rooms`" in refused("hello", resume={"rooms": {"b c": 1}})

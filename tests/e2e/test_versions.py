@@ -1,0 +1,245 @@
+"""Clients of different versions side by side: each is told in words it can read, or told to fetch."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from e2e.test_client import client, next_of
+from e2e.test_inbox import Bus, notify, of, post
+from greendot.gateway.refreshing import LONGEST_S
+from greendot.protocol.events import NotificationUpdated
+from greendot.testing import Closed, Served, WireClient, serving
+
+UPDATED = "notification.updated"
+NEWER: dict[str, Any] = {"supports": {UPDATED: [1, 2]}}
+BLIND: dict[str, Any] = {"supports": {"room.message": [2], "signal": [], "typing.started": [3]}}
+
+
+def connection_of(served: Served, user: str) -> Any:
+    (found,) = served.node.registry.connections_of("default", user)
+    return found
+
+
+def kinds(frames: list[dict[str, Any]]) -> list[str]:
+    return [frame["type"] for frame in frames]
+
+
+# --- one event, two versions ---
+
+
+async def test_each_device_hears_what_another_marked_in_the_version_it_reads() -> None:
+    async with serving() as served:
+        phone = await served.client("ann", device="phone")
+        old, newer = await served.client("ann", device="old"), await served.client("ann", device="new", **NEWER)
+        ids = [(await notify(served, body=number))["id"] for number in range(3)]
+        for device in (old, newer):
+            await device.quiet()
+        await phone.request(type="inbox.read", through=2)
+        await phone.request(type="inbox.archive", ids=[ids[2]])
+        was, now = await old.quiet(), await newer.quiet()
+        assert [(frame["v"], frame["data"]) for frame in was] == [
+            (1, {"state": "read", "ids": ids[:2], "through": 2}),
+            (1, {"state": "archived", "ids": [ids[2]]}),
+        ]
+        assert [(frame["v"], frame["data"]) for frame in now] == [
+            (2, {"state": "read", "through": 2}),
+            (2, {"state": "archived", "ids": [ids[2]]}),
+        ]
+        assert [(frame["type"], frame["ts"]) for frame in was] == [(frame["type"], frame["ts"]) for frame in now]
+        # Its own marks are answered, in words that have no versions.
+        assert await newer.request(type="inbox.seen", through=3) == {"unread": 0, "unseen": 0}
+
+
+async def test_of_very_many_that_were_marked_the_newer_version_says_it_all() -> None:
+    async with serving() as served:
+        phone = await served.client("ann", device="phone")
+        newer = await served.client("ann", device="new", **NEWER)
+        bus = Bus(served)  # the frames of those that are new are not what this is about
+        await post(served, {"notifications": [{"user": "ann", "kind": "news", "body": 0} for _ in range(1_200)]})
+        await phone.request(type="inbox.read", through=1_200)
+        await bus.deliver(len(bus.waiting) - 1)
+        frames = await newer.quiet()
+        assert [(frame["type"], frame["data"]) for frame in frames] == [(UPDATED, {"state": "read", "through": 1_200})]
+
+
+async def test_what_a_returning_device_missed_comes_in_its_version() -> None:
+    async with serving() as served:
+        phone = await served.client("ann", device="phone")
+        made = await notify(served)
+        await phone.request(type="inbox.read", ids=[made["id"]])
+        back = await served.client("ann", device="new", resume={"inbox": 0}, **NEWER)
+        frames = await back.quiet()
+        assert [(frame["type"], frame["v"]) for frame in frames] == [("notification.created", 1), (UPDATED, 2)]
+        # The version is the connection's: the same session may return with another program.
+        session = back.welcome["session"]
+        again = await served.client("ann", device="new", resume={"session": session, "inbox": 0})
+        assert [frame["v"] for frame in await again.quiet()] == [1, 1]
+
+
+async def test_the_python_client_reads_the_newer_version_and_rooms_are_written_straight_to_it() -> None:
+    async with serving() as served:
+        await served.lobby()
+        ann = await served.client("ann", device="wire")
+        async with client(served, "ann") as me:
+            await me.join("lobby")
+            await notify(served)
+            await notify(served)
+            events = me.events()
+            await ann.request(type="inbox.read", through=2)
+            told = await next_of(events, NotificationUpdated)
+            assert (told.state, told.ids, told.through) == ("read", UNSET, 2)
+            (connection,) = [c for c in served.node.registry.connections_of("default", "ann") if c.dialect]
+            await served.settle()
+            assert connection.direct == connection.fd >= 0
+
+
+# --- nothing to read ---
+
+
+async def rooms_of_three(served: Served) -> tuple[WireClient, WireClient, WireClient]:
+    """One who speaks, one who listens like most, one who reads none of what is said."""
+    await served.lobby()
+    ann, bob, zoe = [await served.joined(user, **hello) for user, hello in (("ann", {}), ("bob", {}), ("zoe", BLIND))]
+    return ann, bob, zoe
+
+
+async def test_who_can_read_nothing_of_it_is_told_to_fetch_once_for_all_that_was_said() -> None:
+    async with serving() as served:
+        ann, bob, zoe = await rooms_of_three(served)
+        for number in range(5):
+            await ann.request(type="room.send", room="lobby", body=number)
+        ann.send(type="signal.send", room="lobby", kind="wave")
+        ann.send(type="typing.start", room="lobby")
+        await ann.quiet()
+        assert kinds(await bob.quiet()) == ["room.message"] * 5 + ["signal", "typing.started"]
+        assert await zoe.quiet() == []
+        (told,) = await served.advance(LONGEST_S, [zoe])
+        assert kinds(told) == ["refresh"] * 3
+        assert [data["of"] for data in of(told, "refresh")] == ["room.message", "signal", "typing.started"]
+        page = await zoe.request(type="room.history", room="lobby")
+        assert [message["body"] for message in page["messages"]] == [0, 1, 2, 3, 4]
+
+
+async def test_one_who_cannot_read_is_told_at_most_once_in_a_while_and_never_misses_the_last_word() -> None:
+    async with serving() as served:
+        ann, _, zoe = await rooms_of_three(served)
+        told = []
+        for number in range(40):
+            await ann.request(type="room.send", room="lobby", body=number)
+            (frames,) = await served.advance(0.25, [zoe])
+            told += of(frames, "refresh")
+        assert 10 / LONGEST_S - 1 <= len(told) <= 2 * 10 / LONGEST_S
+        await ann.request(type="room.send", room="lobby", body="the last word")
+        (frames,) = await served.advance(LONGEST_S, [zoe])
+        assert of(frames, "refresh") == [{"of": "room.message"}]
+        (frames,) = await served.advance(10 * LONGEST_S, [zoe])
+        assert of(frames, "refresh") == []
+
+
+async def test_in_busy_rooms_each_is_written_what_it_reads() -> None:
+    async with serving() as served:
+        for room in ("one", "two"):
+            await served.node.store.put_room("default", room, open=True)
+        ann = await served.joined("ann", "one")
+        bob, zoe = await served.joined("bob", "one"), await served.joined("zoe", "one", **BLIND)
+        for member in (ann, bob, zoe):
+            await member.request(type="room.join", room="two")
+        # In one tick, in both rooms: frames of both are joined for those who read them as they are.
+        for number in range(3):
+            for room in ("one", "two"):
+                ann.send(type="signal.send", room=room, kind="wave", body=number)
+                ann.send(type="typing.stop", room=room)
+        await ann.quiet()
+        assert kinds(await bob.quiet()) == ["signal"] * 6
+        assert await zoe.quiet() == []
+        await ann.request(type="room.leave", room="two")
+        await served.settle()
+        zoe.deaf_to = frozenset()
+        assert [frame["data"] for frame in await zoe.quiet()] == [{"room": "two", "user": "ann"}]
+
+
+async def test_what_is_missed_by_one_who_cannot_read_it_is_told_as_such_on_return() -> None:
+    async with serving() as served:
+        ann, _, zoe = await rooms_of_three(served)
+        session = zoe.welcome["session"]
+        await zoe.end()
+        await served.until_gone(2)
+        for number in range(3):
+            await ann.request(type="room.send", room="lobby", body=number)
+        back = await served.client("zoe", resume={"session": session, "rooms": {"lobby": 0}}, **BLIND)
+        assert back.welcome["rooms"]["lobby"]["head"] == 3
+        assert await back.quiet() == []
+        (frames,) = await served.advance(LONGEST_S, [back])
+        assert of(frames, "refresh") == [{"of": "room.message"}]
+
+
+async def test_nothing_is_kept_of_one_who_left_before_being_told() -> None:
+    async with serving() as served:
+        ann, _, zoe = await rooms_of_three(served)
+        await ann.request(type="room.send", room="lobby", body=1)
+        assert len(served.node.refreshing._unread) == 1
+        await zoe.end()
+        await served.until_gone(2)
+        await served.advance(LONGEST_S, [ann])
+        assert served.node.refreshing._unread == {}
+
+
+# --- hello ---
+
+
+@pytest.mark.parametrize("kind", ["welcome", "resync", "refresh", "drain"])
+async def test_one_with_whom_there_is_no_talking_is_closed_with_a_sentence(kind: str) -> None:
+    async with serving() as served:
+        zoe = await served.socket()
+        with pytest.raises(Closed) as closed:
+            await zoe.hello(served.token("zoe"), supports={kind: [2, 3]})
+        assert closed.value.code == 4504
+        assert closed.value.reason == f"this server has version 1 of {kind}, which this client does not read"
+        await served.until_gone()
+        assert (len(served.node.registry.sessions), served.timers) == (0, 0)
+
+
+async def test_a_token_is_looked_at_before_versions_are() -> None:
+    async with serving() as served:
+        zoe = await served.socket()
+        with pytest.raises(Closed) as closed:
+            await zoe.hello("not a token", supports={"welcome": [2]})
+        assert closed.value.code == 4500
+
+
+@pytest.mark.parametrize("supports", [{}, {UPDATED: [1]}, {"something.new": [9], "signal": [1, 2, 3]}])
+async def test_one_who_reads_what_most_read_is_written_to_like_most(supports: dict[str, list[int]]) -> None:
+    async with serving() as served:
+        await served.lobby()
+        zoe = await served.joined("zoe", supports=supports)
+        await zoe.quiet()
+        connection = connection_of(served, "zoe")
+        assert connection.dialect is None
+        assert connection.direct == connection.fd >= 0
+
+
+async def test_two_of_a_make_share_what_is_made_for_them() -> None:
+    async with serving() as served:
+        await served.lobby()
+        for user in ("ann", "bob"):
+            await served.joined(user, **BLIND)
+        assert connection_of(served, "ann").dialect is connection_of(served, "bob").dialect
+        assert connection_of(served, "ann").direct == -1
+
+
+async def test_many_who_cannot_read_are_not_told_at_the_same_moment() -> None:
+    async with serving() as served:
+        await served.lobby()
+        crowd = await asyncio.gather(*(served.joined(f"user{number}", **BLIND) for number in range(20)))
+        ann = await served.joined("ann")
+        await ann.request(type="room.send", room="lobby", body=1)
+        told: list[float] = []
+        for _ in range(16):
+            received = await served.advance(LONGEST_S / 16, crowd)
+            told += [served.clock.monotonic() for frames in received for _ in of(frames, "refresh")]
+        assert len(told) == 20
+        assert len(set(told)) > 3

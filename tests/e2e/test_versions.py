@@ -9,6 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from e2e.test_client import client, next_of
+from e2e.test_hostile import Peer
 from e2e.test_inbox import Bus, notify, of, post
 from greendot.gateway.refreshing import LONGEST_S
 from greendot.protocol.events import NotificationUpdated
@@ -174,6 +175,38 @@ async def test_what_is_missed_by_one_who_cannot_read_it_is_told_as_such_on_retur
         assert back.welcome["rooms"]["lobby"]["head"] == 3
         assert await back.quiet() == []
         (frames,) = await served.advance(LONGEST_S, [back])
+        assert of(frames, "refresh") == [{"of": "room.message"}]
+
+
+async def test_a_slow_reader_that_keeps_up_again_still_gets_what_it_reads_and_nothing_else() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        ann, slow = await served.joined("ann"), await Peer.connect(served.port)
+        served._clients.append(slow)
+        await slow.hello(served.token("zoe"), supports={"room.message": [2], UPDATED: [2]})
+        phone = await served.client("zoe", device="phone")
+        await slow.request(type="room.join", room="lobby")
+        slow.deaf_to = frozenset({"signal", "inbox.badge"})
+        slow.stop_reading()
+        connection = next(c for c in served.node.registry.connections_of("default", "zoe") if c.dialect)
+        for _ in range(200):
+            if connection.behind:
+                break
+            await ann.request(type="signal.send", room="lobby", kind="fill", body="x" * 50_000)
+        assert connection.behind, "the kernel takes everything"
+        for number in range(3):
+            await ann.request(type="room.send", room="lobby", body=number)
+            await notify(served, user="zoe")
+        await phone.request(type="inbox.read", through=3)
+        slow.go_on_reading()
+        frames = await slow.quiet()
+        assert kinds(frames) == ["notification.created"] * 3 + [UPDATED]
+        assert frames[-1]["data"] == {"state": "read", "through": 3}
+        await served.settle()
+        assert (connection.behind, connection.direct) == (False, -1)
+        await ann.request(type="room.send", room="lobby", body=3)
+        assert await slow.quiet() == []
+        (frames,) = await served.advance(LONGEST_S, [slow])
         assert of(frames, "refresh") == [{"of": "room.message"}]
 
 

@@ -246,13 +246,8 @@ class Connection(Framing):
 
     @property
     def behind(self) -> bool:
-        """Whether frames must be offered one by one: they wait, by their kind, because of a slow socket or a hello, or
-        are read in another version."""
-        return (
-            self._outbox is not None
-            or self._hold is not None
-            or (self.dialect is not None and not self.dialect.straight)
-        )
+        """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
+        return self._outbox is not None or self._hold is not None
 
     def drop(self, of: Callable[[object], bool]) -> None:
         """Forget what waits with a key that is `of` something this client may not see any more."""

@@ -174,8 +174,10 @@ async def test_notifications_left_out_are_fetched_with_what_is_to_be_acknowledge
         events = me.events()
         await take(events, 1, NotificationCreated)
         peer.inbox = None
-        peer.event(hint, a_notification(5))
-        peer.reply(await peer.next(InboxList), an_inbox(5))
+        peer.event(hint)
+        head = await peer.next(InboxList)
+        peer.event(a_notification(5))
+        peer.reply(head, an_inbox(5))
         page = await peer.next(InboxList)
         assert page.after == 1
         peer.reply(page, an_inbox(5, [a_notification(2), a_notification(4, ack=True)]))  # the third is archived

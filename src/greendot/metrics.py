@@ -21,6 +21,7 @@ class Metrics:
         "realtime_commands_total",
         "realtime_dropped_ephemeral_total",
         "realtime_pubsub_received_total",
+        "realtime_shed_total",
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
         "ws_connections_total",
@@ -38,6 +39,7 @@ class Metrics:
     realtime_commands_total: int
     realtime_dropped_ephemeral_total: int
     realtime_pubsub_received_total: int
+    realtime_shed_total: int
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int
     ws_connections_total: int

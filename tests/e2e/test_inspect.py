@@ -189,8 +189,9 @@ async def test_typers_are_listed_with_when_they_stop(tmp_path: Path, redis: Redi
         await server.ask("PUT", "/v1/rooms/club", {"open": True})
         assert await site.said("typing", "club") == "Nobody is typing in club.\n"
         assert await site.json("typing", "club") == {"typing": []}
-        for client in (alice, bob):
-            await client.request(type="room.join", room="club")
+        await bob.request(type="room.join", room="club")
+        await alice.request(type="room.join", room="club")
+        await bob.receive("room.entered")
         alice.send(type="typing.start", room="club")
         await bob.receive("typing.started")
         (row,) = await site.rows("typing", "club")

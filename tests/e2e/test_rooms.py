@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw
 
 from greendot.engine.base import MemberRemoved, Topic
-from greendot.gateway.hub import RoomKey
+from greendot.gateway.channel import RoomKey
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import RoomSend
 from greendot.protocol.events import RoomMessage

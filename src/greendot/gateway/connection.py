@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from picows import WSTransport
@@ -25,6 +25,8 @@ from greendot.protocol.versions import Dialect
 if TYPE_CHECKING:
     from greendot.gateway.session import Session
 
+Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, whether a record, key, …
+_COLLECTED = object()  # in place of a key: it was let in before, and counts against what comes after it
 CLOSE_WAIT_S = 2.0  # how long a peer may take to read what is left and answer our close frame
 
 
@@ -137,11 +139,11 @@ class Connection(Framing):
         if self.closing or self._outbox is None:
             return
         while data := self._outbox.drain():
-            if not self.push(data):
+            if self._push(data) != len(data):
                 return
         self._outbox = None
-        if self._out is None and self._hold is None and (self.dialect is None or self.dialect.straight):
-            self.direct = self.fd
+        if self._out is None:
+            self._keeps_up()
 
     def pause_reading(self) -> None:
         self._paused = True
@@ -195,8 +197,26 @@ class Connection(Framing):
         if self._out is None or self.closing:
             return
         collected, self._out = self._out, None
-        went = self.push(collected[0] if len(collected) == 1 else b"".join(collected))
-        if went and self._hold is None and (self.dialect is None or self.dialect.straight):
+        data = collected[0] if len(collected) == 1 else b"".join(collected)
+        if self.fd < 0:
+            self._write(data)
+            self._behind()
+            return
+        try:
+            sent = os.write(self.fd, data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.failed()
+            return
+        if sent != len(data):
+            self.stall([(frame, True, _COLLECTED) for frame in collected], sent)
+        else:
+            self._keeps_up()
+
+    def _keeps_up(self) -> None:
+        """Nothing waits: bytes may go straight to the socket, unless they have to be looked at."""
+        if self._hold is None and (self.dialect is None or self.dialect.straight):
             self.direct = self.fd
 
     def _translated(self, dialect: Dialect, frames: bytes) -> bytes:
@@ -218,31 +238,43 @@ class Connection(Framing):
         while hold is not None and (held := hold.drain()):
             self.send(held)
 
-    def push(self, data: bytes) -> bool:
-        """Hand bytes to the socket at once; False if some wait now (or it is gone)."""
-        if self.fd < 0:
-            self._write(data)
-            return not self._behind()
-        try:
-            sent = os.write(self.fd, data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self._failed()
-            return False
-        return sent == len(data) or self.stall(data, sent)
+    def stall(self, items: Sequence[Item], sent: int) -> None:
+        """The kernel took only the first `sent` bytes of the items: the rest waits here, by its kind.
 
-    def stall(self, data: bytes, sent: int) -> bool:
-        """The kernel took only `sent` bytes of `data`: leave the rest to the loop, True if it went at once."""
-        self._write(data[sent:])
-        return not self._behind()
+        What was begun, or else the first of them, is left to the loop, which says when the socket takes more.
+        """
+        self.direct = -1
+        outbox = self._outbox = self._outbox or Outbox()
+        begun = False
+        for frame, record, key, *_ in items:
+            if sent >= len(frame):
+                sent -= len(frame)
+            elif not begun:
+                begun = True
+                self._write(frame[sent:])
+            elif key is _COLLECTED:
+                outbox.keep(frame)
+            elif not self.closing:
+                self._queue(outbox, frame, record, key)
+        if not self.closing and not self._behind():
+            self.resume_writing()
 
-    def write_error(self, error: OSError, data: bytes) -> None:
-        """A direct write by the hub failed."""
-        if isinstance(error, BlockingIOError):
-            self.stall(data, 0)
-        else:
-            self._failed()
+    def _push(self, data: bytes) -> int:
+        """Hand over bytes of the outbox: how many the socket took; those it did not take the loop has."""
+        sent = 0
+        if self.fd >= 0:
+            try:
+                sent = os.write(self.fd, data)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.failed()
+                return 0
+        if sent != len(data):
+            self._write(data[sent:])
+            if not self._behind():
+                return len(data)
+        return sent
 
     @property
     def behind(self) -> bool:
@@ -251,6 +283,7 @@ class Connection(Framing):
 
     def drop(self, of: Callable[[object], bool]) -> None:
         """Forget what waits with a key that is `of` something this client may not see any more."""
+        self.flush()  # what was collected is not told apart: it goes now, and not later
         for waiting in (self._hold, self._outbox):
             if waiting is not None:
                 waiting.drop(of)
@@ -273,7 +306,8 @@ class Connection(Framing):
             outbox.warned = True
             self._owner.slow(self)
 
-    def _failed(self) -> None:
+    def failed(self) -> None:
+        """The socket is broken."""
         self._owner.count_send_failed()
         self.fd = self.direct = -1
         self.transport.disconnect(False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from greendot.core.wheel import Timer
+from greendot.gateway.channel import Channel
 from greendot.gateway.connection import Connection
-from greendot.gateway.hub import Channel
 from greendot.gateway.shared import Shared
 from greendot.gateway.timers import Timers
 

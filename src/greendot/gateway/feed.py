@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from greendot.core.wheel import Timer
 from greendot.engine.base import Deliver, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.gateway.channel import RoomKey
 from greendot.gateway.following import Following
-from greendot.gateway.hub import RoomKey
 from greendot.gateway.room import RECOVER, LocalRoom, Recent
 from greendot.gateway.shared import Shared
 from greendot.protocol.codec import encode_event

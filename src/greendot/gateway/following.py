@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 from greendot.core.wheel import Timer
 from greendot.engine.base import Bus, Part, Topic
+from greendot.gateway.channel import Channel
 from greendot.gateway.connection import Connection
-from greendot.gateway.hub import Channel
 from greendot.gateway.shared import Shared
 
 UNHEARD_S = 5.0  # how long a topic without listeners stays subscribed

@@ -2,58 +2,50 @@
 
 The fast path is `_broadcast`: the frames of one topic are joined once, and the same bytes are written straight to
 each listener's socket. There is no task, queue or copy per listener, and no await in the loop.
+
+What takes longer than a slice of loop time goes on in the next turn, so that sockets are read and other rooms written
+in between: large rooms in turn, some listeners each. What is said in such a room meanwhile waits and is joined into its
+next write, signals of one key merged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from time import monotonic, perf_counter
 
+from greendot.core.throttle import Throttle
 from greendot.engine.base import Topic
+from greendot.gateway.channel import Channel, Pending, Run
 from greendot.gateway.connection import Connection
 from greendot.metrics import Metrics
+
+SLICE_S = 0.005  # of loop time, then others have their turn
+LARGE = 1_000  # listeners: above, a write to all of them is cut
+STEP = 200  # writes between two looks at the clock
+MOST_WAITING = 1_000  # frames of a room under way; beyond it signals are merged and then dropped
 
 _write = os.write
 
 
-class RoomKey(NamedTuple):
-    """The key of a room's signal or record. It names the room, so that what waits can be taken back from a member."""
-
-    room: str
-    what: object  # equal for signals that replace each other; never a text, so that it equals no other topic's key
-
-
-class Pending(NamedTuple):
-    """A frame for a topic's listeners, waiting for the end of the tick."""
-
-    frame: bytes
-    record: bool
-    key: object
-    skip: Collection[Connection]  # listeners that must not get it
-
-
-class Channel:
-    """The local listeners of one topic."""
-
-    __slots__ = ("listeners", "pending", "topic")
-
-    def __init__(self, topic: Topic) -> None:
-        self.topic = topic
-        self.listeners: dict[Connection, None] = {}
-        self.pending: list[Pending] = []
-
-
 class Hub:
-    """Channels and this tick's output."""
+    """Channels and this tick's output. `throttle` bounds the writes per second, if it is given."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(
+        self, metrics: Metrics, throttle: Throttle | None = None, now: Callable[[], float] = monotonic
+    ) -> None:
         self._metrics = metrics
+        self._throttle = throttle
+        self._now = now
         self._channels: dict[Topic, Channel] = {}
-        self._busy: list[Channel] = []  # with pending frames
+        self._busy: deque[Channel] = deque()  # with pending frames
+        self._queue: deque[Channel] = deque()  # too large, or too much in all: written some listeners at a time
         self._talking: list[Connection] = []  # with collected frames of their own
+        self._arrivals = 0  # of listeners, ever: what was offered before one came is not for it
         self._flush_set = False
+        self.shedding = False  # while this node has too much to do: signals of low priority are dropped
 
     # --- channels ---
 
@@ -71,10 +63,13 @@ class Hub:
         self._channels.pop(channel.topic, None)
 
     def attach(self, channel: Channel, connection: Connection) -> None:
-        # What is pending was said before this listener came; its snapshot contains it already.
-        if channel.pending:
-            self._broadcast(channel)
-        channel.listeners[connection] = None
+        """Listen from now on: what waits to be written was said before, and the newcomer's snapshot contains it."""
+        if channel.listeners.pop(connection, None) is not None:
+            for item in channel.unwritten(connection):  # one that listened already is still owed it
+                if connection not in item.skip:
+                    connection.send(item.frame, record=item.record, key=item.key)
+        self._arrivals += 1
+        channel.listeners[connection] = self._arrivals
 
     def detach(self, channel: Channel, connection: Connection) -> None:
         channel.listeners.pop(connection, None)
@@ -82,6 +77,11 @@ class Hub:
     @property
     def topics(self) -> int:
         return len(self._channels)
+
+    @property
+    def backlog(self) -> int:
+        """How many writes wait because there was no time for them."""
+        return len(self._talking) + sum(channel.waiting for channel in (*self._busy, *self._queue))
 
     # --- output ---
 
@@ -93,14 +93,22 @@ class Hub:
         record: bool = False,
         key: object = None,
         skip: Collection[Connection] = (),
+        low: bool = False,
     ) -> None:
-        """A frame for every listener but `skip`, to be written at the end of this tick."""
+        """A frame for every listener but `skip`, to be written at the end of this tick. `low` may be shed."""
         if not channel.listeners:
             return
-        if not channel.pending:
+        if low and self.shedding:
+            self._metrics.realtime_shed_total += 1
+            return
+        if channel.queued:
+            if len(channel.pending) >= MOST_WAITING and not record and not channel.merge(MOST_WAITING):
+                self._metrics.realtime_dropped_ephemeral_total += 1
+                return
+        elif not channel.pending:
             self._busy.append(channel)
             self._set_flush()
-        channel.pending.append(Pending(frame, record, key, skip))
+        channel.pending.append(Pending(frame, record, key, skip, self._arrivals))
 
     def send_each(self, connections: Iterable[Connection], frame: bytes, *, key: object = None) -> None:
         """A signal for some connections only."""
@@ -113,19 +121,32 @@ class Hub:
         self._set_flush()
 
     def flush(self) -> None:
-        """Write everything of this tick."""
-        busy, self._busy = self._busy, []
-        if len(busy) > 1:
-            # A listener of two busy topics is written once: everybody collects first.
-            for channel in busy:
-                self._collect(channel)
-        elif busy:
-            self._broadcast(busy[0])
-        talking, self._talking = self._talking, []
+        """Write what there is; what takes more than a slice of time goes on in the next turn."""
         self._flush_set = False
-        self._metrics.realtime_socket_send_total += len(talking)
-        for connection in talking:
-            connection.flush()
+        end = perf_counter() + SLICE_S
+        wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
+        if len(self._busy) == 1 and len(self._busy[0].listeners) <= LARGE and not wait_s:
+            self._broadcast(self._busy.popleft())
+        while self._busy:
+            channel = self._busy.popleft()
+            if wait_s or len(channel.listeners) > LARGE:
+                channel.queued = True
+                self._queue.append(channel)
+            else:  # a listener of two busy topics is written once: everybody collects first
+                self._collect(channel)
+            if perf_counter() > end:
+                break
+        self._write_collected(end)
+        while self._queue and not wait_s:
+            self._go_on(self._queue.popleft())
+            wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
+            if perf_counter() > end:
+                break
+        if self._busy or self._talking or (self._queue and not wait_s):
+            self._set_flush()
+        elif self._queue:
+            self._flush_set = True
+            asyncio.get_running_loop().call_later(wait_s, self.flush)
 
     def _set_flush(self) -> None:
         if not self._flush_set:
@@ -133,42 +154,68 @@ class Hub:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def _broadcast(self, channel: Channel) -> None:
-        pending, channel.pending = channel.pending, []
-        if not pending:  # a newcomer had it written already
+        pending = channel.take()
+        if pending:
+            # A copy, because a listener that turns out to be too slow leaves the channel while this runs.
+            self._write_all([*channel.listeners], Run(channel, pending))
+
+    def _go_on(self, channel: Channel) -> None:
+        """Write to some listeners of a channel, and queue it again if there are more."""
+        if channel.run is None:
+            channel.merge(0)
+            channel.run = Run(channel, channel.take())
+            channel.run.todo = [*channel.listeners]
+        run = channel.run
+        some = run.todo[run.at : run.at + STEP]
+        run.at += STEP
+        self._write_all([connection for connection in some if run.is_for(connection)], run)
+        if run.at < len(run.todo):
+            self._queue.append(channel)
             return
-        data = pending[0].frame if len(pending) == 1 else b"".join([item.frame for item in pending])
+        channel.run = None
+        channel.queued = False
+        if channel.pending:
+            self._busy.append(channel)
+
+    def _write_all(self, connections: list[Connection], run: Run) -> None:
+        data, special = run.data, run.special
         size = len(data)
-        special = {connection for item in pending for connection in item.skip}
-        self._metrics.realtime_socket_send_total += len(channel.listeners)
-        # A copy, because a listener that turns out to be too slow leaves the channel while this runs.
-        for connection in [*channel.listeners]:
+        self._count(len(connections))
+        for connection in connections:
             fd = connection.direct
             if fd < 0 or connection in special:
-                self._offer_each(connection, pending)
+                run.offer_each(connection)
                 continue
             try:
                 sent = _write(fd, data)
-            except OSError as error:
-                connection.write_error(error, data)
+            except BlockingIOError:
+                connection.stall(run.pending, 0)
+                continue
+            except OSError:
+                connection.failed()
                 continue
             if sent != size:
-                connection.stall(data, sent)
+                connection.stall(run.pending, sent)
 
     def _collect(self, channel: Channel) -> None:
-        pending, channel.pending = channel.pending, []
-        if any(item.skip for item in pending):
-            for connection in [*channel.listeners]:
-                self._offer_each(connection, pending)
-            return
-        joined = b"".join([item.frame for item in pending])
+        run = Run(channel, channel.take())
         for connection in [*channel.listeners]:
-            if connection.behind:
-                self._offer_each(connection, pending)
+            if connection.behind or connection in run.special:
+                run.offer_each(connection)
             else:
-                connection.send(joined)
+                connection.send(run.data)
 
-    @staticmethod
-    def _offer_each(connection: Connection, pending: list[Pending]) -> None:
-        for item in pending:
-            if connection not in item.skip:
-                connection.send(item.frame, record=item.record, key=item.key)
+    def _write_collected(self, end: float) -> None:
+        talking, self._talking = self._talking, []
+        for at in range(0, len(talking), STEP):
+            for connection in talking[at : at + STEP]:
+                connection.flush()
+            if perf_counter() > end:
+                self._talking = talking[at + STEP :] + self._talking
+                break
+        self._count(len(talking) - len(self._talking))
+
+    def _count(self, sends: int) -> None:
+        self._metrics.realtime_socket_send_total += sends
+        if self._throttle is not None:
+            self._throttle.take(sends)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from greendot.clock import Clock
 from greendot.core.kinds import Kind, Kinds
 from greendot.core.leaving import Graces
+from greendot.core.throttle import Throttle
 from greendot.engine.base import Engine
 from greendot.gateway.acks import Acks
 from greendot.gateway.commands import Commands
@@ -50,7 +51,7 @@ class Parts:
         self.clock = clock
         self.metrics = Metrics()
         self.registry = Registry()
-        self.hub = Hub(self.metrics)
+        self.hub = Hub(self.metrics, _throttle(settings, clock), clock.monotonic)
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
         self.tokens = Tokens(settings.auth.secret)
@@ -103,3 +104,8 @@ class Parts:
     def incarnation(self) -> str:
         """This node's name, as the others know it."""
         return self.sessions.incarnation
+
+
+def _throttle(settings: Settings, clock: Clock) -> Throttle | None:
+    limits = settings.limits
+    return Throttle(limits.sends_per_s, clock.monotonic()) if limits.enabled and limits.sends_per_s else None

@@ -11,9 +11,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 from greendot.engine.base import Entered, Left, RoomEngine
+from greendot.gateway.channel import Channel, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.counting import Counting, devices
-from greendot.gateway.hub import Channel, RoomKey
 from greendot.gateway.seating import Seating
 from greendot.gateway.shared import Shared
 from greendot.gateway.statuses import Statuses

@@ -8,8 +8,8 @@ from collections import deque
 from greendot.core.streams import Line
 from greendot.core.wheel import Timer
 from greendot.engine.base import Deliver
+from greendot.gateway.channel import Channel
 from greendot.gateway.following import Followed
-from greendot.gateway.hub import Channel
 from greendot.gateway.present import PresentLine
 from greendot.gateway.typing import TypingLine
 from greendot.store.base import Record, Room, Standing

@@ -24,10 +24,10 @@ from greendot.engine.base import (
     Typing,
 )
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.gateway.channel import Channel, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.feed import Feed
 from greendot.gateway.following import Following
-from greendot.gateway.hub import Channel, RoomKey
 from greendot.gateway.membership import Membership
 from greendot.gateway.present import PresentLine, page
 from greendot.gateway.room import RECOVER_BYTES, LocalRoom

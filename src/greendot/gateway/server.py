@@ -18,6 +18,7 @@ from greendot.gateway.timers import Timers
 from greendot.gateway.websocket import UpgradedProtocol
 
 REQUEST_S = 10.0  # a request that is not complete by then ends its connection
+SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles it for what it needs itself
 MAX_HEAD = 16 * 1024  # bytes of a request's line and headers
 _HANDED_OVER = (b"host", b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"user-agent")
 
@@ -155,6 +156,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     except UnicodeError:
         raise ConfigError(f"cannot listen on {host!r}: it is not a host name") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Inherited by each connection. The kernel would let megabytes wait for a client that does not read.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     if shared:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from greendot.core.typists import Typist
 from greendot.core.wheel import Timer
 from greendot.engine.base import Typing
+from greendot.gateway.channel import Channel, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.counting import Counting, devices
-from greendot.gateway.hub import Channel, RoomKey
 from greendot.gateway.shared import Shared
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import TypingCount, TypingStarted, TypingStopped

@@ -17,9 +17,9 @@ from greendot.core.presence import NOBODY, Change, Face, Snapshot
 from greendot.core.projection import entry, project
 from greendot.engine.base import Engine, Part, Topic
 from greendot.errors import EngineUnavailable, Refused
+from greendot.gateway.channel import Channel
 from greendot.gateway.connection import Connection
 from greendot.gateway.following import Followed, Following
-from greendot.gateway.hub import Channel
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.protocol.codec import encode_event

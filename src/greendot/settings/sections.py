@@ -57,6 +57,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True  # false switches the rate limits off (load tests); sizes and counts stay
     commands_per_s: Count = 50  # per connection
     commands_burst: Count = 200
+    sends_per_s: Annotated[int, Meta(ge=0, le=100_000_000)] = 0  # writes to sockets by one node; 0: as many as it can
     watches: Count = 10_000  # per connection
     rooms: Count = 500  # per connection
 

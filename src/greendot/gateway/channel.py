@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from greendot.engine.base import Topic
@@ -56,11 +56,12 @@ class Channel:
         self.pending = [*kept.values()]
         return len(self.pending) < most
 
-    def unwritten(self, connection: Connection) -> Iterator[Pending]:
-        """What a listener has not been written yet of what was offered."""
-        if self.run is not None and connection in self.run.todo[self.run.at :]:
-            yield from self.run.pending
-        yield from self.pending
+    def unwritten(self, connection: Connection) -> list[Pending]:
+        """What was offered while it listened and has not been written to it."""
+        arrival = self.listeners.get(connection, _NEVER)
+        run = self.run
+        under_way = run.pending if run is not None and connection in run.todo[run.at :] else []
+        return [i for i in (*under_way, *self.pending) if arrival <= i.arrivals and connection not in i.skip]
 
     @property
     def waiting(self) -> int:

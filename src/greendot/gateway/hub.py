@@ -64,10 +64,9 @@ class Hub:
 
     def attach(self, channel: Channel, connection: Connection) -> None:
         """Listen from now on: what waits to be written was said before, and the newcomer's snapshot contains it."""
-        if channel.listeners.pop(connection, None) is not None:
-            for item in channel.unwritten(connection):  # one that listened already is still owed it
-                if connection not in item.skip:
-                    connection.send(item.frame, record=item.record, key=item.key)
+        for item in channel.unwritten(connection):  # one that listened already is still owed it
+            connection.send(item.frame, record=item.record, key=item.key)
+        channel.listeners.pop(connection, None)
         self._arrivals += 1
         channel.listeners[connection] = self._arrivals
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greendot.core.outbox import MAX_RECORD_BYTES, MAX_SIGNAL_KEYS, Outbox
+from greendot.core.outbox import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES, MAX_SIGNAL_KEYS, Outbox
 
 frames = st.binary(min_size=1, max_size=20)
 
@@ -143,3 +143,23 @@ def test_however_it_is_drained_every_record_and_each_latest_signal_goes_out(
     assert b"".join(pieces) == b"".join(records) + b"".join(frame for _, frame in signals)
     assert all(len(piece) < most + 20 for piece in pieces)
     assert len(outbox) == 0
+
+
+def test_signals_are_bounded_in_bytes_too() -> None:
+    outbox = Outbox()
+    big = b"x" * (MAX_SIGNAL_BYTES // 4)
+    assert [outbox.offer_signal(big, key) for key in "abcde"] == [True] * 4 + [False]
+    assert outbox.offer_signal(b"small", "a"), "what it replaces makes room"
+    assert outbox.offer_signal(big[:-5], "e")
+    outbox.drop(lambda key: key != "a")
+    assert outbox.signal_bytes == len(b"small")
+    assert everything(outbox) == b"small"
+    assert outbox.signal_bytes == 0
+
+
+def test_what_was_let_in_before_is_kept_whatever_its_size_and_counts() -> None:
+    outbox = Outbox()
+    for _ in range(3):
+        outbox.keep(b"x" * MAX_RECORD_BYTES)
+    assert not outbox.offer_record(b"y")
+    assert len(outbox) == 3

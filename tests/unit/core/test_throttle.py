@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from greendot.core.throttle import BURST_S, Throttle
+
+
+def test_what_was_taken_is_paid_for_by_waiting() -> None:
+    throttle = Throttle(1_000, 0.0)
+    assert throttle.wait_s(0.0) == 0.0
+    throttle.take(1_000 + round(1_000 * BURST_S))
+    assert throttle.wait_s(0.0) > 0.99
+    assert throttle.wait_s(0.5) > 0.49
+    assert throttle.wait_s(1.01) == 0.0
+
+
+def test_what_was_not_used_is_not_kept_for_long() -> None:
+    throttle = Throttle(1_000, 0.0)
+    assert throttle.wait_s(100.0) == 0.0
+    throttle.take(round(1_000 * BURST_S) + 1)
+    assert throttle.wait_s(100.0) > 0.0

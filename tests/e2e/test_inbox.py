@@ -543,6 +543,17 @@ async def test_what_is_to_be_acknowledged_comes_again_until_it_is() -> None:
         assert of(frames, "notification.updated") == [{"state": "acked", "ids": [made["id"]]}]
 
 
+async def test_it_comes_again_at_its_moment_also_where_the_sum_of_seconds_lies_a_hair_beyond() -> None:
+    moment_ms = next(ms for ms in range(1, 10_000) if ms / 1000 + 5.0 > (ms + 5_000) / 1000)
+    async with inboxed() as served:
+        ann = await served.client("ann")
+        await served.advance(moment_ms / 1000, [ann])
+        await notify(served, kind="alarm")
+        assert numbers(await ann.quiet()) == [1]
+        ((frames),) = await served.advance(5, [ann])
+        assert numbers(frames) == [1]
+
+
 async def test_an_acknowledgement_that_was_not_heard_of_here_counts() -> None:
     async with inboxed() as served:
         ann = await served.client("ann")

@@ -62,8 +62,10 @@ async def test_two_devices_fighting_over_idle_and_active_change_nothing() -> Non
         for _ in range(10):
             laptop.send(type="activity")
             phone.send(type="activity")
+            assert await laptop.quiet() == await phone.quiet() == []  # heard before time goes on
             (frames, *_) = await served.advance(45, alive=[bob, phone, laptop])
             laptop.send(type="activity")
+            assert await laptop.quiet() == []
             (more, *_) = await served.advance(45, alive=[bob, phone, laptop])  # the phone idles in this half
             assert frames + more == []
 
@@ -85,6 +87,21 @@ async def test_idle_comes_exactly_after_the_period_and_activity_ends_it_at_once(
         await alice.quiet()
         await served.settle()
         assert states(await bob.quiet()) == ["online"]
+
+
+async def test_idle_comes_at_its_moment_also_where_the_sum_of_seconds_lies_a_hair_beyond() -> None:
+    moment_ms = next(ms for ms in range(1, 10_000) if ms / 1000 + 60.0 > (ms + 60_000) / 1000)
+    async with serving(presence={"idle_s": 60.0}) as served:
+        bob = await watcher(served, "alice")
+        alice = await served.client("alice")
+        assert states(await bob.quiet()) == ["online"]
+        await served.advance(moment_ms / 1000, alive=[bob, alice])
+        alice.send(type="activity")
+        assert await alice.quiet() == []
+        frames, _ = await served.advance(59.999, alive=[bob, alice])
+        assert frames == []
+        frames, _ = await served.advance(0.001, alive=[bob, alice])
+        assert states(frames) == ["idle"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,12 @@ from typing import Any
 _SLACK = 1e-6
 
 
+def has_come(date: float, now: float) -> bool:
+    """Whether a date a timer was set for has come: as exactly as timers are, or a timer that fired for it would find
+    it still ahead and be set again, for no time at all."""
+    return date <= now + 2 * _SLACK
+
+
 class Timer:
     """Something to do once. Ended by `Wheel.cancel`; after it has fired it is spent."""
 

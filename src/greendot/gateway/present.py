@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
+from greendot.core.wheel import has_come
 from greendot.engine.base import Entered, Left, RoomEngine
 from greendot.gateway.channel import Channel, RoomKey
 from greendot.gateway.connection import Connection
@@ -20,8 +21,6 @@ from greendot.gateway.statuses import Statuses
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.protocol.replies import PresentReply
-
-_EARLY_S = 0.01  # timers may be so early
 
 
 def page(ordered: Sequence[str], also: str | None, after: str | None, limit: int) -> PresentReply:
@@ -109,7 +108,7 @@ class PresentLine:
 
     @property
     def _is_held(self) -> bool:
-        return self._shared.timers.now() < self._held_until - _EARLY_S
+        return not has_come(self._held_until, self._shared.timers.now())
 
     # --- from the bus ---
 

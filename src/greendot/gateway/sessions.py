@@ -16,6 +16,7 @@ from msgspec import Struct
 from greendot.core.grants import Grants
 from greendot.core.leaving import Cause, Graces, grace_s
 from greendot.core.presence import Ref
+from greendot.core.wheel import has_come
 from greendot.engine.base import Disconnect, Engine, Known, Topic
 from greendot.errors import EngineUnavailable
 from greendot.gateway.connection import Connection
@@ -180,12 +181,12 @@ class Sessions:
         session, now = connection.session, self._timers.now()
         if session is None:
             connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s")
-        elif now >= connection.heard + self._periods.dead_after:
+        elif has_come(connection.heard + self._periods.dead_after, now):
             connection.close(Close.HEARTBEAT_LOST, "heartbeat lost")
         elif self._clock.now_ms() >= session.grants.expires_at:
             connection.close(Close.TOKEN_EXPIRED, "token expired")
         else:
-            if not session.idle and now >= session.active_at + self._periods.idle:
+            if not session.idle and has_come(session.active_at + self._periods.idle, now):
                 self._set_idle(session, True)
             self._arm(connection)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from greendot.core.kinds import LONGEST_S, TIMES, wait_s
+from greendot.core.wheel import has_come
 from greendot.engine.base import Engine
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.gateway.batched import Batched
@@ -121,7 +122,7 @@ class Urging:
     def _urge(self, local: LocalInbox, all_urged: dict[int, Urged], notification: Notification) -> bool:
         """Send one again if its time has come. True if that was done often enough, and it is given up."""
         now, urged = self._shared.timers.now(), all_urged[notification.seq]
-        if urged.due > now:
+        if not has_come(urged.due, now):
             return False
         if urged.times >= TIMES:
             del all_urged[notification.seq]

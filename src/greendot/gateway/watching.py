@@ -15,6 +15,7 @@ from msgspec import structs
 
 from greendot.core.presence import NOBODY, Change, Face, Snapshot
 from greendot.core.projection import entry, project
+from greendot.core.wheel import has_come
 from greendot.engine.base import Engine, Part, Topic
 from greendot.errors import EngineUnavailable, Refused
 from greendot.gateway.channel import Channel
@@ -185,13 +186,13 @@ class Watching:
             users = [*theirs]
             for at in range(0, len(users), AT_ONCE):
                 now = self._shared.timers.now()
-                chunk = [watched for watched in users[at : at + AT_ONCE] if watched.held_until <= now]
+                chunk = [watched for watched in users[at : at + AT_ONCE] if has_come(watched.held_until, now)]
                 before = [watched.face for watched in chunk]
                 for watched in chunk:
                     watched.held = False  # what is heard from here on is newer than what is being read
                 snapshots = await self._engine.read(tenant, [watched.channel.topic.name for watched in chunk])
                 for watched, snapshot, face in zip(chunk, snapshots, before, strict=True):
-                    if watched.held_until <= now:  # not lost again meanwhile
+                    if has_come(watched.held_until, now):  # not lost again meanwhile
                         self._again(watched, snapshot, settled=intact or watched.face is not face)
 
     def _again(self, watched: Watched, snapshot: Snapshot, *, settled: bool) -> None:

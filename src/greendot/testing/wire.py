@@ -114,7 +114,9 @@ class WireClient:
 
     async def _next(self) -> dict[str, Any]:
         while True:
-            opcode, payload = await asyncio.wait_for(self._frame(), PATIENCE_S)
+            # Not `wait_for`: it may take a cancellation for the frame that came with it, and a test would go on.
+            async with asyncio.timeout(PATIENCE_S):
+                opcode, payload = await self._frame()
             if opcode == TEXT:
                 frame: dict[str, Any] = msgspec.json.decode(payload)
                 if frame.get("type") not in self.deaf_to:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from greendot.core.wheel import Timer, Wheel
+from greendot.core.wheel import Timer, Wheel, has_come
 
 WIDTH_S = 0.05
 # Around the slots' borders, on both sides of zero, and far away.
@@ -181,3 +181,13 @@ def test_dates_set_and_cancelled_for_ever_cost_nothing() -> None:
     assert len(wheel._numbers) < 200
     assert wheel.next_due() == 5.0
     assert wheel.advance(20_000.0) == [kept]
+
+
+def test_what_a_timer_was_set_for_has_come_when_it_fires() -> None:
+    for ms in range(1, 200_000, 7):
+        now, date = ms / 1000, ms / 1000 + 60.0
+        wheel = Wheel()
+        timer = wheel.set(now + (date - now), lambda argument: None)
+        assert wheel.advance((ms + 60_000) / 1000) == [timer]
+        assert has_come(date, (ms + 60_000) / 1000)
+        assert not has_come(date, (ms + 59_999) / 1000)

@@ -1,7 +1,8 @@
 """Reads that are asked for one by one and made together.
 
-While a read is under way those who come wait for the next one. A single one does not wait for anybody; while many keep
-coming, as after a node has ended, the next read waits for those behind, so that a thousand who return are a few reads.
+While a read is under way those who come wait for the next one. A single one does not wait for anybody. Of a crowd, as
+after a node has ended, each is held up by those before and they ask in a trickle: then the next read waits, twice as
+long each time, so that a crowd of any size is a few reads and nobody waits longer than the crowd has been there.
 """
 
 from __future__ import annotations
@@ -10,52 +11,59 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from greendot.gateway.tasks import Tasks
+from greendot.gateway.shared import Shared
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-MOST = 1_000  # keys in one read
-MANY = 16  # who waited for a read: from here on the next one waits as long as more come
-PAUSE_S, LONGEST_S = 0.005, 0.3  # nobody came for so long, and it was waited for so long: it is read
+MOST = 1_000  # keys in one read; so many do not wait for more
+FIRST_S, LONGEST_S = 0.1, 0.8  # from the beginning of one read to the next, in a crowd
 
 
 class Batched(Generic[K, V]):
     """`read` answers many keys at once; one that it leaves out is `absent`."""
 
-    def __init__(self, tasks: Tasks, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], absent: V) -> None:
-        self._tasks = tasks
+    def __init__(self, shared: Shared, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], absent: V) -> None:
+        self._tasks = shared.tasks
+        self._arrivals = shared.arrivals
         self._read = read
         self._absent = absent
         self._asked: dict[K, asyncio.Future[V]] = {}  # for the next read
         self._running = False
-        self._waiting = 0  # for the next read
+        self._full = asyncio.Event()  # set when as many are asked for as one read may answer
+        self._began = float("-inf")  # the last read, by the time of the event loop
+        self._apart_s = 0.0  # from there to the next
 
     async def get(self, key: K) -> V:
-        self._waiting += 1
         future = self._asked.get(key)
         if future is None:
             future = self._asked[key] = asyncio.get_running_loop().create_future()
+            if len(self._asked) >= MOST:
+                self._full.set()
             if not self._running:
                 self._running = True
                 asyncio.get_running_loop().call_soon(lambda: self._tasks.spawn(self._run()))
         return await asyncio.shield(future)
 
-    async def _gather(self, longest_s: float) -> None:
-        """Wait as long as more come."""
-        end = asyncio.get_running_loop().time() + longest_s
-        before = -1
-        while self._waiting > before and asyncio.get_running_loop().time() < end:
-            before = self._waiting
-            await asyncio.sleep(PAUSE_S)
+    async def _gather(self) -> None:
+        """In a crowd, let those come who are on their way."""
+        if self._arrivals.are_many:
+            self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
+            try:
+                async with asyncio.timeout_at(self._began + self._apart_s):
+                    await self._full.wait()
+            except TimeoutError:
+                pass
+        else:
+            self._apart_s = 0.0
+        self._began = asyncio.get_running_loop().time()
 
     async def _run(self) -> None:
-        waited = 0
         while self._asked:
-            if waited > 1:
-                await self._gather(LONGEST_S if waited >= MANY else PAUSE_S)
-            waited, self._waiting = self._waiting, 0
+            await self._gather()
             keys = [*self._asked][:MOST]
             asked = {key: self._asked.pop(key) for key in keys}
+            if len(self._asked) < MOST:
+                self._full.clear()
             try:
                 found = await self._read(keys)
             except Exception as error:

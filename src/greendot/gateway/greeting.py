@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from greendot.clock import Clock
+from greendot.core.grants import Grants
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError, Unreadable
 from greendot.gateway.connection import Connection
 from greendot.gateway.inboxes import Arrival, Inboxes
@@ -12,6 +12,7 @@ from greendot.gateway.room import RECOVER_BYTES
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
+from greendot.gateway.shared import Shared
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import Hello
@@ -33,14 +34,15 @@ class Greeting:
         rooms: Rooms,
         inboxes: Inboxes,
         tokens: Tokens,
-        clock: Clock,
+        shared: Shared,
         promises: tuple[float, Limits],
     ) -> None:
         self._sessions = sessions
         self._rooms = rooms
         self._inboxes = inboxes
         self._tokens = tokens
-        self._clock = clock
+        self._clock = shared.clock
+        self._arrivals = shared.arrivals
         self._heartbeat_s, self._limits = promises
         self._dialects = Dialects()
 
@@ -58,6 +60,10 @@ class Greeting:
         except Unreadable as error:
             connection.close(Close.VERSION, str(error))
             return
+        with self._arrivals.one():
+            await self._greet(connection, grants, hello)
+
+    async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> None:
         connection.hold()
         try:
             session, resumed = await self._sessions.open(connection, grants, hello)
@@ -83,7 +89,7 @@ class Greeting:
             if connection.closing:
                 break
             try:
-                reply = await self._rooms.join(connection, session, room, seq, most)
+                reply = await self._rooms.rejoin(connection, session, room, seq, most)
             except Refused as refused:
                 if refused.code == Err.TOO_MANY:
                     break

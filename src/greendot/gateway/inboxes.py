@@ -53,7 +53,7 @@ class Inboxes:
         self._shared = shared
         self._metrics = metrics
         self._local: dict[Key, LocalInbox] = {}
-        self._heads: Batched[Key, Inbox] = Batched(shared.tasks, store.inboxes, Inbox())
+        self._heads: Batched[Key, Inbox] = Batched(shared, store.inboxes, Inbox())
         self._turns = asyncio.Semaphore(READERS)
         self._timer: Timer | None = None
         self.badges = Badges(store, shared, metrics, self._told)

@@ -37,8 +37,8 @@ class Membership:
     def __init__(self, store: Store, shared: Shared, local: Following[LocalRoom]) -> None:
         self._store = store
         self._local = local
-        self._rooms: Batched[Key, Room | None] = Batched(shared.tasks, store.heads, None)
-        self._standings: Batched[SeatKey, Standing] = Batched(shared.tasks, store.standings, Standing(None, 0))
+        self._rooms: Batched[Key, Room | None] = Batched(shared, store.heads, None)
+        self._standings: Batched[SeatKey, Standing] = Batched(shared, store.standings, Standing(None, 0))
 
     async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> Admission:
         """Refused unless the session may be in the room. With `make`, one its token opens is made if there is none.

@@ -10,6 +10,7 @@ from greendot.core.leaving import Graces
 from greendot.core.throttle import Throttle
 from greendot.engine.base import Engine
 from greendot.gateway.acks import Acks
+from greendot.gateway.arrivals import Arrivals
 from greendot.gateway.commands import Commands
 from greendot.gateway.commands import Parts as Acting
 from greendot.gateway.greeting import Greeting
@@ -61,7 +62,7 @@ class Parts:
 
     def _build(self, settings: Settings, engine: Engine, store: Store, clock: Clock) -> None:
         limits, typing, presence = settings.limits, settings.typing, settings.presence
-        shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry)
+        shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry, Arrivals(clock))
         self.refreshing = Refreshing(shared)
         self.statuses = Statuses(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
@@ -83,7 +84,7 @@ class Parts:
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace)
         promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
-        greeting = Greeting(self.sessions, self.rooms, self.inboxes, self.tokens, clock, promises)
+        greeting = Greeting(self.sessions, self.rooms, self.inboxes, self.tokens, shared, promises)
         commands = Commands(
             Acting(
                 sessions=self.sessions,

@@ -83,10 +83,15 @@ class Rooms:
 
     # --- listening ---
 
-    async def join(
-        self, connection: Connection, session: Session, room: str, after: int | None, most: int = RECOVER_BYTES
+    async def join(self, connection: Connection, session: Session, room: str, after: int | None) -> JoinReply:
+        """Listen from now on. With `after`, also what was missed."""
+        with self._shared.arrivals.one():
+            return await self.rejoin(connection, session, room, after, RECOVER_BYTES)
+
+    async def rejoin(
+        self, connection: Connection, session: Session, room: str, after: int | None, most: int
     ) -> JoinReply:
-        """Listen from now on. With `after`, also what was missed, up to `most` bytes of it."""
+        """As a part of a hello: what was missed, up to `most` bytes of it."""
         joined = connection.rooms or set()
         if room not in joined and len(joined) >= self._limits.rooms:
             raise Refused(Err.TOO_MANY, f"a connection may be in at most {self._limits.rooms} rooms")
@@ -96,13 +101,13 @@ class Rooms:
         await self._local.open([topic])
         local = self._local.get(topic)
         if local is None:
-            return await self.join(connection, session, room, after, most)
+            return await self.rejoin(connection, session, room, after, most)
         removals = local.removals
         # Now that removals are heard: who was removed in between must not slip in.
         admitted = await self.membership.admit(session, room, fresh=True)
         missed, truncated = await self._missed(local, after, most)
         if self._local.get(topic) is not local or local.removals != removals:
-            return await self.join(connection, session, room, after, most)
+            return await self.rejoin(connection, session, room, after, most)
         # No await below: what was read and what the listener will hear must meet without a gap.
         if not connection.closing:
             self._local.attach(local, connection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from greendot.clock import Clock
+from greendot.gateway.arrivals import Arrivals
 from greendot.gateway.hub import Hub
 from greendot.gateway.registry import Registry
 from greendot.gateway.tasks import Tasks
@@ -19,3 +20,4 @@ class Shared(Struct, frozen=True):
     tasks: Tasks
     hub: Hub
     registry: Registry
+    arrivals: Arrivals

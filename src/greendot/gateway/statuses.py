@@ -27,7 +27,7 @@ class Statuses:
         self._engine = engine
         self._store = store
         self._shared = shared
-        self._manuals: Batched[Key, Manual] = Batched(shared.tasks, store.statuses, Manual())
+        self._manuals: Batched[Key, Manual] = Batched(shared, store.statuses, Manual())
         self._ends: dict[Key, Timer] = {}  # of the users with sessions here
         self._invisible: set[Key] = set()  # of the same
         self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer

@@ -46,7 +46,7 @@ class Urging:
         self._send = send
         self._hears = hears  # whether a device is there
         self._pending: Batched[Key, list[Notification]] = Batched(
-            shared.tasks, lambda keys: store.pending(keys, limit=MOST), []
+            shared, lambda keys: store.pending(keys, limit=MOST), []
         )
 
     async def pending(self, key: Key) -> list[Notification]:

@@ -15,6 +15,7 @@ class Metrics:
         "inbox_pruned_total",
         "inbox_redelivered_total",
         "inbox_unacknowledged_total",
+        "presence_spread_total",
         "realtime_client_slow_closed_total",
         "realtime_client_slow_total",
         "realtime_commands_refused_total",
@@ -33,6 +34,7 @@ class Metrics:
     inbox_pruned_total: int
     inbox_redelivered_total: int
     inbox_unacknowledged_total: int
+    presence_spread_total: int
     realtime_client_slow_closed_total: int
     realtime_client_slow_total: int
     realtime_commands_refused_total: int

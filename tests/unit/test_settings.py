@@ -44,7 +44,8 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(file: P
 @pytest.mark.parametrize("section", [field.name for field in msgspec.structs.fields(Settings)])
 def test_every_setting_has_a_name_in_the_environment_and_in_the_file(section: str, file: Path) -> None:
     values = msgspec.to_builtins(getattr(Settings(), section))
-    environment = {f"GREENDOT_{section}_{key}".upper(): str(value) for key, value in values.items()}
+    texts = {key: ",".join(value) if isinstance(value, list | tuple) else str(value) for key, value in values.items()}
+    environment = {f"GREENDOT_{section}_{key}".upper(): text for key, text in texts.items()}
     assert load(None, environment, {}) == Settings()
     lines = [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in values.items()]
     file.write_text("\n".join([f"[{section}]", *lines]))
@@ -140,6 +141,16 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
             ["presence.dead_after_s (59.9)", "presence.heartbeat_s (30)", "Raise dead_after_s or lower heartbeat_s"],
         ),
         ({"presence": {"clean_grace_s": 31}}, ["presence.clean_grace_s (31)", "presence.grace_s (30)"]),
+        (
+            {"presence": {"celebrity_polling": 999}},
+            ["presence.celebrity_polling (999)", "presence.celebrity_watchers (1000)", "Raise celebrity_polling"],
+        ),
+        ({"presence": {"polled": ["star"]}}, ["presence.polled", "'star'", "default/star"]),
+        ({"presence": {"polled": [""]}}, ["presence.polled", "tenant/user"]),
+        ({"presence": {"polled": ["acme/pop star"]}}, ["presence.polled: the user", "'pop star'", "valid id"]),
+        ({"presence": {"polled": ["/star"]}}, ["presence.polled: the tenant", "valid id"]),
+        ({"presence": {"polled": "acme/star"}}, ["presence.polled", "array"]),
+        ({"presence": {"celebrity_watchers": 0}}, ["celebrity_watchers"]),
         ({"typing": {"throttle_s": 5}}, ["typing.throttle_s (5)", "typing.ttl_s (5)"]),
         ({"node": {"renew_s": 8}}, ["node.lease_s (15)", "node.renew_s (8)"]),
         ({"limits": {"commands_burst": 49}}, ["limits.commands_burst", "limits.commands_per_s"]),
@@ -173,6 +184,14 @@ def test_a_relation_that_does_not_hold_says_what_to_change(
     said = complaint(**sections)
     for word in words:
         assert word in said
+
+
+def test_a_list_is_written_with_commas_in_the_environment(file: Path) -> None:
+    file.write_text('[presence]\npolled = ["acme/star", "default/news"]\n')
+    assert load(file, {}, {}).presence.polled == ("acme/star", "default/news")
+    environment = {"GREENDOT_PRESENCE_POLLED": "acme/star, default/news,"}
+    assert load(None, environment, {}) == load(file, {}, {})
+    assert "default/star" in complaint(environment={"GREENDOT_PRESENCE_POLLED": "star"})
 
 
 def test_kinds_are_named_in_the_file_and_only_there(file: Path) -> None:

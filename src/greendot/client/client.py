@@ -176,7 +176,10 @@ class Client:
     # Presence
 
     async def watch(self, *users: str) -> list[Presence]:
-        """How `users` stand now; from here on their changes are events, `presence.changed`."""
+        """How `users` stand now; from here on their changes are events, `presence.changed`.
+
+        The changes of those whose `mode` is `poll` are not: ask for them with `presence` when they are looked at.
+        """
         found: list[Presence] = []
         for batch in batches(users):
             reply = await self._session.call(commands.Watch(users=batch), PresenceReply, self._watched)
@@ -193,11 +196,15 @@ class Client:
             self._session.view.unwatch(batch)  # a change may have been on its way
 
     async def presence(self, *users: str) -> list[Presence]:
-        """How `users` stand now, without watching them."""
+        """How `users` stand now, without watching them. Of those who are watched, `people` knows it too."""
         found: list[Presence] = []
         for batch in batches(users):
-            found += (await self._session.call(commands.PresenceGet(users=batch), PresenceReply)).presence
+            reply = await self._session.call(commands.PresenceGet(users=batch), PresenceReply, self._asked)
+            found += reply.presence
         return found
+
+    def _asked(self, reply: PresenceReply) -> None:
+        self._session.view.asked(reply.presence)
 
     async def set_status(
         self, status: Literal["auto", "busy", "invisible"], until: int | None = None, text: str | None = None

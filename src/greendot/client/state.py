@@ -40,9 +40,9 @@ class People:
         if known is not None and 0 < entry.version < known.version:
             return False
         # An equal version is no news but may say more: snapshots name the devices, changes do not. Whether the server
-        # can still follow the user is news.
+        # can still follow the user is news, and whether it tells of changes.
         self._known[entry.user] = entry
-        return known is None or (entry.version, entry.stale) != (known.version, known.stale)
+        return known is None or (entry.version, entry.stale, entry.mode) != (known.version, known.stale, known.mode)
 
     def forget(self, user: str) -> None:
         self._known.pop(user, None)
@@ -167,6 +167,12 @@ class View:
         for entry in entries:
             self.watched[entry.user] = None
             self.people.apply(entry)
+
+    def asked(self, entries: Iterable[Presence]) -> None:
+        """How some users stand, whether they are watched or not."""
+        for entry in entries:
+            if entry.user in self.watched:
+                self.people.apply(entry)
 
     def unwatch(self, users: Iterable[str]) -> None:
         for user in users:

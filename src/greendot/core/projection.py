@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from greendot.core.presence import Face, Snapshot
 from greendot.protocol.events import Presence
+
+RECENTLY_MS = 300_000
 
 
 def entry(
@@ -31,6 +33,15 @@ def entry(
         until=face.until if own else UNSET,
         stale=stale or UNSET,
     )
+
+
+def polled(shown: Presence, now: int) -> Presence:
+    """The same, of a user whose changes are not told: whether they were active lately, in its place.
+
+    It is made of nothing but what this reader is shown anyway, so it tells nothing that is hidden from them.
+    """
+    at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
+    return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)
 
 
 def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:

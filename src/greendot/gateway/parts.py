@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from greendot.clock import Clock
 from greendot.core.kinds import Kind, Kinds
 from greendot.core.leaving import Graces
+from greendot.core.spread import Crowding
 from greendot.core.throttle import Throttle
 from greendot.engine.base import Engine
 from greendot.gateway.acks import Acks
 from greendot.gateway.arrivals import Arrivals
 from greendot.gateway.commands import Commands
 from greendot.gateway.commands import Parts as Acting
+from greendot.gateway.crowds import Crowds
 from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
 from greendot.gateway.inboxes import Inboxes
@@ -71,7 +73,10 @@ class Parts:
         seating = Seating(engine, self.statuses, shared)
         self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
         pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
-        self.watching = Watching(engine, shared, limits.watches, pace.hold_s)
+        crowding = Crowding(presence.celebrity_watchers, presence.celebrity_polling)
+        forced = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
+        crowds = Crowds(shared, self.metrics, engine.now_ms, crowding, forced)
+        self.watching = Watching(engine, shared, crowds, limits.watches, pace.hold_s)
         room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
         self.rooms = Rooms(engine, store, self.statuses, seating, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)

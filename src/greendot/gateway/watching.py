@@ -20,9 +20,12 @@ from greendot.engine.base import Engine, Part, Topic
 from greendot.errors import EngineUnavailable, Refused
 from greendot.gateway.channel import Channel
 from greendot.gateway.connection import Connection
-from greendot.gateway.following import Followed, Following
+from greendot.gateway.counting import devices
+from greendot.gateway.crowds import Crowds
+from greendot.gateway.following import Following
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
+from greendot.gateway.watched import Watched
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
@@ -30,30 +33,16 @@ from greendot.protocol.events import Presence
 AT_ONCE = 250  # users read or told of in one turn of the loop
 
 
-class Watched(Followed):
-    """A user with local watchers, as last heard."""
-
-    __slots__ = ("devices", "face", "held", "held_until", "name", "own", "stale")
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        self.face = self.own = NOBODY
-        self.name: str | None = None
-        self.devices: list[str] = []
-        self.held = False  # after a loss: what is heard means nothing until everybody's sessions are restored
-        self.held_until = 0.0  # monotonic seconds: what is read before says nothing either
-        self.stale = False  # the engine has been away for a while, and watchers know it
-
-
 class Watching:
     """All watched users of this node."""
 
-    def __init__(self, engine: Engine, shared: Shared, most: int, hold_s: float) -> None:
+    def __init__(self, engine: Engine, shared: Shared, crowds: Crowds, most: int, hold_s: float) -> None:
         self._engine = engine
         self._shared = shared
+        self._crowds = crowds
         self._most = most  # users one connection may watch
         self._hold_s = hold_s  # how long all nodes together take to restore what was lost
-        self._watched = Following(engine, shared, Watched, self._read, lambda watched: None)
+        self._watched = Following(engine, shared, self._make, self._read, crowds.close)
         self._restoring: list[Watched] = []
 
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> list[Presence]:
@@ -73,33 +62,67 @@ class Watching:
                 entries.append(entry(user, NOBODY, None, []))
                 continue
             self._watched.attach(watched, connection)
-            face = watched.own if user == session.user else watched.face
-            own = user == session.user
-            entries.append(entry(user, face, watched.name, watched.devices, own=own, stale=watched.stale))
+            self._crowds.came(watched, connection)
+            entries.append(self._snapshot(watched, session))
         return entries
 
     def unwatch(self, connection: Connection, session: Session, users: list[str]) -> None:
         if connection.watches is not None:
             for user in connection.watches.intersection(users):
                 connection.watches.discard(user)
-                self._watched.detach(Topic("watch", session.tenant, user), connection)
+                self._detach(Topic("watch", session.tenant, user), connection)
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone, and its interest with it."""
         if connection.watches is not None and connection.session is not None:
             for user in connection.watches:
-                self._watched.detach(Topic("watch", connection.session.tenant, user), connection)
+                self._detach(Topic("watch", connection.session.tenant, user), connection)
             connection.watches = None
+
+    def _detach(self, topic: Topic, connection: Connection) -> None:
+        watched = self._watched.get(topic)
+        if watched is not None:
+            self._watched.detach(topic, connection)
+            self._crowds.left(watched, connection)
+
+    def _make(self, channel: Channel) -> Watched:
+        watched = Watched(channel)
+        self._crowds.opened(watched)
+        return watched
+
+    def _snapshot(self, watched: Watched, session: Session) -> Presence:
+        if watched.user == session.user:
+            return watched.shown_own(devices=True)
+        return watched.shown(self._engine.now_ms(), devices=True)
+
+    # --- asking ---
 
     async def read(self, session: Session, users: list[str]) -> list[Presence]:
         """The users' states now, without watching them."""
-        snapshots = await self._engine.read(session.tenant, users)
-        return [
-            project(user, snapshot, own=user == session.user)
-            if session.grants.may_watch(user)
-            else entry(user, NOBODY, None, [])
-            for user, snapshot in zip(users, snapshots, strict=True)
-        ]
+        known = await self._read_polled(session, users)
+        others = [user for user in users if user not in known]
+        snapshots = await self._engine.read(session.tenant, others) if others else []
+        for user, snapshot in zip(others, snapshots, strict=True):
+            if session.grants.may_watch(user):
+                known[user] = project(user, snapshot, own=user == session.user)
+            else:
+                known[user] = entry(user, NOBODY, None, [])
+        return [known[user] for user in users]
+
+    async def _read_polled(self, session: Session, users: list[str]) -> dict[str, Presence]:
+        """Those of the users whom thousands ask for. They are followed, if only for some seconds: while they are, what
+        they are asked for is known here."""
+        polled = self._crowds.polled
+        if not polled:
+            return {}
+        tenant, grants = session.tenant, session.grants
+        asked = [u for u in users if (tenant, u) in polled and u != session.user and grants.may_watch(u)]
+        topics = {user: Topic("watch", tenant, user) for user in asked}
+        await self._watched.open([*topics.values()])
+        found = {user: self._watched.get(topic) for user, topic in topics.items()}
+        return {user: self._snapshot(watched, session) for user, watched in found.items() if watched is not None}
+
+    # --- changes ---
 
     def changed(self, topic: Topic, change: Change) -> None:
         """A change from the bus."""
@@ -122,11 +145,10 @@ class Watching:
     def _show(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
         """Others see this now; told unless it looks the same."""
         before, watched.face = watched.face, face
-        if not anyway and _same(before, face):
+        if (not anyway and _same(before, face)) or self._crowds.tells(watched):
             return
-        topic = watched.channel.topic
-        frame = encode_event(entry(topic.name, face, watched.name, stale=watched.stale), self._shared.clock.now_ms())
-        key = ("presence", topic.name)
+        frame = encode_event(watched.shown(self._engine.now_ms()), self._shared.clock.now_ms())
+        key = ("presence", watched.user)
         self._shared.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
 
     def _show_own(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
@@ -134,13 +156,11 @@ class Watching:
         if not anyway and _same_own(before, face):
             return
         if own := self._devices(watched):
-            user = watched.channel.topic.name
-            shown = entry(user, face, watched.name, own=True, stale=watched.stale)
-            self._shared.hub.send_each(own, encode_event(shown, self._shared.clock.now_ms()), key=("presence", user))
+            frame = encode_event(watched.shown_own(), self._shared.clock.now_ms())
+            self._shared.hub.send_each(own, frame, key=("presence", watched.user))
 
     def _devices(self, watched: Watched) -> list[Connection]:
-        topic, listeners = watched.channel.topic, watched.channel.listeners
-        return [c for c in self._shared.registry.connections_of(topic.tenant, topic.name) if c in listeners]
+        return devices(self._shared, watched.channel, watched.user)
 
     # --- when something may have been missed ---
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 State = Literal["online", "idle", "busy", "offline"]
 Status = Literal["auto", "busy", "invisible"]
+Mode = Literal["live", "poll"]
 MarkedAs = Literal["seen", "read", "archived", "acked"]
 
 
@@ -34,11 +35,12 @@ class Presence(Event, frozen=True):
     last_seen: int | None  # None unless offline
     version: int
     status_text: str | None = None
-    mode: str = "live"
+    mode: Mode = "live"  # poll: changes are not told, ask for them
     devices: list[str] | UnsetType = UNSET  # snapshots only
     status: Status | UnsetType = UNSET
     until: int | UnsetType | None = UNSET
     stale: bool | UnsetType = UNSET
+    recently_active: bool | UnsetType = UNSET  # there if the mode is poll
 
 
 class RoomState(Struct, frozen=True, gc=False):

@@ -63,7 +63,25 @@ def check(settings: Settings) -> None:
             raise ConfigError(sentence)
     for name in settings.kinds:
         check_id("kinds: the name", name)
+    _check_celebrities(settings)
     _check_urls(settings)
+
+
+def _check_celebrities(settings: Settings) -> None:
+    presence = settings.presence
+    if presence.celebrity_polling < presence.celebrity_watchers:
+        raise ConfigError(
+            f"presence.celebrity_polling ({presence.celebrity_polling}) must not be below presence.celebrity_watchers "
+            f"({presence.celebrity_watchers}): telling in slices comes before not telling. Raise celebrity_polling."
+        )
+    for named in presence.polled:
+        tenant, slash, user = named.partition("/")
+        if not slash:
+            raise ConfigError(
+                f"presence.polled names {named!r}; write tenant/user, such as default/{named or 'alice'}."
+            )
+        check_id("presence.polled: the tenant", tenant)
+        check_id("presence.polled: the user", user)
 
 
 def _check_urls(settings: Settings) -> None:

@@ -40,6 +40,9 @@ class Presence(Struct, frozen=True, forbid_unknown_fields=True):
     silent_grace_s: Seconds = 15.0  # the same after `dead_after_s` of silence
     idle_s: Positive = 300.0  # without activity for so long is idle
     last_seen_days: Annotated[float, Meta(gt=0, le=3650)] = 30.0
+    celebrity_watchers: Count = 1_000  # above so many on a node, a change is told in slices
+    celebrity_polling: Count = 20_000  # above so many on a node, changes are not told: watchers ask
+    polled: tuple[str, ...] = ()  # `tenant/user`: theirs are not told however few watch
 
 
 class Typing(Struct, frozen=True, forbid_unknown_fields=True):

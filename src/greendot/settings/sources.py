@@ -47,10 +47,16 @@ def _read_environment(environment: Mapping[str, str]) -> Sources:
     values: dict[str, dict[str, Any]] = {}
     for section in _sections():
         prefix = f"GREENDOT_{section.name}_".upper()
+        lists = {field.name for field in fields(section.type) if isinstance(field.default, tuple)}
         for name, value in environment.items():
             if name.startswith(prefix):  # a misspelt one is found later, like one in the file
-                values.setdefault(section.name, {})[name.removeprefix(prefix).lower()] = value
+                key = name.removeprefix(prefix).lower()
+                values.setdefault(section.name, {})[key] = value if key not in lists else _split(value)
     return values
+
+
+def _split(value: str) -> list[str]:
+    return [item.strip() for item in value.split(",") if item.strip()]
 
 
 def strange_variables(environment: Mapping[str, str]) -> list[str]:

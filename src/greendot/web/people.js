@@ -129,7 +129,8 @@ export class People {
     const entry = this.#entries.get(id);
     const state = this.#state(id);
     const seen = state === "offline" ? (entry?.last_seen ?? null) : null;
-    const words = [entry ? state : "…", entry?.status_text, entry?.stale && "as last known"].filter(Boolean).join(" · ");
+    const active = entry?.mode === "poll" && entry.recently_active && "recently active";
+    const words = [entry ? state : "…", entry?.status_text, active, entry?.stale && "as last known"].filter(Boolean).join(" · ");
     const since = entry?.since && state !== "offline" ? `${state} since ${exact(entry.since)}` : "";
     drawPerson(row, { id, name: this.nameOf(id), state, words, time: seen, title: since });
     row.classList.toggle("stale", Boolean(this.#entries.get(id)?.stale));

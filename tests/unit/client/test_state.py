@@ -46,6 +46,19 @@ def test_a_snapshot_of_the_same_version_adds_the_devices_without_being_news() ->
     assert people.known["bob"].devices == ["phone"]
 
 
+def test_whether_changes_are_told_is_news_and_a_question_answered_is_known_of_those_watched() -> None:
+    view = View()
+    view.watch([a_presence("bob", version=5)])
+    polled = replace(a_presence("bob", version=5), mode="poll", recently_active=True)
+    assert view.apply(polled, 0)
+    assert not view.apply(polled, 0)
+    view.asked([replace(polled, version=6, recently_active=False), a_presence("ann")])
+    assert (view.people.known["bob"].mode, view.people.known["bob"].recently_active) == ("poll", False)
+    assert [*view.people.known] == ["bob"]
+    view.asked([polled])  # an answer that was overtaken
+    assert view.people.known["bob"].version == 6
+
+
 def test_what_people_see_cannot_be_changed_from_outside() -> None:
     with pytest.raises(TypeError):
         People().known["bob"] = a_presence()  # type: ignore[index]

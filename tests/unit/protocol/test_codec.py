@@ -33,6 +33,7 @@ SAMPLES: list[Event] = [
     events.HeartbeatAck(),
     events.Presence("ann", "Ann", "online", NOW, None, 7),
     events.Presence("ann", None, "offline", NOW, NOW, 8, devices=[], status="busy", until=None, stale=True),
+    events.Presence("ann", None, "offline", NOW, NOW, 8, mode="poll", recently_active=False),
     events.TypingStarted("lobby", "ann", "Ann", 5_000),
     events.TypingStopped("lobby", "ann"),
     events.TypingCount("lobby", 12, 5_000),

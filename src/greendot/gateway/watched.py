@@ -1,0 +1,57 @@
+"""A user with local watchers, as last heard."""
+
+from __future__ import annotations
+
+from greendot.core.presence import NOBODY
+from greendot.core.projection import entry, polled
+from greendot.core.spread import Spread
+from greendot.core.wheel import Timer
+from greendot.gateway.channel import Channel
+from greendot.gateway.connection import Connection
+from greendot.gateway.following import Followed
+from greendot.protocol.events import Presence
+
+
+class Crowd:
+    """The watchers of a user whom very many watch."""
+
+    __slots__ = ("polled", "spread", "timer")
+
+    def __init__(self, *, polled: bool = False) -> None:
+        self.polled = polled  # they are told nothing, but ask
+        self.spread: Spread[Connection] | None = None  # set while something is being told
+        self.timer: Timer | None = None  # set at the same time, for those who are next
+
+
+class Watched(Followed):
+    """See the module."""
+
+    __slots__ = ("crowd", "devices", "face", "held", "held_until", "name", "own", "stale")
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        self.face = self.own = NOBODY
+        self.name: str | None = None
+        self.devices: list[str] = []
+        self.held = False  # after a loss: what is heard means nothing until everybody's sessions are restored
+        self.held_until = 0.0  # monotonic seconds: what is read before says nothing either
+        self.stale = False  # the engine has been away for a while, and watchers know it
+        self.crowd: Crowd | None = None  # set while very many watch, or watchers are to ask anyway
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Tenant and user."""
+        return self.channel.topic.tenant, self.channel.topic.name
+
+    @property
+    def user(self) -> str:
+        return self.channel.topic.name
+
+    def shown(self, now_ms: int, *, devices: bool = False) -> Presence:
+        """What others see at `now_ms` of the engine's clock; `devices` for a snapshot."""
+        shown = entry(self.user, self.face, self.name, self.devices if devices else None, stale=self.stale)
+        return polled(shown, now_ms) if self.crowd is not None and self.crowd.polled else shown
+
+    def shown_own(self, *, devices: bool = False) -> Presence:
+        """What the user's own devices see: always live."""
+        return entry(self.user, self.own, self.name, self.devices if devices else None, own=True, stale=self.stale)

@@ -70,6 +70,19 @@ async def test_two_devices_fighting_over_idle_and_active_change_nothing() -> Non
             assert frames + more == []
 
 
+async def test_idle_comes_at_its_moment_whatever_the_moment_of_the_last_activity() -> None:
+    async with serving(presence={"idle_s": 60.0}) as served:
+        bob, alice = await watcher(served, "alice"), await served.client("alice")
+        await bob.quiet()
+        for step in range(1, 60):
+            await served.advance(step * 0.037, alive=[bob, alice])  # sums of these are not exact
+            alice.send(type="activity")
+            await alice.quiet()
+            await bob.quiet()
+            frames, _ = await served.advance(60, alive=[bob, alice])
+            assert states(frames) == ["idle"]
+
+
 async def test_idle_comes_exactly_after_the_period_and_activity_ends_it_at_once() -> None:
     async with serving() as served:
         bob = await watcher(served, "alice")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import os
 import socket
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple, Self
 import msgspec
 import pytest
 
+from e2e.narrow import Peer, connection_of, peer, upgrade
 from e2e.processes import answer_in, ask, exchange, running, serves_a_fresh_client, until
-from greendot.gateway.connection import Connection
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
@@ -23,39 +22,6 @@ from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
 CONTINUATION = 0x0
 BEAT = msgspec.json.encode({"type": "heartbeat"})
 PAD = "x" * 50_000
-
-
-class Peer(WireClient):
-    """A client over a narrow pipe that can stop reading, reads any frame, and writes byte by byte."""
-
-    @classmethod
-    async def connect(cls, port: int, path: str = "/v1/connect") -> Self:
-        pipe = socket.socket()
-        pipe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        pipe.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        pipe.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(pipe, ("127.0.0.1", port))
-        client = cls(*await asyncio.open_connection(sock=pipe))
-        await client.trickle(upgrade(path))
-        head = await asyncio.wait_for(client._reader.readuntil(b"\r\n\r\n"), 10)
-        assert head.startswith(b"HTTP/1.1 101"), head
-        return client
-
-    async def trickle(self, data: bytes) -> None:
-        """Write one byte at a time, each in a packet of its own."""
-        for byte in data:
-            self.send_bytes(bytes([byte]))
-            await asyncio.sleep(0)
-
-    async def frame(self) -> tuple[int, bytes]:
-        """The next frame, of whatever kind."""
-        return await asyncio.wait_for(self._frame(), 10)
-
-    def stop_reading(self) -> None:
-        self._writer.transport.pause_reading()
-
-    def go_on_reading(self) -> None:
-        self._writer.transport.resume_reading()
 
 
 class Caller:
@@ -91,34 +57,6 @@ class Caller:
         finally:
             self._sock.close()
         return received
-
-
-def upgrade(path: str = "/v1/connect", method: str = "GET", **changes: str | None) -> bytes:
-    """The bytes of a handshake; a header given as None is left out."""
-    headers: dict[str, str | None] = {
-        "Host": "127.0.0.1",
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
-    }
-    headers |= {name.replace("_", "-"): value for name, value in changes.items()}
-    lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
-    return "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode()
-
-
-async def peer(served: Served, user: str, room: str | None = None) -> Peer:
-    client = await Peer.connect(served.port)
-    served._clients.append(client)
-    await client.hello(served.token(user))
-    if room is not None:
-        await client.request(type="room.join", room=room)
-    return client
-
-
-def connection_of(served: Served, user: str) -> Connection:
-    (connection,) = served.node.registry.connections_of("default", user)
-    return connection
 
 
 async def serves_others(served: Served) -> None:

@@ -1,0 +1,96 @@
+"""A reader that stops reading: what it may cost, in this process and in the kernel, and what others notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from e2e.narrow import Peer, connection_of, peer
+from greendot.core.outbox import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES
+from greendot.gateway.connection import Connection
+from greendot.gateway.server import SEND_BUFFER
+from greendot.testing import Served, WireClient, serving
+
+FRAME = 64 * 1024
+KERNEL = 2 * SEND_BUFFER  # the kernel doubles what it is told
+
+
+def in_kernel(port: int, slow: Peer) -> int:
+    """Bytes the kernel keeps for a client: those it has not acknowledged, of the server's end of its socket."""
+    mine = slow._writer.get_extra_info("sockname")[1]
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        here, there, _, queues = line.split()[1:5]
+        if (int(here[-4:], 16), int(there[-4:], 16)) == (port, mine):
+            return int(queues.split(":")[0], 16)
+    raise AssertionError("the socket is gone")
+
+
+def waiting(connection: Connection) -> tuple[int, int, int]:
+    """Bytes of records and of signals in the outbox, and those the loop has."""
+    outbox = connection._outbox
+    records, signals = (outbox.record_bytes, outbox.signal_bytes) if outbox is not None else (0, 0)
+    return records, signals, connection.transport.underlying_transport.get_write_buffer_size()
+
+
+async def test_kernel_loop_and_outbox_are_bounded_for_a_reader_that_stops_until_it_is_closed_and_recovers() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
+        slow.stop_reading()
+        connection = connection_of(served, "alice")
+        sent, most = 0, (0, 0, 0)
+        while not connection.closing:
+            sent += 1
+            assert sent < 300
+            await speaker.request(type="room.send", room="lobby", body="x" * 10_000)
+            most = tuple(map(max, most, waiting(connection)))  # type: ignore[assignment]
+            assert in_kernel(served.port, slow) <= KERNEL
+        assert MAX_RECORD_BYTES - FRAME < most[0] <= MAX_RECORD_BYTES
+        assert most[2] <= FRAME
+        slow.go_on_reading()
+        assert (await slow.closed()).code == 4001
+        back = await served.client("alice", resume={"session": slow.welcome["session"], "rooms": {"lobby": 0}})
+        assert [frame["data"]["seq"] for frame in await back.quiet()] == [*range(1, sent + 1)]
+
+
+async def test_signals_for_a_reader_that_stops_are_bounded_in_bytes_however_many_keys_they_have() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
+        slow.stop_reading()
+        await signalled(speaker, range(200))
+        connection = connection_of(served, "alice")
+        records, signals, loop = waiting(connection)
+        assert records == 0
+        assert MAX_SIGNAL_BYTES - FRAME < signals <= MAX_SIGNAL_BYTES
+        assert loop <= FRAME
+        assert in_kernel(served.port, slow) <= KERNEL
+        assert not connection.closing
+        assert served.node.metrics.realtime_dropped_ephemeral_total > 100
+
+
+async def signalled(speaker: WireClient, numbers: range) -> None:
+    for number in numbers:
+        body = "x" * 30_000
+        await speaker.request(type="signal.send", room="lobby", kind="n", key=f"k{number}", body=body)
+
+
+async def test_what_one_tick_had_for_a_reader_that_stops_is_told_apart_frame_by_frame() -> None:
+    """A whole tick may be more than may wait. Signals of it are dropped, not the client."""
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        slow = await peer(served, "alice", "lobby")
+        slow.stop_reading()
+        connection = connection_of(served, "alice")
+        offer(served, 100)
+        served.node.hub.flush()
+        records, signals, loop = waiting(connection)
+        assert (records, connection.closing) == (0, False)
+        assert signals <= MAX_SIGNAL_BYTES
+        assert loop <= FRAME
+        assert served.node.metrics.realtime_dropped_ephemeral_total > 50
+
+
+def offer(served: Served, count: int) -> None:
+    (channel,) = [channel for topic, channel in served.node.hub._channels.items() if topic.kind == "room"]
+    for number in range(count):
+        served.node.hub.offer(channel, b"\x81\x7e\x9c\x40" + b"%05d" % number * 8_000, key=("n", number))

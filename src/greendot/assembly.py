@@ -49,6 +49,7 @@ class Greendot:
             rooms=self.node.rooms,
             speaking=self.node.speaking,
             notifying=self.node.notifying,
+            limiting=self.node.limiting,
             node=self.node,
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None

@@ -22,6 +22,10 @@ class Metrics:
         "realtime_commands_total",
         "realtime_dropped_ephemeral_total",
         "realtime_pubsub_received_total",
+        "realtime_rate_limited_connection_total",
+        "realtime_rate_limited_room_total",
+        "realtime_rate_limited_tenant_total",
+        "realtime_rate_limited_user_total",
         "realtime_shed_total",
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
@@ -41,6 +45,10 @@ class Metrics:
     realtime_commands_total: int
     realtime_dropped_ephemeral_total: int
     realtime_pubsub_received_total: int
+    realtime_rate_limited_connection_total: int
+    realtime_rate_limited_room_total: int
+    realtime_rate_limited_tenant_total: int
+    realtime_rate_limited_user_total: int
     realtime_shed_total: int
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int

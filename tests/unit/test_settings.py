@@ -153,7 +153,24 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"presence": {"celebrity_watchers": 0}}, ["celebrity_watchers"]),
         ({"typing": {"throttle_s": 5}}, ["typing.throttle_s (5)", "typing.ttl_s (5)"]),
         ({"node": {"renew_s": 8}}, ["node.lease_s (15)", "node.renew_s (8)"]),
-        ({"limits": {"commands_burst": 49}}, ["limits.commands_burst", "limits.commands_per_s"]),
+        ({"limits": {"commands_burst": 49}}, ["limits.commands_burst (49)", "limits.commands_per_s (50)"]),
+        (
+            {"tenants": {"acme": {"limits": {"commands_per_s": 300}}}},
+            ["tenants.acme.limits.commands_burst (200)", "tenants.acme.limits.commands_per_s (300)"],
+        ),
+        ({"tenants": {"a b": {}}}, ["tenants", "'a b'", "valid id"]),
+        ({"tenants": {"acme": 5}}, ["[tenants.acme]"]),
+        ({"tenants": {"acme": {"limit": {}}}}, ["[tenants.acme]", "'limit'", "Did you mean 'limits'?"]),
+        ({"tenants": {"acme": {"limits": 5}}}, ["[tenants.acme.limits]", "section of keys"]),
+        (
+            {"tenants": {"acme": {"limits": {"room_send_per_s": 5}}}},
+            ["[tenants.acme.limits]", "'room_send_per_s'", "Did you mean 'room_sends_per_s'?"],
+        ),
+        ({"tenants": {"acme": {"limits": {"rooms": 0}}}}, ["tenants", "limits.rooms", ">= 1"]),
+        ({"tenants": {"acme": {"limits": {"user_sends_per_s": -1}}}}, ["limits.user_sends_per_s", ">= 0"]),
+        ({"tenants": {"acme": {"limits": {"sends_per_s": 5}}}}, ["sends_per_s", "whole node", "[limits]"]),
+        ({"limits": {"burst_s": 0}}, ["limits.burst_s"]),
+        ({"limits": {"room_sends_per_s": 10_000_001}}, ["limits.room_sends_per_s"]),
         ({"auth": {"secret": "x" * 31}}, ["auth.secret", "32", "openssl rand -hex 32"]),
         ({"server": {"log": "loud"}}, ["server.log", "'loud'", "debug, info, warning, error"]),
         ({"server": {"workers": 2}}, ["2 workers", "memory", "--workers 1", "redis://"]),
@@ -198,6 +215,17 @@ def test_kinds_are_named_in_the_file_and_only_there(file: Path) -> None:
     file.write_text('[kinds.alarm]\npromise = "acknowledged"\n[kinds.badge]\npromise = "recomputable"\nbus = "hint"\n')
     environment = {"GREENDOT_KINDS_ALARM": "durable"}
     assert load(file, environment, {}).kinds == {"alarm": Kind("acknowledged"), "badge": Kind("recomputable", "hint")}
+
+
+def test_a_tenant_has_the_limits_of_all_but_for_its_own(file: Path) -> None:
+    file.write_text(
+        "[limits]\nrooms = 20\nwatches = 30\n[tenants.acme.limits]\nrooms = 40\nroom_sends_per_s = 7\n[tenants.b]\n"
+    )
+    loaded = load(file, {"GREENDOT_LIMITS_WATCHES": "50", "GREENDOT_TENANTS_ACME": "ignored"}, {})
+    acme, plain = loaded.tenants["acme"].limits, loaded.tenants["b"].limits
+    assert (acme.rooms, acme.watches, acme.room_sends_per_s) == (40, 50, 7)
+    assert acme == msgspec.structs.replace(loaded.limits, rooms=40, room_sends_per_s=7)
+    assert plain == loaded.limits
 
 
 def test_relations_are_checked_over_all_sources_together(file: Path) -> None:

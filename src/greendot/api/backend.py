@@ -43,6 +43,14 @@ class Rooms(Protocol):
     async def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply: ...
 
 
+class Limiting(Protocol):
+    """How much a tenant's app may say. Refused (`rate_limited`) if it is too much; then nothing was charged."""
+
+    def app_message(self, tenant: str, room: str) -> None: ...
+    def app_notifications(self, tenant: str, count: int) -> None: ...
+    def app_signal(self, tenant: str, room: str | None) -> None: ...
+
+
 class NodeView(Protocol):
     """The node, as far as operators look at it."""
 
@@ -68,6 +76,7 @@ class Backend(Struct, frozen=True):
     rooms: Rooms
     speaking: Speaking
     notifying: Notifying
+    limiting: Limiting
     node: NodeView
 
 

@@ -85,8 +85,11 @@ class NotificationRoutes:
         many = decode(text, PostNotifications).notifications
         if many is None:
             notice = self._notice(tenant, decode(text, PostNotification), key, "")
+            self._backend.limiting.app_notifications(tenant, 1)
             (made,) = await self._backend.notifying.notify([notice])
             return json(_made(made), 201 if made is None or made.new else 200)
+        # Before the work of reading them: who sends too much must not cost it.
+        self._backend.limiting.app_notifications(tenant, len(many))
         notices: list[Notice] = []
         for index, raw in enumerate(many):
             within = f"notifications[{index}]"

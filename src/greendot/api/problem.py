@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
+from math import ceil
 
 import msgspec
 from starlette.requests import Request
@@ -60,7 +61,9 @@ async def on_problem(request: Request, error: Exception) -> Response:
 
 async def on_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return response(Problem(_STATUS.get(Err(error.code), 400), error.message, code=error.code))
+    status, wait_ms = _STATUS.get(Err(error.code), 400), error.retry_in_ms
+    wait_s = None if wait_ms is None else ceil(wait_ms / 1000)
+    return response(Problem(status, error.message, code=error.code, retry_after_s=wait_s))
 
 
 async def on_unavailable(request: Request, error: Exception) -> Response:

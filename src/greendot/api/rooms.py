@@ -134,6 +134,7 @@ class RoomRoutes:
         body = await read_body(request, PostMessage)
         key = body.key or idempotency_key(request) or new_message_id()
         check_size(body.body)
+        self._backend.limiting.app_message(room.tenant, room.room)
         draft = Draft(body.user, body.name, bytes(body.body), key, self._backend.clock.now_ms())
         self._backend.engine.typing_stop(room.tenant, room.room, body.user)
         record = await self._backend.speaking.append(room.tenant, room.room, draft)
@@ -145,6 +146,7 @@ class RoomRoutes:
         if (body.room is None) == (body.user is None):
             raise Problem(400, "give either `room` or `user`", code="bad_field")
         check_size(body.body)
+        self._backend.limiting.app_signal(tenant, body.room)
         signal = Signal(
             sender=body.sender,
             name=body.name,

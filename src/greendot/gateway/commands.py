@@ -13,6 +13,7 @@ from greendot.core.projection import project
 from greendot.engine.base import Bus, Deliver, Topic
 from greendot.errors import Refused, TokenError
 from greendot.gateway.connection import Connection
+from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
@@ -30,6 +31,7 @@ from greendot.tokens import Tokens
 Outcome = Reply | None
 Result = Outcome | Awaitable[Outcome]
 Handler = Callable[[Connection, Session, Any], Result]
+Limit = Callable[[Connection, Session, str], None]  # Refused if too much is said in the room
 
 
 class Parts(Struct, frozen=True):
@@ -41,6 +43,7 @@ class Parts(Struct, frozen=True):
     rooms: Rooms
     speaking: Speaking
     notifying: Notifying
+    limiting: Limiting
     bus: Bus
     tokens: Tokens
     clock: Clock
@@ -93,33 +96,38 @@ class Commands:
         return StatusReply(project(session.user, snapshot, own=True))
 
     async def _watch(self, connection: Connection, session: Session, command: wire.Watch) -> Outcome:
+        self._parts.limiting.watch(connection, session, len(command.users))
         return PresenceReply(await self._parts.watching.watch(connection, session, command.users))
 
     async def _presence_get(self, connection: Connection, session: Session, command: wire.PresenceGet) -> Outcome:
+        self._parts.limiting.watch(connection, session, len(command.users))
         return PresenceReply(await self._parts.watching.read(session, command.users))
 
     def _typing_start(self, connection: Connection, session: Session, command: wire.TypingStart) -> Result:
         _may_send(session)
-        room = command.room
-        return self._spoken(connection, room, lambda: self._parts.rooms.start_typing(connection, session, room))
+        room, rooms = command.room, self._parts.rooms
+        limit = self._parts.limiting.typing
+        return self._spoken(connection, room, limit, lambda: rooms.start_typing(connection, session, room))
 
     def _typing_stop(self, connection: Connection, session: Session, command: wire.TypingStop) -> Result:
-        room = command.room
-        return self._spoken(connection, room, lambda: self._parts.rooms.stop_typing(session, room))
+        room, rooms = command.room, self._parts.rooms
+        return self._spoken(connection, room, self._parts.limiting.typing, lambda: rooms.stop_typing(session, room))
 
-    def _spoken(self, connection: Connection, room: str, say: Callable[[], None]) -> Result:
+    def _spoken(self, connection: Connection, room: str, limit: Limit, say: Callable[[], None]) -> Result:
         """Say it at once in a room that was joined (the fast path), else after looking up the membership."""
         session = connection.session
         if session is not None and connection.rooms is not None and room in connection.rooms:
             if self._parts.rooms.is_reader(session, room):
                 raise Refused(Err.FORBIDDEN, f"you may only read in {room!r}")
+            limit(connection, session, room)
             say()
             return None
-        return self._spoken_later(connection, room, say)
+        return self._spoken_later(connection, room, limit, say)
 
-    async def _spoken_later(self, connection: Connection, room: str, say: Callable[[], None]) -> Outcome:
+    async def _spoken_later(self, connection: Connection, room: str, limit: Limit, say: Callable[[], None]) -> Outcome:
         assert connection.session is not None
         await self._parts.speaking.speaker(connection, connection.session, room)
+        limit(connection, connection.session, room)
         say()
         return None
 
@@ -161,9 +169,11 @@ class Commands:
         message = Deliver(frame, key=key, without_connection=connection.id)
         if command.user is None:
             topic = Topic("room", session.tenant, command.room or "")
-            return self._spoken(connection, topic.name, lambda: self._parts.bus.publish(topic, message))
+            limit = self._parts.limiting.signal
+            return self._spoken(connection, topic.name, limit, lambda: self._parts.bus.publish(topic, message))
         if not session.grants.may_watch(command.user):
             raise Refused(Err.FORBIDDEN, "this token does not reach that user")
+        self._parts.limiting.signal_to_user(connection, session)
         self._parts.bus.publish(Topic("user", session.tenant, command.user), message)
         return None
 

@@ -8,6 +8,7 @@ from greendot.core.grants import Grants
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError, Unreadable
 from greendot.gateway.connection import Connection
 from greendot.gateway.inboxes import Arrival, Inboxes
+from greendot.gateway.limiting import Limiting
 from greendot.gateway.room import RECOVER_BYTES
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
@@ -16,7 +17,7 @@ from greendot.gateway.shared import Shared
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import Hello
-from greendot.protocol.events import Event, Limits, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
+from greendot.protocol.events import Event, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
 from greendot.protocol.replies import JoinReply
 from greendot.protocol.versions import Dialects
 from greendot.tokens import Tokens
@@ -35,7 +36,7 @@ class Greeting:
         inboxes: Inboxes,
         tokens: Tokens,
         shared: Shared,
-        promises: tuple[float, Limits],
+        promises: tuple[float, Limiting],  # how often to be heard, how much to say
     ) -> None:
         self._sessions = sessions
         self._rooms = rooms
@@ -43,7 +44,7 @@ class Greeting:
         self._tokens = tokens
         self._clock = shared.clock
         self._arrivals = shared.arrivals
-        self._heartbeat_s, self._limits = promises
+        self._heartbeat_s, self._limiting = promises
         self._dialects = Dialects()
 
     async def hello(self, connection: Connection, hello: Hello) -> None:
@@ -67,6 +68,7 @@ class Greeting:
         connection.hold()
         try:
             session, resumed = await self._sessions.open(connection, grants, hello)
+            self._limiting.greeted(connection, session)
             joined = await self._rejoin(connection, session, hello)
             self._rooms.returned(connection, session)
             arrival = await self._inboxes.attach(connection, session, hello.resume.inbox if hello.resume else None)
@@ -110,7 +112,7 @@ class Greeting:
             heartbeat_s=self._heartbeat_s,
             server_time=now,
             unread=arrival.unread,
-            limits=self._limits,
+            limits=self._limiting.shown(session.tenant),
             rooms={reply.room: RoomState(reply.head, reply.recovered, reply.truncated) for reply in joined},
         )
         events: list[Event] = [welcome]

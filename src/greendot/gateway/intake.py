@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from math import ceil
 
 from greendot.clock import Clock
-from greendot.core.limits import CommandLimit
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.gateway.commands import Commands, Outcome
 from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import RETRY_MS, Greeting
+from greendot.gateway.limiting import Limiting
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
 from greendot.metrics import Metrics
@@ -31,7 +30,8 @@ BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connectio
 
 _NOTHING = Reply()
 _QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped without a word
-Rate = tuple[float, float]  # commands per second and burst
+# Cheap, and not to be denied to anybody because others of the tenant are busy.
+_UNSHARED = frozenset({wire.Heartbeat, wire.TokenRefresh, wire.Bye})
 
 
 class Intake:
@@ -44,7 +44,7 @@ class Intake:
         sessions: Sessions,
         shared: Shared,
         metrics: Metrics,
-        rate: Rate | None,  # None: no limit
+        limiting: Limiting,
     ) -> None:
         self._table = commands.table
         self._greeting = greeting
@@ -52,27 +52,24 @@ class Intake:
         self._clock: Clock = shared.clock
         self._spawn = shared.tasks.spawn
         self._metrics = metrics
-        self._rate = rate
+        self._limiting = limiting
         self.quiet: Callable[[Connection], None] = lambda connection: None
-
-    def limit(self, now: float) -> CommandLimit | None:
-        return None if self._rate is None else CommandLimit(*self._rate, now)
 
     # --- the way in ---
 
     def received(self, connection: Connection, text: str) -> None:
         """A text message from the client."""
         if connection.waiting is None:
-            self._handle(connection, text)
+            self._handle(connection, text, connection.heard)
             return
         connection.waiting.append(text)
         if len(connection.waiting) == MOST_WAITING:
             connection.pause_reading()  # what follows waits with the client, which is in nobody's way
 
-    def _handle(self, connection: Connection, text: str) -> None:
+    def _handle(self, connection: Connection, text: str, now: float) -> None:
         metrics = self._metrics
         metrics.realtime_commands_total += 1
-        wait_s = 0.0 if connection.limit is None else connection.limit.admit(connection.heard)
+        wait_s = 0.0 if connection.limit is None else connection.limit.admit(now)
         try:
             command = decode_command(text)
         except BadCommand as bad:
@@ -81,16 +78,17 @@ class Intake:
             return
         # A busy client must not be taken for a dead one: heartbeats pass, unless they are the flood.
         if wait_s and (type(command) is not wire.Heartbeat or self._is_flooding(connection)):
-            metrics.realtime_commands_refused_total += 1
             self._over_limit(connection, command, wait_s)
             return
         session = connection.session
         if session is None or type(command) is wire.Hello:
             self._first(connection, command)
             return
-        if type(command) in wire.ACTIVITY:
-            self._sessions.active(session, connection.heard)
         try:
+            if type(command) not in _UNSHARED:
+                self._limiting.command(session, now)
+            if type(command) in wire.ACTIVITY:
+                self._sessions.active(session, connection.heard)
             outcome = self._table[type(command)](connection, session, command)
         except Refused as refused:
             self._refuse(connection, command, refused)
@@ -123,7 +121,7 @@ class Intake:
         """Go on with what waited, until something has to wait again."""
         waiting, connection.waiting = connection.waiting, None
         while waiting and not connection.closing:
-            self._handle(connection, waiting.popleft())
+            self._handle(connection, waiting.popleft(), self._clock.monotonic())
             if self._is_waiting(connection):
                 connection.waiting = waiting
                 return
@@ -147,7 +145,8 @@ class Intake:
 
     def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
         self._metrics.realtime_commands_refused_total += 1
-        connection.send(encode_error(refused, command.id))
+        if refused.code != Err.RATE_LIMITED or not isinstance(command, _QUIET):
+            connection.send(encode_error(refused, command.id))
 
     def _bad(self, connection: Connection, bad: BadCommand) -> None:
         connection.send(encode_error(bad, bad.command_id))
@@ -163,11 +162,10 @@ class Intake:
             self._overloaded(connection)
 
     def _over_limit(self, connection: Connection, command: wire.Command, wait_s: float) -> None:
+        assert connection.limit is not None
+        self._refuse(connection, command, self._limiting.over(connection.limit, wait_s))
         if self._is_flooding(connection):
             self._overloaded(connection)
-        elif not isinstance(command, _QUIET):
-            refused = Refused(Err.RATE_LIMITED, "too many commands", retry_in_ms=ceil(wait_s * 1000))
-            connection.send(encode_error(refused, command.id))
 
     @staticmethod
     def _is_flooding(connection: Connection) -> bool:

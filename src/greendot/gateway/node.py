@@ -121,7 +121,7 @@ class Node(Parts):
     def opened(self, connection: Connection) -> None:
         self.metrics.ws_connections_total += 1
         self.registry.connections[connection.id] = connection
-        connection.limit = self.intake.limit(connection.opened_at)
+        self.limiting.opened(connection)
         self.sessions.expect_hello(connection)
         if self.draining:
             last = encode_event(Drain(DRAIN_RETRY_MS), self.clock.now_ms())

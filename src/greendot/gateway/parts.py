@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from greendot.clock import Clock
 from greendot.core.kinds import Kind, Kinds
 from greendot.core.leaving import Graces
+from greendot.core.quotas import ACTIVITIES, SCOPES, Quota
 from greendot.core.spread import Crowding
 from greendot.core.throttle import Throttle
 from greendot.engine.base import Engine
@@ -19,6 +20,7 @@ from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
 from greendot.gateway.inboxes import Inboxes
 from greendot.gateway.intake import Intake
+from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
 from greendot.gateway.pruning import Pruning
 from greendot.gateway.recovery import Pace, Recovery
@@ -35,9 +37,7 @@ from greendot.gateway.tasks import Tasks
 from greendot.gateway.timers import Timers
 from greendot.gateway.watching import Watching
 from greendot.metrics import Metrics
-from greendot.protocol.codec import MAX_FRAME
-from greendot.protocol.events import Limits
-from greendot.settings import Settings
+from greendot.settings import Limits, Settings
 from greendot.store.base import Store
 from greendot.tokens import Tokens
 
@@ -55,6 +55,8 @@ class Parts:
         self.metrics = Metrics()
         self.registry = Registry()
         self.hub = Hub(self.metrics, _throttle(settings, clock), clock.monotonic)
+        quotas = {name: _quota(tenant.limits) for name, tenant in settings.tenants.items()}
+        self.limiting = Limiting(_quota(settings.limits), quotas, clock, self.metrics)
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
         self.tokens = Tokens(settings.auth.secret)
@@ -63,7 +65,7 @@ class Parts:
         self._build(settings, engine, store, clock)
 
     def _build(self, settings: Settings, engine: Engine, store: Store, clock: Clock) -> None:
-        limits, typing, presence = settings.limits, settings.typing, settings.presence
+        typing, presence = settings.typing, settings.presence
         shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry, Arrivals(clock))
         self.refreshing = Refreshing(shared)
         self.statuses = Statuses(engine, store, shared)
@@ -76,11 +78,11 @@ class Parts:
         crowding = Crowding(presence.celebrity_watchers, presence.celebrity_polling)
         forced = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
         crowds = Crowds(shared, self.metrics, engine.now_ms, crowding, forced)
-        self.watching = Watching(engine, shared, crowds, limits.watches, pace.hold_s)
-        room_limits = RoomLimits(limits.rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
+        self.watching = Watching(engine, shared, crowds, self.limiting.most_watches, pace.hold_s)
+        room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
         self.rooms = Rooms(engine, store, self.statuses, seating, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
-        self.speaking = Speaking(engine, store, self.rooms, shared, self.acks)
+        self.speaking = Speaking(engine, store, self.rooms, shared, self.acks, self.limiting)
         self.inboxes = Inboxes(store, shared, self.metrics)
         self.sessions.left = self.inboxes.left
         named = {name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()}
@@ -88,7 +90,7 @@ class Parts:
         self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace)
-        promises = presence.heartbeat_s, Limits(MAX_FRAME, limits.commands_per_s, limits.watches, limits.rooms)
+        promises = presence.heartbeat_s, self.limiting
         greeting = Greeting(self.sessions, self.rooms, self.inboxes, self.tokens, shared, promises)
         commands = Commands(
             Acting(
@@ -98,13 +100,13 @@ class Parts:
                 rooms=self.rooms,
                 speaking=self.speaking,
                 notifying=self.notifying,
+                limiting=self.limiting,
                 bus=engine,
                 tokens=self.tokens,
                 clock=clock,
             )
         )
-        rate = (limits.commands_per_s, limits.commands_burst) if limits.enabled else None
-        self.intake = Intake(commands, greeting, self.sessions, shared, self.metrics, rate)
+        self.intake = Intake(commands, greeting, self.sessions, shared, self.metrics, self.limiting)
 
     @property
     def incarnation(self) -> str:
@@ -115,3 +117,14 @@ class Parts:
 def _throttle(settings: Settings, clock: Clock) -> Throttle | None:
     limits = settings.limits
     return Throttle(limits.sends_per_s, clock.monotonic()) if limits.enabled and limits.sends_per_s else None
+
+
+def _quota(limits: Limits) -> Quota:
+    return Quota(
+        enabled=limits.enabled,
+        commands=(limits.commands_per_s, limits.commands_burst),
+        burst_s=limits.burst_s,
+        rates={(scope, activity): limits.rate(scope, activity) for scope in SCOPES for activity in ACTIVITIES},
+        watches=limits.watches,
+        rooms=limits.rooms,
+    )

@@ -7,7 +7,7 @@ same turn of the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -49,7 +49,7 @@ AT_ONCE = 100  # rooms looked through together
 class RoomLimits(Struct, frozen=True):
     """From the settings."""
 
-    rooms: int  # per connection
+    rooms: Callable[[str], int]  # per connection, by its tenant
     large: int  # above so many listeners only the number of typers, and of those present, is told
     typing_ttl_ms: int
     hold_s: float  # how long all nodes together take to restore what the engine forgot
@@ -93,8 +93,8 @@ class Rooms:
     ) -> JoinReply:
         """As a part of a hello: what was missed, up to `most` bytes of it."""
         joined = connection.rooms or set()
-        if room not in joined and len(joined) >= self._limits.rooms:
-            raise Refused(Err.TOO_MANY, f"a connection may be in at most {self._limits.rooms} rooms")
+        if room not in joined and len(joined) >= (most_rooms := self._limits.rooms(session.tenant)):
+            raise Refused(Err.TOO_MANY, f"a connection may be in at most {most_rooms} rooms")
         topic = Topic("room", session.tenant, room)
         if not self.membership.remembers(session.tenant, room):  # whoever may not be in it must not have it opened
             await self.membership.admit(session, room, make=True)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from greendot.core.grants import Grants
 from greendot.core.presence import Ref
+from greendot.core.quotas import NO_RULES
 from greendot.core.wheel import Timer
 from greendot.gateway.connection import Connection
 from greendot.protocol.commands import ClientInfo
@@ -48,6 +49,7 @@ class Session:
         "moved",
         "ref",
         "rooms",
+        "rules",
         "state_at",
     )
 
@@ -68,6 +70,7 @@ class Session:
         self.leaving: Leaving | None = None  # the same
         self.moved = False  # it went on on another node
         self.rooms: set[str] | None = None  # it is in, also while it lingers; made on first use
+        self.rules = NO_RULES  # how much it may do; those of its tenant, from the greeting on
         self.state_at = 0.0  # monotonic seconds, since when it is idle, or not
 
     @property

@@ -11,6 +11,7 @@ from greendot.engine.base import Deliver, Engine, MemberRemoved, MembersChanged,
 from greendot.errors import Refused
 from greendot.gateway.acks import Acks
 from greendot.gateway.connection import Connection
+from greendot.gateway.limiting import Limiting
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
@@ -29,12 +30,15 @@ NOTHING = b"null"  # the body of a deletion
 class Speaking:
     """Commands and requests that change a room, or read what was said in it."""
 
-    def __init__(self, engine: Engine, store: Store, rooms: Rooms, shared: Shared, acks: Acks) -> None:
+    def __init__(
+        self, engine: Engine, store: Store, rooms: Rooms, shared: Shared, acks: Acks, limiting: Limiting
+    ) -> None:
         self._engine = engine
         self._store = store
         self._rooms = rooms
         self._shared = shared
         self._acks = acks
+        self._limiting = limiting
 
     # --- who may ---
 
@@ -52,6 +56,7 @@ class Speaking:
 
     async def send(self, connection: Connection, session: Session, command: RoomSend) -> SendReply:
         await self.speaker(connection, session, command.room)
+        self._limiting.send(connection, session, command.room)
         # The message shows that the typing is over: nobody waits for a stop that may never come.
         self._rooms.stop_typing(session, command.room)
         return await self._append(session, command, command.body)
@@ -66,6 +71,7 @@ class Speaking:
 
     async def _may_change(self, connection: Connection, session: Session, room: str, ref: int) -> None:
         role = await self.speaker(connection, session, room)
+        self._limiting.send(connection, session, room)
         original = await self._store.message(session.tenant, room, ref)
         if original is None or original.op is not None:
             raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {ref} in {room!r}")

@@ -8,7 +8,7 @@ duplicate between snapshot and changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from msgspec import structs
@@ -36,19 +36,21 @@ AT_ONCE = 250  # users read or told of in one turn of the loop
 class Watching:
     """All watched users of this node."""
 
-    def __init__(self, engine: Engine, shared: Shared, crowds: Crowds, most: int, hold_s: float) -> None:
+    def __init__(
+        self, engine: Engine, shared: Shared, crowds: Crowds, most: Callable[[str], int], hold_s: float
+    ) -> None:
         self._engine = engine
         self._shared = shared
         self._crowds = crowds
-        self._most = most  # users one connection may watch
+        self._most = most  # users one connection may watch, by its tenant
         self._hold_s = hold_s  # how long all nodes together take to restore what was lost
         self._watched = Following(engine, shared, self._make, self._read, crowds.close)
         self._restoring: list[Watched] = []
 
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> list[Presence]:
         """The users' states, in the order asked for; changes follow as events until `unwatch` or the end."""
-        if len((connection.watches or set()).union(users)) > self._most:
-            raise Refused(Err.TOO_MANY, f"a connection may watch at most {self._most} users")
+        if len((connection.watches or set()).union(users)) > (most := self._most(session.tenant)):
+            raise Refused(Err.TOO_MANY, f"a connection may watch at most {most} users")
         allowed = {user: Topic("watch", session.tenant, user) for user in users if session.grants.may_watch(user)}
         await self._watched.open([*allowed.values()])
         if connection.closing:

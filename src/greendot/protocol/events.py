@@ -52,12 +52,19 @@ class RoomState(Struct, frozen=True, gc=False):
 
 
 class Limits(Struct, frozen=True, gc=False):
-    """What this server lets one connection do, so that a client can stay within it."""
+    """What this server lets one client do, so that it can stay within it. Rates are a second; 0 is no limit."""
 
     frame_bytes: int
     commands_per_s: int
     watches: int
     rooms: int
+    commands_burst: int = 0
+    typing_per_s: int = 0
+    signals_per_s: int = 0
+    sends_per_s: int = 0
+    watches_per_s: int = 0
+    room_signals_per_s: int = 0
+    room_sends_per_s: int = 0
 
 
 class Welcome(Event, frozen=True, gc=True):

@@ -5,7 +5,19 @@ settings are checked once, at the start, with a sentence a person can act on.
 """
 
 from greendot.settings.checks import check, check_id
-from greendot.settings.sections import Api, Auth, Kind, Server, Settings
+from greendot.settings.sections import Api, Auth, Kind, Limits, Server, Settings, Tenant
 from greendot.settings.sources import load, strange_variables
 
-__all__ = ["Api", "Auth", "Kind", "Server", "Settings", "check", "check_id", "load", "strange_variables"]
+__all__ = [
+    "Api",
+    "Auth",
+    "Kind",
+    "Limits",
+    "Server",
+    "Settings",
+    "Tenant",
+    "check",
+    "check_id",
+    "load",
+    "strange_variables",
+]

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from greendot.errors import ConfigError
 from greendot.ids import ID_RULE, valid_id
-from greendot.settings.sections import POSTGRES, Settings
+from greendot.settings.sections import POSTGRES, Limits, Settings
 
 REDIS = (
     "redis://",
@@ -46,10 +46,6 @@ def check(settings: Settings) -> None:
             "late renewal makes a healthy node look dead. Raise lease_s or lower renew_s.",
         ),
         (
-            settings.limits.commands_burst >= settings.limits.commands_per_s,
-            "limits.commands_burst must be at least limits.commands_per_s. Raise commands_burst.",
-        ),
-        (
             not settings.auth.secret or len(settings.auth.secret) >= 32,
             "auth.secret is shorter than 32 characters and could be guessed. Make one with: openssl rand -hex 32",
         ),
@@ -63,8 +59,21 @@ def check(settings: Settings) -> None:
             raise ConfigError(sentence)
     for name in settings.kinds:
         check_id("kinds: the name", name)
+    for name in settings.tenants:
+        check_id("tenants: the name", name)
+    _check_limits("limits", settings.limits)
+    for name, tenant in settings.tenants.items():
+        _check_limits(f"tenants.{name}.limits", tenant.limits)
     _check_celebrities(settings)
     _check_urls(settings)
+
+
+def _check_limits(section: str, limits: Limits) -> None:
+    if limits.commands_burst < limits.commands_per_s:
+        raise ConfigError(
+            f"{section}.commands_burst ({limits.commands_burst}) must be at least {section}.commands_per_s "
+            f"({limits.commands_per_s}). Raise commands_burst."
+        )
 
 
 def _check_celebrities(settings: Settings) -> None:

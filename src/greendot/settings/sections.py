@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 POSTGRES = ("postgresql://", "postgres://")
+OF_THE_NODE = ("sends_per_s",)  # limits that no tenant can have of its own
 
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86_400)]
 Positive = Annotated[float, Meta(gt=0, le=30 * 86_400)]
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
+Rate = Annotated[int, Meta(ge=0, le=10_000_000)]
 
 
 class Server(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,11 +60,35 @@ class Node(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True  # false switches the rate limits off (load tests); sizes and counts stay
+    watches: Count = 10_000  # per connection
+    rooms: Count = 500  # per connection
     commands_per_s: Count = 50  # per connection
     commands_burst: Count = 200
     sends_per_s: Annotated[int, Meta(ge=0, le=100_000_000)] = 0  # writes to sockets by one node; 0: as many as it can
-    watches: Count = 10_000  # per connection
-    rooms: Count = 500  # per connection
+    # From here on 0 is no limit. What is not said is bounded by the commands.
+    burst_s: Annotated[float, Meta(gt=0, le=3_600)] = 4.0  # what comes in so long at the rates below may come at once
+    user_commands_per_s: Rate = 200
+    tenant_commands_per_s: Rate = 20_000
+    connection_typing_per_s: Rate = 0
+    user_typing_per_s: Rate = 20
+    room_typing_per_s: Rate = 200
+    tenant_typing_per_s: Rate = 0
+    connection_signals_per_s: Rate = 0
+    user_signals_per_s: Rate = 100
+    room_signals_per_s: Rate = 1_000
+    tenant_signals_per_s: Rate = 0
+    connection_sends_per_s: Rate = 0
+    user_sends_per_s: Rate = 50
+    room_sends_per_s: Rate = 100
+    tenant_sends_per_s: Rate = 10_000
+    connection_watches_per_s: Rate = 5_000
+    user_watches_per_s: Rate = 10_000
+    tenant_watches_per_s: Rate = 100_000
+
+    def rate(self, scope: str, activity: str) -> int:
+        """Of what `scope` may do a second; 0 where there is no such limit."""
+        found: int = getattr(self, f"{scope}_{activity}_per_s", 0)
+        return found
 
 
 class Engine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,6 +119,10 @@ class Kind(Struct, frozen=True, forbid_unknown_fields=True):
     bus: Literal["full", "hint"] = "full"  # hint: the content of a notification stays in the store
 
 
+class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
+    limits: Limits = Limits()  # in force for it: what its section does not say is as in [limits]
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of them. `load` makes one from its sources and checks it."""
 
@@ -108,6 +138,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     outbox: Outbox = Outbox()
     inbox: Inbox = Inbox()
     kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only
+    tenants: dict[str, Tenant] = {}  # those with limits of their own, by name; in the file only
 
     @property
     def on_postgres(self) -> bool:

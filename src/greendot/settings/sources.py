@@ -13,8 +13,9 @@ from msgspec.structs import FieldInfo, fields
 
 from greendot.errors import ConfigError
 from greendot.settings.checks import check
-from greendot.settings.sections import Kind, Settings
+from greendot.settings.sections import OF_THE_NODE, Kind, Limits, Settings, Tenant
 
+NAMED: dict[str, type] = {"kinds": Kind, "tenants": Tenant}  # sections of sections, by names people give
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
 
 
@@ -29,6 +30,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Sources) -> S
         _convert(source, values)
         for section, keys in values.items():
             merged.setdefault(section, {}).update(keys)
+    _complete(merged)
     settings = _convert("", merged)
     check(settings)
     return settings
@@ -77,19 +79,39 @@ def _convert(source: str, values: Sources) -> Settings:
         raise ConfigError(f"in {source}: {error}".replace("`$.", "`")) from None
 
 
+def _complete(merged: dict[str, dict[str, Any]]) -> None:
+    """What a tenant's own section does not say is as everybody's."""
+    common = merged.get("limits", {})
+    merged["tenants"] = {
+        name: tenant | {"limits": common | tenant.get("limits", {})}
+        for name, tenant in merged.get("tenants", {}).items()
+    }
+
+
 def _known(source: str, section: str, keys: Any) -> None:
     sections: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
     if section not in sections:
         raise ConfigError(f"in {source}: no section is called [{section}].{_nearest(section, sections)}")
     if not isinstance(keys, Mapping):
         raise ConfigError(f"in {source}: [{section}] must be a section of keys.")
-    if section == "kinds":
-        for name, kind in keys.items():
-            if not isinstance(kind, Mapping):
-                raise ConfigError(f"in {source}: [kinds] has one section for each kind, such as [kinds.{name}].")
-            _all_known(source, f"kinds.{name}", kind, Kind)
-    else:
+    if section not in NAMED:
         _all_known(source, section, keys, sections[section])
+        return
+    for name, own in keys.items():
+        if not isinstance(own, Mapping):
+            raise ConfigError(f"in {source}: [{section}] has one section for each name, such as [{section}.{name}].")
+        _all_known(source, f"{section}.{name}", own, NAMED[section])
+        if section == "tenants":
+            _known_limits(source, f"tenants.{name}.limits", own.get("limits", {}))
+
+
+def _known_limits(source: str, section: str, keys: Any) -> None:
+    if not isinstance(keys, Mapping):
+        raise ConfigError(f"in {source}: [{section}] must be a section of keys, as in [limits].")
+    for key in keys:
+        if key in OF_THE_NODE:
+            raise ConfigError(f"in {source}: [{section}]: {key} is of the whole node. Set it in [limits].")
+    _all_known(source, section, keys, Limits)
 
 
 def _all_known(source: str, section: str, keys: Mapping[str, Any], kind: Any) -> None:
@@ -101,7 +123,7 @@ def _all_known(source: str, section: str, keys: Mapping[str, Any], kind: Any) ->
 
 def _sections() -> list[FieldInfo]:
     """Those with fixed keys, which may also come from the environment."""
-    return [field for field in fields(Settings) if field.name != "kinds"]
+    return [field for field in fields(Settings) if field.name not in NAMED]
 
 
 def _nearest(word: str, known: Any) -> str:

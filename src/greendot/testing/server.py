@@ -12,7 +12,7 @@ import msgspec
 
 from greendot.assembly import Greendot
 from greendot.gateway.node import Node
-from greendot.settings import Kind, Settings
+from greendot.settings import Kind, Limits, Settings, Tenant
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
 
@@ -127,6 +127,11 @@ async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
     for name, values in sections.items():
         if name == "kinds":
             section: Any = msgspec.convert(values, dict[str, Kind])
+        elif name == "tenants":
+            common = sections.get("limits", {})
+            section = {
+                tenant: Tenant(msgspec.convert(common | own["limits"], Limits)) for tenant, own in values.items()
+            }
         else:
             section = msgspec.structs.replace(getattr(settings, name), **values)
         settings = msgspec.structs.replace(settings, **{name: section})

@@ -21,7 +21,7 @@ from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Limits
 
-COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "signals", "messages", "users watched"
+COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "signals", "messages", "names of users"
 
 
 class Limiting:

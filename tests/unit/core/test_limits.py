@@ -29,6 +29,18 @@ def test_a_burst_is_let_through_and_not_one_frame_more() -> None:
     assert bucket.admit(0.0) > 0.0
 
 
+def test_other_numbers_leave_used_what_was_used() -> None:
+    bucket = limit()
+    for _ in range(3):
+        bucket.admit(0.0)
+    bucket.change(2 * RATE, 2 * BURST)
+    assert bucket.rate == 2 * RATE
+    assert [bucket.admit(0.0) == 0.0 for _ in range(2 * BURST)] == [True] * (2 * BURST - 3) + [False] * 3
+    assert bucket.admit(0.0) == 1 / (2 * RATE)
+    bucket.change(RATE, BURST)
+    assert bucket.admit(BURST / RATE) > 0.0  # of the smaller burst all is used, and more
+
+
 def test_a_client_that_keeps_to_the_rate_never_waits() -> None:
     bucket = limit()
     for _ in range(BURST):

@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PLOTS  := $(VENV)/.plots
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test model trials check format bench bench-quick debs clean
+.PHONY: help serve test model trials check format bench bench-quick debs bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,14 +43,22 @@ format: $(READY)  ## Put the code into the project's format
 	@$(BIN)/ruff format src tests bench
 	@$(BIN)/ruff check --fix src tests bench
 
-bench: $(READY) debs  ## Measure this machine and print ratios (a quarter of an hour)
-	@$(BIN)/python bench/run.py
+bench: $(PLOTS) bench-debs  ## Measure Greendot beside its peers, write bench/RESULTS.md (a quarter of an hour)
+	@$(BIN)/python bench/run.py $(ARGS)
 
-bench-quick: $(READY) debs  ## The same, shorter and rougher (some minutes)
-	@$(BIN)/python bench/run.py --quick
+bench-quick: $(PLOTS) bench-debs  ## The same, shorter and rougher, only printed (two minutes)
+	@$(BIN)/python bench/run.py --quick $(ARGS)
+
+$(PLOTS): $(READY)
+	@echo "→ installing what draws the plots (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
 
 debs:
 	@sh scripts/ensure-debs chromium redis-server gcc
+
+bench-debs:
+	@sh scripts/ensure-debs redis-server gcc nginx libnginx-mod-nchan=/usr/lib/nginx/modules/ngx_nchan_module.so
 
 clean:  ## Remove the virtual environment and everything built
 	rm -rf $(VENV) bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

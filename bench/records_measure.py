@@ -74,11 +74,11 @@ class RecordsBench(RedisBench):
     def notified(self, plan: Plan) -> Notified:
         """Notifications created through HTTP in lists of 100, in PostgreSQL."""
         found = Notified()
-        with self._postgres() as postgres, self._greendot(store=postgres.url) as server:
+        with self._postgres() as postgres, self.greendot(store=postgres.url) as server:
             for number in range(plan.record_rounds):
                 cpu, start = server.cpu_s(), time.monotonic()
                 command = [sys.executable, HERE / "notify.py", server.port, server.access.api_key, INBOXES]
-                with controlled([*command, plan.seconds, plan.warmup_s], self._load_core) as backend:
+                with controlled([*command, plan.record_s, plan.warmup_s], self.load_core) as backend:
                     got = json.loads(line(backend))
                 busy = (server.cpu_s() - cpu) / (time.monotonic() - start)
                 self._add(found, {"messages_per_s": got["per_s"], "server_cpu": busy} | got, postgres, plan)
@@ -91,9 +91,9 @@ class RecordsBench(RedisBench):
     def said(self, plan: Plan) -> Said:
         """Messages through 50 WebSocket senders, each acknowledged after its commit."""
         found = Said()
-        with self._postgres() as postgres, self._greendot(store=postgres.url) as server:
+        with self._postgres() as postgres, self.greendot(store=postgres.url) as server:
             self._say_all(found, "PostgreSQL", server, postgres, plan)
-        with self._greendot() as server:
+        with self.greendot() as server:
             self._say_all(found, "SQLite", server, None, plan)
         return found
 
@@ -103,8 +103,8 @@ class RecordsBench(RedisBench):
         for written, flags in ((found.together, ()), (found.apart, ("--apart",))):
             rounds = written.setdefault(store, Written())
             for number in range(plan.record_rounds):
-                timing = ("--warmup", plan.warmup_s, "--seconds", plan.seconds)
-                got = self._load("send", *self._on(server), "--connections", SENDERS, *timing, *flags)
+                timing = ("--warmup", plan.warmup_s, "--seconds", plan.record_s)
+                got = self.load("send", *self.on(server), "--connections", SENDERS, *timing, *flags)
                 self._add(rounds, got, postgres, plan)
                 rooms = "rooms of their own" if flags else "one room"
                 beside = f"; pgbench {rounds.single[-1]:,.0f} commits/s" if postgres else ""
@@ -119,15 +119,15 @@ class RecordsBench(RedisBench):
         written.p50_ms.append(got["p50_ms"])
         written.p99_ms.append(got.get("p99_ms", got["p50_ms"]))
         if postgres is not None:
-            written.single.append(postgres.single_rows(POOL, plan.seconds, self._load_core))
+            written.single.append(postgres.single_rows(POOL, plan.record_s, self.load_core))
 
     def told(self, plan: Plan) -> Told:
         """How old a message is on the sockets of the others, on one node with SQLite."""
         p50, p99 = [], []
-        with self._greendot() as server:
+        with self.greendot() as server:
             for number in range(plan.record_rounds):
-                got = self._load(
-                    "told", *self._on(server), "--connections", LISTENERS, "--rate", TELLING_RATE,
+                got = self.load(
+                    "told", *self.on(server), "--connections", LISTENERS, "--rate", TELLING_RATE,
                     "--warmup", plan.warmup_s, "--seconds", plan.delivery_s,
                 )  # fmt: skip
                 p50.append(got["p50_ms"])
@@ -142,19 +142,19 @@ class RecordsBench(RedisBench):
         """A thousand clients come back at once, each fifty messages behind in one room."""
         found = Returned(RETURNING, BEHIND)
         for number in range(plan.record_rounds):
-            counts = self._folder / f"counts{number}"
-            command, self._command = self._command, [sys.executable, str(HERE / "counted.py"), "serve"]
+            counts = self.folder / f"counts{number}"
+            command, self.command = self.command, [sys.executable, str(HERE / "counted.py"), "serve"]
             try:
-                started = self._greendot(STORE_COUNTS=str(counts))
+                started = self.greendot(STORE_COUNTS=str(counts))
             finally:
-                self._command = command
+                self.command = command
             with started as server:
                 for message in range(BEHIND):
                     body = {"user": "app", "body": "x" * 100, "key": f"k{message}"}
                     if server.request("POST", "/v1/rooms/bench/messages", body) != 201:
                         raise Trouble("The messages to miss could not be written.")
                 flags = ("--connections", RETURNING, "--behind", BEHIND, "--control")
-                with self._controlled("return", *self._on(server), *flags) as load:
+                with self.controlled("return", *self.on(server), *flags) as load:
                     line(load)  # "ready"
                     before = asked(server, counts)
                     tell(load)
@@ -170,8 +170,8 @@ class RecordsBench(RedisBench):
         return found
 
     def _postgres(self) -> AbstractContextManager[Postgres]:
-        both: Cores = None if self._server_core is None else {self._server_core, self._load_core or 0}
-        return running_postgres(self._new_folder(), both)
+        both: Cores = None if self.server_core is None else {self.server_core, self.load_core or 0}
+        return running_postgres(self.new_folder(), both)
 
 
 def asked(server: Server, counts: Path) -> dict[str, int]:

@@ -85,6 +85,23 @@ class Workers:
     cost: dict[int, list[float]] = field(default_factory=dict)
 
 
+@dataclass
+class Nodes:
+    """Sixteen in flight, by engine: `memory` on one node, `redis` from one node to another."""
+
+    rates: dict[str, Rounds] = field(default_factory=dict)
+
+    def ratios(self) -> list[float]:
+        memory, redis = self.rates["memory"].values, self.rates["redis"].values
+        return [b / a for a, b in zip(memory, redis, strict=True)]
+
+    def ratios_by_cpu(self) -> list[float]:
+        """Deliveries per second of CPU time of the node that delivers."""
+        each = [[rate / cpu for rate, cpu in zip(r.values, r.server_cpu, strict=True)] for r in self.rates.values()]
+        memory, redis = (dict(zip(self.rates, each, strict=True))[which] for which in ("memory", "redis"))
+        return [b / a for a, b in zip(memory, redis, strict=True)]
+
+
 class RedisBench(Bench):
     """Redis is on the core of the server unless said otherwise, and what asks it on that of the generator."""
 
@@ -103,13 +120,13 @@ class RedisBench(Bench):
 
     def quiet(self, plan: Plan) -> Quiet:
         """What a node asks of Redis while its users only send heartbeats."""
-        n, log = plan.quiet_connections, self._folder / "monitor"
-        with self._redis(self._load_core) as redis, self._greendot(engine=redis.url) as server:
+        n, seconds, log = plan.quiet_connections, plan.quiet_s, self.folder / "monitor"
+        with self._redis(self.load_core) as redis, self.greendot(engine=redis.url) as server:
             # The sweep is not meant here: somebody else does it.
             redis.client.set(keys.claim_key("", "sweep"), "bench")
-            options = ("--connections", n, "--heartbeat", plan.heartbeat_s, "--seconds", plan.idle_s, "--control")
+            options = ("--connections", n, "--heartbeat", plan.heartbeat_s, "--seconds", seconds, "--control")
             say(f"quiet: connecting {n:,}")
-            with self._controlled("idle", *self._on(server), *options) as load:
+            with self.controlled("idle", *self.on(server), *options) as load:
                 line(load)  # "ready"
                 time.sleep(SETTLE_S)
                 with redis.monitored(log):
@@ -165,29 +182,29 @@ class RedisBench(Bench):
 
     def _bare_read(self, redis: Redis, users: list[str], rounds: int) -> float:
         where = [keys.user_keys("", TENANT, name) for name in users]
-        commands = self._folder / "hgets"
+        commands = self.folder / "hgets"
         commands.write_bytes(b"%d\n" % len(users) + b"".join(resp("HGET", one.presence, one.field) for one in where))
-        with controlled([self._build / "hget", redis.port, commands, rounds], self._load_core) as program:
+        with controlled([self.build / "hget", redis.port, commands, rounds], self.load_core) as program:
             return float(json.loads(line(program))["p50_us"])
 
     def intake(self, plan: Plan) -> Rounds:
         """Messages a node takes in per second of its core, each on a channel of its own."""
         rounds = Rounds()
-        messages, commands = Messages(KEY), self._folder / "publishes"
+        messages, commands = Messages(KEY), self.folder / "publishes"
         with commands.open("wb") as file:
             for number in range(ROOMS):
                 channel = keys.channel("", room(number))
                 file.write(resp("PUBLISH", channel, messages.write(channel, Deliver(frame(0)))))
         with (
-            self._redis(self._load_core) as redis,
-            self._node("hear", redis.url, ROOMS, core=self._server_core) as node,
+            self._redis(self.load_core) as redis,
+            self._node("hear", redis.url, ROOMS, core=self.server_core) as node,
         ):
             line(node)
             for number in range(plan.rounds):
                 before = self._heard(node)
                 start = time.monotonic()
-                flood = [self._build / "flood", redis.port, commands, ROOMS, plan.flood_messages]
-                with controlled(flood, self._load_core) as program:
+                flood = [self.build / "flood", redis.port, commands, ROOMS, plan.flood_messages]
+                with controlled(flood, self.load_core) as program:
                     sent = json.loads(line(program))
                 # The answer waits its turn behind what has arrived.
                 heard, cpu = 0, 0.0
@@ -212,8 +229,8 @@ class RedisBench(Bench):
     def delivery(self, plan: Plan) -> Delivery:
         """How old messages of another node are when they arrive."""
         with (
-            self._redis(self._load_core) as redis,
-            self._node("hear", redis.url, ROOMS, core=self._server_core) as ear,
+            self._redis(self.load_core) as redis,
+            self._node("hear", redis.url, ROOMS, core=self.server_core) as ear,
             self._node("speak", redis.url, ROOMS, DELIVERY_RATE, round(plan.delivery_s)) as mouth,
         ):
             line(ear), line(mouth)
@@ -254,10 +271,10 @@ class RedisBench(Bench):
     def restore(self, plan: Plan) -> Restored:
         """FLUSHALL under so many sessions: how many verbs come how fast until all are back."""
         n = plan.restored_connections
-        with self._redis(self._load_core) as redis, self._greendot(engine=redis.url) as server:
+        with self._redis(self.load_core) as redis, self.greendot(engine=redis.url) as server:
             redis.client.set(keys.claim_key("", "sweep"), "bench")
             options = ("--connections", n, "--heartbeat", 60, "--seconds", 60, "--control")
-            with self._controlled("idle", *self._on(server), *options) as load:
+            with self.controlled("idle", *self.on(server), *options) as load:
                 line(load)  # "ready"
                 time.sleep(SETTLE_S)
                 found = _watch_restoring(redis, n)
@@ -270,13 +287,13 @@ class RedisBench(Bench):
     def workers(self, plan: Plan) -> Workers:
         """The same load on one worker and on two, all of them and the generator on the same cores."""
         found = Workers()
-        both: Cores = None if self._server_core is None else {self._server_core, self._load_core or 0}
+        both: Cores = None if self.server_core is None else {self.server_core, self.load_core or 0}
         for number in range(plan.worker_rounds):
             for count in (1, 2):
-                with self._redis(both) as redis, self._greendot(engine=redis.url, workers=count, core=both) as server:
-                    got = self._load(
-                        "broadcast", *self._on(server), "--connections", plan.subscribers, "--in-flight", 16,
-                        "--warmup", plan.warmup_s, "--seconds", plan.seconds,
+                with self._redis(both) as redis, self.greendot(engine=redis.url, workers=count, core=both) as server:
+                    got = self.load(
+                        "broadcast", *self.on(server), "--connections", plan.subscribers, "--in-flight", 16,
+                        "--warmup", plan.warmup_s, "--seconds", plan.worker_s,
                     )  # fmt: skip
                 rate, cost = got["deliveries_per_s"], got["server_cpu"] / got["deliveries_per_s"] * 1e6
                 found.rates.setdefault(count, Rounds()).add(rate, got["server_cpu"])
@@ -287,11 +304,47 @@ class RedisBench(Bench):
                 )
         return found
 
+    def nodes(self, plan: Plan) -> Nodes:
+        """The sender on one node, the subscribers on another, Redis between them; beside one node without Redis.
+
+        The node that delivers has its core to itself, as the single node has. The other node, Redis and the generator
+        share the second core, so the wall clock says less than the CPU time of the node that delivers.
+        """
+        found = Nodes()
+        flags = (
+            "--connections",
+            plan.subscribers,
+            "--in-flight",
+            16,
+            "--warmup",
+            plan.warmup_s,
+            "--seconds",
+            plan.worker_s,
+        )
+        store = f"sqlite:///{self.new_folder()}.db"
+        with (
+            self.greendot() as single,
+            self._redis(self.load_core) as redis,
+            self.greendot(engine=redis.url, store=store, core=self.load_core) as near,
+            self.greendot(engine=redis.url, store=store) as far,
+        ):
+            across = (*self.on(far), "--sender-port", near.port)
+            for number in range(plan.node_rounds):
+                order = {"memory": self.on(single), "redis": across}
+                for which in list(order) if number % 2 == 0 else reversed(order):
+                    got = self.load("broadcast", *order[which], *flags)
+                    found.rates.setdefault(which, Rounds()).add(got["deliveries_per_s"], got["server_cpu"])
+                    say(
+                        f"nodes {number + 1}/{plan.node_rounds}: {which}: {got['deliveries_per_s']:,.0f} deliveries/s "
+                        f"(server {got['server_cpu']:.0%}, generator {got['generator_cpu']:.0%})"
+                    )
+        return found
+
     def _redis(self, core: Cores = -1) -> AbstractContextManager[Redis]:
-        return running_redis(self._new_folder(), self._server_core if core == -1 else core)
+        return running_redis(self.new_folder(), self.server_core if core == -1 else core)
 
     def _node(self, *arguments: object, core: Cores = -1) -> AbstractContextManager[subprocess.Popen[str]]:
-        return controlled([sys.executable, NODE, *arguments], self._load_core if core == -1 else core)
+        return controlled([sys.executable, NODE, *arguments], self.load_core if core == -1 else core)
 
 
 def resp(*words: str | bytes) -> bytes:

@@ -6,7 +6,7 @@ from functools import singledispatch
 from statistics import median
 
 from measure import Rounds
-from redis_measure import DELIVERY_RATE, READ_USERS, Cycles, Delivery, Quiet, Reading, Reaped, Restored, Workers
+from redis_measure import DELIVERY_RATE, READ_USERS, Cycles, Delivery, Nodes, Quiet, Reading, Reaped, Restored, Workers
 from report import Row, rate, verdict
 
 BYTES_TARGET, BYTES_TARGET_USERS = 100, 100_000  # per online user; fewer share the cost of the buckets less well
@@ -122,6 +122,12 @@ def _restored(restored: Restored) -> list[Row]:
         Row("verbs in the busiest 0.1 s until then", f"{restored.peak:,}", target=f"some {RESTORE_BATCH}"),
         Row("verbs in the busiest 0.1 s after, when the node compares", f"{restored.peak_after:,}"),
     ]
+
+
+@rows.register
+def _nodes(nodes: Nodes) -> list[Row]:
+    names = {"memory": "one node, memory engine", "redis": "from one node to another, Redis engine"}
+    return [rate(f"broadcast with 16 in flight: {names[which]}", r, "deliveries/s") for which, r in nodes.rates.items()]
 
 
 @rows.register

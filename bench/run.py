@@ -1,7 +1,8 @@
-"""Measure Greendot on this machine and show the figures beside their targets.
+"""Measure Greendot beside its peers on this machine and show the figures beside their targets.
 
-`make bench` (a quarter of an hour, writes bench/RESULTS.md) or `make bench-quick` (some minutes, only prints). Load
-generators and floors are C (load.c, flood.c, rawcast.c, hget.c); RESULTS.md says how things are measured.
+`make bench` (at most a quarter of an hour, writes bench/RESULTS.md and bench/plots) or `make bench-quick` (two minutes,
+only prints). Load generator and floors are C (load/, flood.c, rawcast.c, hget.c); RESULTS.md says how
+things are measured.
 """
 
 from __future__ import annotations
@@ -15,107 +16,185 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import peer_report
+import plots
+import progress
 import records_report
 import redis_report
 import report
 from measure import FULL, QUICK, Plan, say
+from peer_install import Home, install
+from peer_measure import PeersBench
+from peer_servers import PEERS, Peer, versions
 from records_measure import RecordsBench
+from redis_measure import Nodes
 from server import Trouble
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
 RESULTS = HERE / "RESULTS.md"
-PARTS = ("broadcast", "connect", "idle")
-REDIS_PARTS = ("memory", "quiet", "cycles", "read", "intake", "delivery", "reap", "restore", "workers")
-RECORD_PARTS = ("notified", "said", "told", "returned")
-ALL_PARTS = PARTS + REDIS_PARTS + RECORD_PARTS
-PROGRAMS = ("load", "rawcast", "hget", "flood")
-SPARE_FILES = 500  # descriptors a server needs beside its connections
+PLOTS = HERE / "plots"
+# In this order, with the seconds each takes in a full and in a quick run on two cores.
+PEER_PARTS = {"broadcast": (330, 30), "connect": (65, 12), "idle": (130, 20)}
+REDIS_PARTS = {
+    "nodes": (40, 6), "memory": (15, 5), "quiet": (40, 9), "cycles": (15, 8), "read": (10, 4), "intake": (15, 6),
+    "delivery": (7, 4), "reap": (15, 3), "restore": (25, 16), "workers": (25, 8),
+}  # fmt: skip
+RECORD_PARTS = {"notified": (15, 5), "said": (35, 11), "told": (12, 3), "returned": (10, 4)}
+PARTS = PEER_PARTS | REDIS_PARTS | RECORD_PARTS
+SKIPPED_WHEN_QUICK = {"memory", "quiet", "cycles", "restore", "workers", "notified"}  # unless asked for
+GROUPS = {"peers": tuple(PEER_PARTS), "redis": tuple(REDIS_PARTS), "records": tuple(RECORD_PARTS)}
+PROGRAMS = {"load": sorted((HERE / "load").glob("*.c"))} | {n: [HERE / f"{n}.c"] for n in ("rawcast", "hget", "flood")}
+SPARE_FILES = 100  # descriptors a server needs beside its connections
+
+
+@dataclass
+class Found:
+    """Everything a run found out."""
+
+    peers: PeersBench | None = None
+    redis_rows: list[report.Row] = field(default_factory=list)
+    record_rows: list[report.Row] = field(default_factory=list)
+    nodes: Nodes | None = None
+    missing: dict[str, str] = field(default_factory=dict)  # by label: why a peer could not be had
+    failed: dict[str, str] = field(default_factory=dict)  # by part
+    versions: dict[str, str] = field(default_factory=dict)
 
 
 def main() -> int:
     options = _options()
     plan = QUICK if options.quick else FULL
+    parts = _chosen(options.only, options.quick)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended from outside: end the children as for Ctrl-C
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(plan.limit_s)
-    started = time.monotonic()
+    expected = {"install": 1.0} | {part: float(PARTS[part][options.quick]) for part in parts}
+    BUILD.mkdir(exist_ok=True)
+    shown = progress.shown = progress.Progress(expected, terminal=sys.stdout.isatty(), log=BUILD / "log")
     try:
-        rows, redis_rows, record_rows, pinned = _measure(options, plan)
-        signal.alarm(0)
-        whole = not (options.quick or options.only or options.server)
-        tables = [report.table(rows)] if rows else []
-        tables += [f"### With Redis\n{report.table(redis_rows)}"] if redis_rows else []
-        tables += [f"### Records\n{report.table(record_rows)}"] if record_rows else []
-        figures = "\n\n".join([report.machine(pinned), *tables])
-        if options.server:
-            figures += f"\n\nNot Greendot: this was `{options.server}`."
-        print(f"\n{figures}\n\nTook {time.monotonic() - started:.0f} s.", flush=True)
-        if whole:
-            report.write(RESULTS, figures)
-            print("Written to bench/RESULTS.md.")
+        found, pinned = _measure(options, plan, parts, shown)
+        shown.end()
+        _tell(found, pinned, options, shown.elapsed_s())
+        return 1 if found.failed else 0
     except Trouble as trouble:
+        shown.end()
         print(f"\nbench: {trouble}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        shown.end()
         print("\nbench: interrupted; everything it started was ended.", file=sys.stderr)
         return 130
-    return 0
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure Greendot on this machine.")
+    parser = argparse.ArgumentParser(description="Measure Greendot beside its peers on this machine.")
     parser.add_argument("--quick", action="store_true", help="shorter and rougher; does not write RESULTS.md")
-    parser.add_argument("--only", action="append", choices=ALL_PARTS, help="one part (may be repeated); does not write")
+    parser.add_argument(
+        "--only", action="append", choices=[*GROUPS, *PARTS], metavar="PART",
+        help=f"one part or group (may be repeated); does not write: {', '.join([*GROUPS, *PARTS])}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peer", action="append", choices=[peer.name for peer in PEERS] + ["none"], metavar="NAME",
+        help=f"only this peer (may be repeated), or none; does not write. {', '.join(peer.name for peer in PEERS)}",
+    )  # fmt: skip
     parser.add_argument("--server", help="start this command instead of `greendot serve`, with the same flags")
     return parser.parse_args()
 
 
+def _chosen(only: Sequence[str] | None, quick: bool) -> list[str]:
+    """The parts asked for, in their order."""
+    wanted = {part for word in only or GROUPS for part in GROUPS.get(word, (word,))}
+    return [part for part in PARTS if part in wanted and (only or not quick or part not in SKIPPED_WHEN_QUICK)]
+
+
 def _measure(
-    options: argparse.Namespace, plan: Plan
-) -> tuple[list[report.Row], list[report.Row], list[report.Row], bool]:
+    options: argparse.Namespace, plan: Plan, parts: Sequence[str], shown: progress.Progress
+) -> tuple[Found, bool]:
+    found = Found()
     plan = _within_file_limit(plan)
+    shown.begin("install")
+    _compile()
+    home = Home(BUILD / "peers")
+    peers = _had(options.peer, home, found) if set(parts) & set(PEER_PARTS) else []
     server_core, load_core = cores = _cores()
     if load_core is not None:
         os.sched_setaffinity(0, {load_core})  # the driver must not disturb the server either
-    _compile()
     command = shlex.split(options.server) if options.server else _greendot_command()
-    parts = options.only or ALL_PARTS
-    rows: list[report.Row] = []
-    redis_rows: list[report.Row] = []
-    record_rows: list[report.Row] = []
     with tempfile.TemporaryDirectory(prefix="greendot-bench-") as folder:
         bench = RecordsBench(command, BUILD, Path(folder), cores)
-        bench.mint_tokens(plan.most_connections)
-        if "broadcast" in parts:
-            rows += report.broadcast_rows(bench.broadcast(plan), plan.subscribers)
-        if "connect" in parts:
-            rows += report.connect_rows(bench.connect(plan))
-        if "idle" in parts:
-            rows += report.idle_rows(bench.idle(plan))
-        for part in REDIS_PARTS:
-            if part in parts:
-                redis_rows += redis_report.rows(getattr(bench, part)(plan))
-        for part in RECORD_PARTS:
-            if part in parts:
-                record_rows += records_report.rows(getattr(bench, part)(plan))
-    return rows, redis_rows, record_rows, server_core is not None
+        bench.mint_tokens(plan.users)
+        found.peers = PeersBench(bench, peers, home)
+        _bound(plan.limit_s, shown)
+        try:
+            for part in parts:
+                shown.begin(part)
+                _carry_out(part, lambda part=part: _part(part, bench, plan, found), found, shown)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    return found, server_core is not None
+
+
+def _part(part: str, bench: RecordsBench, plan: Plan, found: Found) -> None:
+    if part in PEER_PARTS:
+        getattr(found.peers, part)(plan)
+        return
+    got = getattr(bench, part)(plan)
+    if isinstance(got, Nodes):
+        found.nodes = got
+    if part in REDIS_PARTS:
+        found.redis_rows += redis_report.rows(got)
+    else:
+        found.record_rows += records_report.rows(got)
+
+
+def _carry_out(part: str, carry_out: Callable[[], None], found: Found, shown: progress.Progress) -> None:
+    """A part that fails is said and leaves the others alone."""
+    try:
+        carry_out()
+    except (Trouble, TimeIsUp) as trouble:
+        found.failed[part] = str(trouble)
+        shown.warn(f"{part} gave no figures: {trouble}")
+
+
+class TimeIsUp(Exception):
+    """No Trouble, so that nobody takes it for that of a peer."""
+
+
+def _bound(limit_s: float, shown: progress.Progress) -> None:
+    """Once a second: keep the line up to date, and end the part under way, as those after it, when time is up."""
+    deadline = time.monotonic() + limit_s  # what was to be installed, once, is not in it
+
+    def tick(*_: object) -> None:
+        shown.draw()
+        if time.monotonic() > deadline:
+            raise TimeIsUp(f"the run had taken its {limit_s / 60:.1f} minutes")
+
+    signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, 1, 1)
+
+
+def _had(wanted: Sequence[str] | None, home: Home, found: Found) -> list[Peer]:
+    """The peers asked for that can be had here."""
+    chosen = [peer for peer in PEERS if wanted is None or peer.name in wanted]
+    why = install(home, {peer.kind for peer in chosen})
+    found.missing = {peer.label: why[peer.kind] for peer in chosen if peer.kind in why}
+    for label, reason in found.missing.items():
+        say(f"without {label}: {reason}")
+    had = [peer for peer in chosen if peer.kind not in why]
+    found.versions = versions(home, had)
+    return had
 
 
 def _within_file_limit(plan: Plan) -> Plan:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # inherited by the server
-    room = plan.idle_connections if most == resource.RLIM_INFINITY else most - SPARE_FILES
+    room = plan.users if most == resource.RLIM_INFINITY else most - SPARE_FILES
     if room < plan.subscribers + 1:
         raise Trouble(f"A process may open only {most} files here: too few for {plan.subscribers:,} connections.")
-    if room < plan.most_connections:
-        say(f"only {room:,} idle connections: a process may open {most:,} files here (ulimit -n)")
-        wanted = ("idle_connections", "quiet_connections", "restored_connections")
-        return replace(plan, **{name: min(room, getattr(plan, name)) for name in wanted})
-    return plan
+    wanted = ("idle_connections", "most_connections", "quiet_connections", "restored_connections")
+    return replace(plan, **{name: min(room, getattr(plan, name)) for name in wanted})
 
 
 def _cores() -> tuple[int | None, int | None]:
@@ -128,15 +207,14 @@ def _cores() -> tuple[int | None, int | None]:
 
 
 def _compile() -> None:
-    BUILD.mkdir(exist_ok=True)
-    for name in PROGRAMS:
-        command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(BUILD / name), str(HERE / f"{name}.c")]
+    for name, sources in PROGRAMS.items():
+        command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(BUILD / name), *map(str, sources)]
         try:
             done = subprocess.run(command, capture_output=True, text=True)
         except FileNotFoundError:
             raise Trouble("A C compiler is needed for the load generator, and `cc` was not found.") from None
         if done.returncode:
-            raise Trouble(f"bench/{name}.c does not compile:\n{done.stderr}")
+            raise Trouble(f"bench/{name} does not compile:\n{done.stderr}")
     say(f"compiled {', '.join(PROGRAMS)}")
 
 
@@ -147,8 +225,35 @@ def _greendot_command() -> list[str]:
     return [str(program), "serve"]
 
 
-def _too_long(*_: object) -> None:
-    raise Trouble("The run took longer than it may and was stopped; no figures.")
+def _tell(found: Found, pinned: bool, options: argparse.Namespace, took_s: float) -> None:
+    figures = found.peers.figures if found.peers else {}
+    measured = {name: one for name, one in figures.items() if one.rates or one.connects or one.idle or one.troubles}
+    texts = [report.machine(pinned, found.versions)]
+    if measured or found.nodes:
+        texts += [f"### Targets\n{peer_report.targets(figures, found.nodes)}", *peer_report.tables(measured)]
+    remarks = peer_report.remarks(measured, found.missing)
+    remarks += [f"- The part `{part}` gave no figures: {why}" for part, why in found.failed.items()]
+    texts += ["\n".join(remarks)] if remarks else []
+    texts += [f"### With Redis\n{report.table(found.redis_rows)}"] if found.redis_rows else []
+    texts += [f"### Records\n{report.table(found.record_rows)}"] if found.record_rows else []
+    texts += [f"Not Greendot: this was `{options.server}`."] if options.server else []
+    texts += [f"The run took {took_s / 60:.1f} minutes."]
+    print("\n" + "\n\n".join(texts), flush=True)
+    _keep(texts, measured, options)
+
+
+def _keep(texts: list[str], measured: dict, options: argparse.Namespace) -> None:
+    """Whole runs are written down; pictures of others go where nothing is kept."""
+    whole = not (options.quick or options.only or options.peer or options.server)
+    if measured:
+        try:
+            made = plots.draw(measured, PLOTS if whole else BUILD / "plots")
+            print(f"Plots: {', '.join(str(path.relative_to(HERE.parent)) for path in made)}.")
+        except Trouble as trouble:
+            print(trouble)
+    if whole:
+        report.write(RESULTS, "\n\n".join(texts))
+        print("Written to bench/RESULTS.md.")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
 
 @dataclass(frozen=True)
 class Server:
-    """A running Greendot."""
+    """A running server: Greendot or a peer."""
 
     process: subprocess.Popen[str]
     port: int
@@ -188,15 +188,15 @@ def _await_ready(server: Server) -> None:
 
 
 @contextmanager
-def rawcast(program: Path, frame_bytes: int, core: int | None) -> Iterator[tuple[int, int]]:
-    """The raw C broadcaster; yields its port and process id."""
+def rawcast(program: Path, frame_bytes: int, folder: Path, core: Cores) -> Iterator[Server]:
+    """The raw C broadcaster."""
     process = spawn([program, frame_bytes], core, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         said = process.stdout.readline().split()
         if len(said) != 2:
             raise Trouble("The raw C broadcaster did not start.")
-        yield int(said[1]), process.pid
+        yield Server(process, int(said[1]), Access(), folder)
     finally:
         end(process)
 

@@ -1,0 +1,238 @@
+"""Greendot and its peers: the same things measured on all of them, in turn, round by round."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from measure import SETTLE_S, Bench, Plan, line, say, tell
+from peer_install import Home
+from peer_servers import Peer, running
+from server import Server, Trouble, rawcast
+
+KEEP_ALIVE_S = 30  # every peer asks, or is told, so often whether the other side is there
+Values = dict[int, float]  # by round; a round that failed is not in it
+
+
+@dataclass(frozen=True)
+class Idle:
+    connections: int
+    bytes_each: float
+    cpu: float | None  # share of a core, for all of them; None: no whole period of keep-alives passed
+
+    def cpu_per_10_000(self, unit: float = 1) -> float | None:
+        return None if self.cpu is None else self.cpu / self.connections * 10_000 * unit
+
+
+@dataclass(frozen=True)
+class Most:
+    """The most connections it held, and why not more."""
+
+    held: int
+    why: str
+
+
+@dataclass
+class Figures:
+    """What was found out about one contender."""
+
+    name: str
+    label: str
+    frame_bytes: int = 0  # of one delivery on the wire
+    rates: dict[int, Values] = field(default_factory=dict)  # by messages in flight: deliveries per second
+    busy: dict[int, Values] = field(default_factory=dict)  # the share of its core the server used meanwhile
+    latency: dict[int, dict[str, float]] = field(default_factory=dict)  # by round
+    connects: Values = field(default_factory=dict)  # per second
+    connect_busy: Values = field(default_factory=dict)
+    idle: Idle | None = None
+    most: Most | None = None
+    troubles: list[str] = field(default_factory=list)
+    left_out: set[int] = field(default_factory=set)  # messages in flight it is too slow for
+
+    def too_slow_for(self, in_flight: int) -> bool:
+        return bool(self.left_out) and in_flight >= min(self.left_out)
+
+    def fail(self, what: str, trouble: object) -> None:
+        self.troubles.append(f"{what}: {trouble}")
+        say(f"{self.label}, {what}: {trouble}")
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    label: str
+    dialect: str
+    start: Callable[[], AbstractContextManager[Server]]
+
+
+class PeersBench:
+    """Measures all contenders that are to be had; Greendot is the first."""
+
+    def __init__(self, bench: Bench, peers: Sequence[Peer], home: Home) -> None:
+        self._bench = bench
+        self._contenders = [Contender("greendot", "Greendot", "greendot", bench.greendot)]
+        self._contenders += [self._contender(peer, home) for peer in peers]
+        self.figures = {one.name: Figures(one.name, one.label) for one in self._contenders}
+        self._held: dict[
+            str, tuple[Server, subprocess.Popen[str], int]
+        ] = {}  # while idle: with the memory it began with
+        self._frame_bytes = 0
+
+    def _contender(self, peer: Peer, home: Home) -> Contender:
+        bench = self._bench
+
+        def start() -> AbstractContextManager[Server]:
+            return running(peer, home, bench.new_folder(), bench.access, bench.server_core)
+
+        return Contender(peer.name, peer.label, peer.dialect, start)
+
+    # --- deliveries per second, and how old they are ---
+
+    def broadcast(self, plan: Plan) -> None:
+        with ExitStack() as stack:
+            servers = self._all_started(stack)
+            raw = self._raw(plan, servers["greendot"])
+            self.figures["raw"] = Figures("raw", "raw C")
+            servers["raw"] = stack.enter_context(raw.start())
+            contenders = [*self._contenders, raw]
+            for number in range(plan.rounds):
+                for one in contenders if number % 2 == 0 else reversed(contenders):
+                    if one.name in servers:
+                        self._broadcast_round(one, servers[one.name], plan, number)
+
+    def _raw(self, plan: Plan, greendot: Server) -> Contender:
+        """The floor, with frames of exactly the size Greendot delivers."""
+        probe = self._bench.load(
+            "broadcast", *self._bench.on(greendot), "--connections", plan.subscribers, "--seconds", 0.3
+        )
+        self._frame_bytes = probe["frame_bytes"]
+        bench = self._bench
+        start = lambda: rawcast(bench.build / "rawcast", self._frame_bytes, bench.folder, bench.server_core)  # noqa: E731
+        return Contender("raw", "raw C", "raw", start)
+
+    def _broadcast_round(self, one: Contender, server: Server, plan: Plan, number: int) -> None:
+        found, what = self.figures[one.name], f"broadcast {number + 1}/{plan.rounds}"
+        flags: list[object] = ["--in-flight", ",".join(map(str, plan.in_flight)), "--connections", plan.subscribers]
+        flags += ["--warmup", plan.warmup_s, "--seconds", plan.seconds, "--latency", plan.latency_s]
+        flags += ["--patience", plan.patience_s, *(["--frame-bytes", self._frame_bytes] if one.name == "raw" else [])]
+        lines, trouble = self._bench.load_lines("broadcast", *self._on(one, server), *flags)
+        for got in lines:
+            if got["mode"] == "broadcast":
+                found.frame_bytes = got["frame_bytes"]
+                found.rates.setdefault(got["in_flight"], {})[number] = got["deliveries_per_s"]
+                found.busy.setdefault(got["in_flight"], {})[number] = got["server_cpu"]
+            elif got["mode"] == "latency":
+                found.latency[number] = got
+            else:
+                found.left_out.add(got["in_flight"])
+        if trouble:
+            found.fail(what, trouble)
+        say(f"{what}: {one.label}: {_summary(lines)}")
+
+    # --- connections that come and go ---
+
+    def connect(self, plan: Plan) -> None:
+        with ExitStack() as stack:
+            servers = self._all_started(stack)
+            for number in range(plan.connect_rounds):
+                for one in self._contenders if number % 2 == 0 else reversed(self._contenders):
+                    if one.name in servers:
+                        self._connect_round(one, servers[one.name], plan, number)
+
+    def _connect_round(self, one: Contender, server: Server, plan: Plan, number: int) -> None:
+        found, what = self.figures[one.name], f"connect {number + 1}/{plan.connect_rounds}"
+        flags = ("--warmup", plan.warmup_s, "--seconds", plan.connect_s)
+        lines, trouble = self._bench.load_lines("connect", *self._on(one, server), *flags)
+        for got in lines:
+            found.connects[number] = got["connects_per_s"]
+            found.connect_busy[number] = got["server_cpu"]
+            say(f"{what}: {one.label}: {got['connects_per_s']:,.0f}/s (server {got['server_cpu']:.0%})")
+        if trouble:
+            found.fail(what, trouble)
+
+    # --- connections that are only there ---
+
+    def idle(self, plan: Plan) -> None:
+        """All are connected one after the other and then idle together: they cost so little that none disturbs another,
+        and one period of keep-alives must pass for each."""
+        with ExitStack() as stack:
+            held = [one for one in self._contenders if self._idle_opened(one, plan, stack)]
+            say(f"idle: all connected, {plan.idle_s:g} s of keep-alives")
+            cpu = {one.name: self._held[one.name][0].cpu_s() for one in held}
+            for one in held:
+                tell(self._held[one.name][1])
+            for one in held:
+                self._idle_window(one, plan, cpu[one.name])
+            for one in held if plan.most_connections > plan.idle_connections else ():
+                self._idle_most(one)
+
+    def _idle_opened(self, one: Contender, plan: Plan, stack: ExitStack) -> bool:
+        try:
+            server = stack.enter_context(one.start())
+            before, start = server.rss_bytes(), time.monotonic()
+            flags = ("--connections", plan.idle_connections, "--most", plan.most_connections, "--control")
+            timing = ("--heartbeat", plan.heartbeat_s, "--seconds", plan.idle_s)
+            load = stack.enter_context(self._bench.controlled("idle", *self._on(one, server), *flags, *timing))
+            line(load)  # "ready"
+        except Trouble as trouble:
+            self.figures[one.name].fail("idle", trouble)
+            return False
+        took = time.monotonic() - start
+        time.sleep(SETTLE_S / 4)
+        say(f"idle: {one.label}: {plan.idle_connections:,} in {took:.1f} s, {server.rss_bytes() / 1e6:,.0f} MB")
+        self._held[one.name] = server, load, before
+        return True
+
+    def _idle_window(self, one: Contender, plan: Plan, cpu_before: float) -> None:
+        server, load, before = self._held[one.name]
+        found, n = self.figures[one.name], plan.idle_connections
+        try:
+            got: dict[str, Any] = json.loads(line(load))
+        except Trouble as trouble:
+            found.fail("idle", trouble)
+            return
+        cpu = (server.cpu_s() - cpu_before) / got["seconds"]
+        found.idle = Idle(n, (server.rss_bytes() - before) / n, cpu if plan.idle_s >= KEEP_ALIVE_S else None)
+        say(f"idle: {one.label}: {found.idle.bytes_each / 1000:.1f} KB each, {cpu:.1%} of a core")
+        if got["lost"]:
+            found.fail("idle", f"{got['lost']:,} of {n:,} connections were lost")
+        if one.name == "greendot" and got["acks"] < got["heartbeats"]:
+            found.fail("idle", f"of {got['heartbeats']:,} heartbeats {got['acks']:,} were answered")
+
+    def _idle_most(self, one: Contender) -> None:
+        _, load, _ = self._held[one.name]
+        try:
+            tell(load, "more")
+            got = json.loads(line(load))
+        except (Trouble, OSError) as trouble:
+            self.figures[one.name].fail("most connections", trouble)
+            return
+        self.figures[one.name].most = Most(got["held"], got["why"])
+        say(f"most: {one.label}: {got['held']:,} ({got['why']})")
+
+    # ---
+
+    def _all_started(self, stack: ExitStack) -> dict[str, Server]:
+        servers = {}
+        for one in self._contenders:
+            try:
+                servers[one.name] = stack.enter_context(one.start())
+            except Trouble as trouble:
+                if one.name == "greendot":
+                    raise
+                self.figures[one.name].fail("start", trouble)
+        return servers
+
+    def _on(self, one: Contender, server: Server) -> tuple[object, ...]:
+        return (*self._bench.on(server), "--dialect", one.dialect)
+
+
+def _summary(lines: list[dict[str, Any]]) -> str:
+    words = [f"{got['deliveries_per_s']:,.0f}" for got in lines if got["mode"] == "broadcast"]
+    words += [f"p99 {got['p99_ms']:.1f} ms at {got['rate']:.0f}/s" for got in lines if got["mode"] == "latency"]
+    return ", ".join(words) or "nothing"

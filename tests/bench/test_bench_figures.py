@@ -1,0 +1,106 @@
+"""What the bench makes of its figures: ratios, verdicts, its line of progress, peers that cannot be had."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from peer_install import Home, install
+from peer_measure import Figures, Idle
+from peer_report import ratios, remarks, targets
+from progress import Progress
+
+
+def contenders(**rates: dict[int, float]) -> dict[str, Figures]:
+    """By name, with deliveries per second by round, sixteen in flight."""
+    found = {name: Figures(name, name.title()) for name in rates}
+    for name, values in rates.items():
+        found[name].rates[16] = values
+        found[name].busy[16] = dict.fromkeys(values, 0.5)
+    return found
+
+
+def row(table: str, what: str) -> str:
+    return next(line for line in table.splitlines() if what in line)
+
+
+def test_a_ratio_is_taken_round_by_round_and_a_failed_round_is_left_out() -> None:
+    assert ratios({0: 10.0, 1: 20.0, 2: 90.0}, {0: 5.0, 2: 30.0}) == [2.0, 3.0]
+
+
+def test_a_target_is_shown_met_missed_or_not_measured() -> None:
+    table = targets(
+        contenders(greendot={0: 900.0, 1: 800.0}, bun={0: 1000.0, 1: 1000.0}, socketio={0: 400.0, 1: 400.0})
+    )
+    assert "| 0.85 " in row(table, "16 in flight: Greendot ÷ Bun")
+    assert "| met " in row(table, "16 in flight: Greendot ÷ Bun")
+    assert "**missed**" in row(table, "16 in flight: Greendot ÷ Socketio")
+    assert "not measured" in row(table, "16 in flight: Greendot ÷ Centrifugo")
+
+
+def test_what_others_took_from_the_server_is_not_in_the_ratio_by_cpu_time() -> None:
+    found = contenders(greendot={0: 500.0}, bun={0: 1000.0})
+    found["greendot"].busy[16][0], found["bun"].busy[16][0] = 0.4, 0.8
+    assert "| 0.50 " in row(targets(found), "16 in flight: Greendot ÷ Bun")
+    assert "| 1.00 " in row(targets(found), "16 in flight: Greendot ÷ Bun")
+
+
+def test_few_connections_do_not_decide_about_memory() -> None:
+    found = contenders(greendot={0: 1.0})
+    found["greendot"].idle = Idle(2_000, 10_600, None)
+    assert "too few to tell" in row(targets(found), "memory per idle connection")
+    found["greendot"].idle = Idle(15_000, 9_100, 0.04)
+    assert "**missed**" in row(targets(found), "memory per idle connection")
+
+
+def test_what_failed_or_could_not_be_had_is_said() -> None:
+    found = contenders(greendot={0: 1.0})
+    found["greendot"].fail("broadcast 1/5", "message 7 reached 999 of 1000 subscribers")
+    said = remarks(found, {"Bun": "there is no `node` here"})
+    assert said == [
+        "- Bun was not measured: there is no `node` here.",
+        "- Greendot, broadcast 1/5: message 7 reached 999 of 1000 subscribers",
+    ]
+
+
+def test_the_line_of_progress_says_which_part_how_long_and_how_long_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Progress({"broadcast": 100, "connect": 20, "idle": 60}, terminal=False)
+    shown.begin("connect")
+    assert shown.line(time.monotonic() + 15).startswith("[2/3] connect, 0:15 gone, about 1:0")  # 5 s + 60 s
+    shown.say("round 1")
+    assert "round 1" in shown.line(time.monotonic())
+    assert len(shown.line(time.monotonic(), width=30)) == 30
+    assert "\r" not in capsys.readouterr().out
+
+
+def test_a_peer_whose_tools_are_missing_is_left_out_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    missing = install(Home(tmp_path / "peers"), {"npm", "go", "debian"})
+    assert missing == {
+        "npm": "there is no `node` here",
+        "debian": "there is no `nginx` here",
+        "go": "there is no `go` here",
+    }
+
+
+def test_an_install_that_fails_is_left_out_with_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = tmp_path / "go"
+    go.write_text("#!/bin/sh\necho 'go: no route to host' >&2\nexit 1\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    missing = install(Home(tmp_path / "peers"), {"go"})
+    assert missing == {"go": "`go` could not install it: go: no route to host"}
+
+
+def test_what_was_installed_is_not_installed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = tmp_path / "go"
+    go.write_text(f"#!/bin/sh\necho once >> {tmp_path}/calls\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert install(Home(tmp_path / "peers"), {"go"}) == {}
+    assert install(Home(tmp_path / "peers"), {"go"}) == {}
+    assert (tmp_path / "calls").read_text() == "once\n"

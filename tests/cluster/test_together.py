@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -62,6 +63,27 @@ async def test_a_room_is_one_room_on_all_nodes(tmp_path: Path, redis: RedisProce
         refusal = await two.bob.answer(type="room.send", room="den", body="let me in")
         assert refusal["code"] == "not_a_member"
         assert len(two.bob.of("room.message")) == 20
+
+
+async def test_a_removal_is_503_until_every_node_with_the_user_has_let_go(tmp_path: Path, redis: RedisProcess) -> None:
+    async with two_nodes(tmp_path, redis) as two:
+        assert (await two.nodes[0].ask("PUT", "/v1/rooms/den", {})).status < 300
+        for user in ("ann", "bob"):
+            assert (await two.nodes[0].ask("PUT", f"/v1/rooms/den/members/{user}", {})).status < 300
+        for client in (two.ann, two.bob):
+            await client.request(type="room.join", room="den")
+        two.nodes[1].signal(signal.SIGSTOP)
+        try:
+            answer = await two.nodes[0].ask("DELETE", "/v1/rooms/den/members/bob")
+        finally:
+            two.nodes[1].signal(signal.SIGCONT)
+        assert answer.status == 503
+        assert (await two.nodes[0].ask("DELETE", "/v1/rooms/den/members/bob")).status == 204
+        await two.ann.request(type="room.send", room="den", body="without bob")
+        await two.ann.hears("room.message", seq=1)
+        await two.bob.hears("room.changed", room="den", removed=True)
+        await two.bob.request(type="room.list")  # what was sent before this answer has come
+        assert two.bob.of("room.message") == []
 
 
 async def test_signals_reach_a_user_on_every_node_and_operators_any_session(

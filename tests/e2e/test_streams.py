@@ -238,6 +238,32 @@ async def test_a_record_that_knows_of_newer_members_is_delivered_to_those_only()
         assert [f["type"] for f in await bob.quiet()] == ["room.changed"]
 
 
+async def test_members_who_change_while_they_are_looked_up_are_looked_up_again() -> None:
+    async with serving() as served:
+        speaking, store = served.node.speaking, served.node.store
+        await speaking.put_room("default", "lobby", False, None)
+        await speaking.put_member("default", "lobby", "ann", "member")
+        ann = await served.joined("ann")
+        read, was_read, go_on = store.standings, asyncio.Event(), asyncio.Event()
+
+        async def slowly(keys: Sequence[tuple[str, str, str]]) -> Any:
+            found = await read(keys)
+            was_read.set()
+            await go_on.wait()
+            return found
+
+        store.standings = slowly  # type: ignore[method-assign]
+        await speaking.put_member("default", "lobby", "ann", "admin")
+        await was_read.wait()
+        store.standings = read  # type: ignore[method-assign]
+        await speaking.put_member("default", "lobby", "ann", "reader")
+        await asyncio.sleep(0)
+        go_on.set()
+        await served.settle()
+        ann.send(type="room.send", room="lobby", body=1, id="x")
+        assert (await ann.receive("error"))["code"] == "forbidden"
+
+
 async def test_closing_an_open_room_lets_go_of_those_who_are_no_members() -> None:
     async with serving() as served:
         speaking = served.node.speaking

@@ -7,7 +7,7 @@ from collections import deque
 
 from greendot.core.streams import Line
 from greendot.core.wheel import Timer
-from greendot.engine.base import Deliver
+from greendot.engine.base import Deliver, MembersChanged
 from greendot.gateway.channel import Channel
 from greendot.gateway.following import Followed
 from greendot.gateway.present import PresentLine
@@ -77,7 +77,8 @@ class LocalRoom(Followed):
         self.room: Room | None = None  # as of `members_rev`; its head may be behind the cursor
         self.members_rev = 0  # the newest revision of who may be in it that this node acted on
         self.roles: dict[str, Standing] = {}  # of those who asked, as of `members_rev`; the marker is not looked at
-        self.unchecked: list[Deliver] | None = None  # records that wait while the members are looked up
+        # What waits while the members are looked up: records, and news that they have changed again.
+        self.unchecked: list[Deliver | MembersChanged] | None = None
         self.removals = 0  # how often somebody was removed while it was local
 
     @property

@@ -219,6 +219,8 @@ class Rooms:
                     local.present.hold(self._limits.hold_s)
                     self._shared.timers.set(self._limits.hold_s, self._restored, local)
             case MembersChanged():
+                if local.unchecked is not None:
+                    local.unchecked.append(message)  # they may have been read before: they are looked up once more
                 self._check(local)
             case Deliver(seq=None):
                 sender = self._shared.registry.connections.get(message.without_connection or "")

@@ -61,6 +61,32 @@ async def test_a_crowd_that_returns_has_all_it_missed_for_a_few_reads(asked: Cou
         assert asked["messages"] <= 2
 
 
+async def test_a_crowd_that_was_in_many_rooms_is_back_in_all_of_them_for_a_few_reads(asked: Counter[str]) -> None:
+    async with serving() as served:
+        rooms = [f"room{number}" for number in range(20)]
+        for room in rooms:
+            await served.node.store.put_room("default", room, open=True)
+        clients = [await served.socket() for _ in range(50)]
+        asked.clear()
+        resume = {"rooms": dict.fromkeys(rooms, 0)}
+        welcomes = await asyncio.gather(
+            *(client.hello(served.token(f"u{n}"), resume=resume) for n, client in enumerate(clients))
+        )
+        assert [[*welcome["rooms"]] for welcome in welcomes] == [rooms] * 50
+        assert asked["standings"] <= 12, asked  # not one after the other for each room
+
+
+async def test_who_names_more_rooms_than_anybody_may_be_in_is_let_into_as_many_and_no_more_are_looked_up(
+    asked: Counter[str],
+) -> None:
+    async with serving(limits={"rooms": 3}) as served:
+        await served.lobby()
+        rooms = {"none1": 0, "lobby": 0, **{f"none{number}": 0 for number in range(2, 2_000)}}
+        client = await served.client("ann", resume={"rooms": rooms})
+        assert [*client.welcome["rooms"]] == ["lobby"]
+        assert asked["heads"] <= 5
+
+
 async def test_who_comes_alone_waits_for_nobody(asked: Counter[str]) -> None:
     async with serving() as served:
         await served.lobby()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+
+from msgspec import structs
 
 from greendot.core.grants import Grants
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError, Unreadable
@@ -15,13 +18,14 @@ from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
 from greendot.protocol.codec import encode_event
-from greendot.protocol.codes import Close, Err
+from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
 from greendot.protocol.events import Event, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
 from greendot.protocol.replies import JoinReply
 from greendot.protocol.versions import Dialects
 from greendot.tokens import Tokens
 
+AT_ONCE = 50  # rooms
 RETRY_MS = 5_000  # when to try again what the engine or the store could not do
 _log = logging.getLogger("greendot.gateway")
 
@@ -87,17 +91,20 @@ class Greeting:
         """Back into the rooms the client was in, each authorised again; one it lost is left out."""
         joined: list[JoinReply] = []
         most = RECOVER_BYTES  # for all rooms together
-        for room, seq in (hello.resume.rooms if hello.resume else {}).items():
+        # Nobody was in more than the limit: names beyond it would be looked up for nothing.
+        named = [*(hello.resume.rooms if hello.resume else {}).items()][: self._limits.rooms]
+        # Many at a time, so that what is read for one of them is read for all.
+        for at in range(0, len(named), AT_ONCE):
             if connection.closing:
                 break
-            try:
-                reply = await self._rooms.rejoin(connection, session, room, seq, most)
-            except Refused as refused:
-                if refused.code == Err.TOO_MANY:
-                    break
-                continue
-            most -= sum(len(bytes(message.body)) for message in reply.messages)
-            joined.append(reply)
+            work = (self._rooms.rejoin(connection, session, *room, most) for room in named[at : at + AT_ONCE])
+            for reply in await asyncio.gather(*work, return_exceptions=True):
+                if isinstance(reply, JoinReply):
+                    size = sum(len(bytes(message.body)) for message in reply.messages)
+                    joined.append(reply if size <= most else _truncated(reply))
+                    most -= size if size <= most else 0
+                elif not isinstance(reply, Refused):
+                    raise reply
         return joined
 
     def _welcome(self, session: Session, resumed: bool, joined: list[JoinReply], arrival: Arrival) -> list[bytes]:
@@ -123,3 +130,8 @@ class Greeting:
                 events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing_ttl_ms))
         events += arrival.events
         return [encode_event(event, now) for event in events]
+
+
+def _truncated(reply: JoinReply) -> JoinReply:
+    """Without what was missed: the client fetches it."""
+    return structs.replace(reply, messages=[], recovered=False, truncated=True)

@@ -15,6 +15,8 @@ import pytest
 
 from e2e.narrow import Peer, connection_of, peer, upgrade
 from e2e.processes import answer_in, ask, exchange, running, serves_a_fresh_client, until
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Resync
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
@@ -569,6 +571,19 @@ async def test_a_slow_reader_removed_from_a_room_hears_nothing_of_it_afterwards(
         assert frames[removed[0]]["data"]["removed"] is True
         assert frames[removed[0] + 1 :] == []
         assert "a secret" not in [frame["data"].get("body") for frame in frames]
+
+
+async def test_short_frames_behind_one_the_kernel_took_in_part_are_not_left_out() -> None:
+    async with serving() as served:
+        client = await served.client("alice")
+        (connection,) = served.node.registry.connections.values()
+        now = served.clock.now_ms()
+        connection.send(encode_event(Resync("x" * 8_000_000), now))  # more than any socket takes at once
+        for number in range(5):
+            connection.send(encode_event(Resync(f"short {number}"), now))
+        scopes = [frame["data"]["scope"] for frame in await client.quiet()]
+        assert len(scopes[0]) == 8_000_000
+        assert scopes[1:] == [f"short {number}" for number in range(5)]
 
 
 async def test_a_slow_reader_is_told_why_it_is_closed_too() -> None:

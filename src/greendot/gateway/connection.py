@@ -252,6 +252,7 @@ class Connection(Framing):
             elif not begun:
                 begun = True
                 self._write(frame[sent:])
+                sent = 0  # else a shorter one behind it would be taken for sent
             elif key is _COLLECTED:
                 outbox.keep(frame)
             elif not self.closing:

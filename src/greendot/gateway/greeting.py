@@ -92,7 +92,7 @@ class Greeting:
         joined: list[JoinReply] = []
         most = RECOVER_BYTES  # for all rooms together
         # Nobody was in more than the limit: names beyond it would be looked up for nothing.
-        named = [*(hello.resume.rooms if hello.resume else {}).items()][: self._limits.rooms]
+        named = [*(hello.resume.rooms if hello.resume else {}).items()][: self._limiting.shown(session.tenant).rooms]
         # Many at a time, so that what is read for one of them is read for all.
         for at in range(0, len(named), AT_ONCE):
             if connection.closing:

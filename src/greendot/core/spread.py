@@ -16,7 +16,7 @@ from msgspec import Struct
 SHORTEST_S, LONGEST_S = 10.0, 30.0  # in which all are told once
 STAYS = 0.8  # of a threshold: who fell below it is again like everybody else
 LATELY_S = (60.0, 300.0, 3600.0)  # who was active within the first of these comes first, and so on
-MOST = 20_000  # watchers in one round: looking through more would hold everything else up
+AT_ONCE = 5_000  # watchers looked through for who comes first: more would hold everything else up
 BEHIND_S = 0.5  # what was not sent for longer than this, because there was no time, is not sent all at once then
 
 W = TypeVar("W")
@@ -43,9 +43,9 @@ class Crowding(Struct, frozen=True):
 
 
 class Spread(Generic[W]):
-    """Who of one user's watchers does not know the newest state yet. Each watcher is in one of the three groups."""
+    """Who of one user's watchers does not know the newest state yet. Each watcher is in one of these groups."""
 
-    __slots__ = ("_active_at", "_behind", "_current", "_paid", "_round")
+    __slots__ = ("_active_at", "_behind", "_current", "_paid", "_round", "_turns")
 
     def __init__(self, watchers: Iterable[W], active_at: Callable[[W], float], now: float) -> None:
         """Something is new for all of them. `active_at` says when a watcher last did something."""
@@ -53,12 +53,13 @@ class Spread(Generic[W]):
         self._paid = now  # for what was sent since then there was time
         self._behind: dict[W, None] = dict.fromkeys(watchers)  # they know something older, and wait for a round
         self._current: dict[W, None] = {}  # they know the newest
-        self._round: list[dict[W, None]] = []  # their turn is in this round; by how lately they were active
+        self._round: dict[W, None] = {}  # their turn is in this round, when is not known yet
+        self._turns: tuple[dict[W, None], ...] = ({}, {}, {}, {})  # the same, by how lately they were active
 
     @property
     def done(self) -> bool:
         """Everybody knows the newest state."""
-        return not self._behind and not any(self._round)
+        return not (self._behind or self._round or any(self._turns))
 
     def changed(self) -> None:
         """There is a newer state: nobody knows it."""
@@ -72,7 +73,7 @@ class Spread(Generic[W]):
 
     def left(self, watcher: W) -> None:
         """It is to be told nothing more."""
-        for group in (self._behind, self._current, *self._round):
+        for group in (self._behind, self._current, self._round, *self._turns):
             group.pop(watcher, None)
 
     def due(self, now: float, per_s: float) -> list[W]:
@@ -81,27 +82,29 @@ class Spread(Generic[W]):
         count = int((now - self._paid) * per_s + 1e-6)
         self._paid += count / per_s
         due: list[W] = []
-        while len(due) < count and (group := self._group(now)):
-            taken = [*islice(group, count - len(due))]
+        self._arrange(now)
+        while len(due) < count and (first := self._first(now)):
+            taken = [*islice(first, count - len(due))]
             due += taken
             for watcher in taken:
-                del group[watcher]
+                del first[watcher]
         self._current.update(dict.fromkeys(due))
         return due
 
-    def _group(self, now: float) -> dict[W, None]:
-        """Those of the round who come first; empty if everybody knows the newest state."""
-        if not any(self._round):
-            self._begin(now)
-        return next(filter(None, self._round), {})
+    def _first(self, now: float) -> dict[W, None]:
+        """Those whose turn comes first; empty if everybody knows the newest state."""
+        while not any(self._turns) and not self.done:
+            if not self._round:
+                self._round, self._behind = self._behind, {}
+            self._arrange(now)
+        return next(filter(None, self._turns), {})
 
-    def _begin(self, now: float) -> None:
-        """A round of those who are behind. They are put in groups, not in order: that takes a third of the time."""
+    def _arrange(self, now: float) -> None:
+        """Find out when the turn of some more of this round is. Four groups will do: sorting takes thrice the time."""
         minute, minutes, hour = (now - lately_s for lately_s in LATELY_S)
-        first, second, third, last = self._round = [{}, {}, {}, {}]
-        active_at, behind = self._active_at, self._behind
-        self._behind = dict.fromkeys(islice(behind, MOST, None))
-        for watcher in islice(behind, MOST):
-            at = active_at(watcher)
-            group = first if at > minute else second if at > minutes else third if at > hour else last
-            group[watcher] = None
+        first, second, third, last = self._turns
+        for watcher in [*islice(self._round, AT_ONCE)]:
+            at = self._active_at(watcher)
+            turn = first if at > minute else second if at > minutes else third if at > hour else last
+            turn[watcher] = None
+            del self._round[watcher]

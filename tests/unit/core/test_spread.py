@@ -83,6 +83,14 @@ def test_who_was_active_lately_comes_first() -> None:
     assert told == [0] * 1_000 + [1] * 1_000 + [2] * 1_000 + [3] * 1_000
 
 
+def test_a_few_active_ones_among_very_many_are_found_soon() -> None:
+    active = range(7, 15_000, 30)
+    town = Town(15_000, dict.fromkeys(active, 100_000.0 - 5))
+    told = {watcher for _ in range(13) for watcher in town.step()}
+    assert told >= {*active}
+    assert len(told) < 800
+
+
 def test_who_became_active_meanwhile_comes_first_in_the_next_round() -> None:
     active_at: dict[int, float] = {}
     town = Town(2_000, active_at)
@@ -139,7 +147,7 @@ def test_what_was_not_sent_in_time_is_not_made_up_for_at_once() -> None:
 
 
 @pytest.mark.parametrize("watchers", [50_000, 20_001])
-def test_more_than_one_round_can_hold_are_all_told(watchers: int) -> None:
+def test_more_than_there_should_be_are_all_told(watchers: int) -> None:
     town = Town(watchers)
     while not town.spread.done:
         town.step()

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from postgres_server import given_or_own_server
 
-LIMIT_S = 50.0
+LIMIT_S, SPARE_S = 50.0, 10.0  # a test that says how long it may take ends so much before
 
 # These machines are busy at times: how long one example takes proves nothing.
 settings.register_profile("greendot", deadline=None)
@@ -34,9 +34,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = inspect.signature(pyfuncitem.obj).parameters
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in wanted if name in pyfuncitem.funcargs}
 
+    mark = pyfuncitem.get_closest_marker("timeout")
+    limit_s = mark.args[0] - SPARE_S if mark else LIMIT_S
+
     async def bounded() -> None:
         # pytest-timeout's signal does not get through to a loop that waits for ever.
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(limit_s):
             await pyfuncitem.obj(**arguments)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

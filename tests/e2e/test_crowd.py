@@ -1,0 +1,58 @@
+"""A room of a thousand, and one in it who does not read: the others must not notice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from e2e.narrow import Peer
+from e2e.processes import Process, running
+from generator import compiled, generate
+
+OTHERS = 998  # with the one who speaks and the one who does not read, 1,000
+MESSAGES = {"connections": OTHERS, "rate": 30, "body_bytes": 4_000, "warmup": 0.3, "seconds": 1.5}
+PAIRS, MOST_PAIRS = 3, 9  # rounds without and with the slow reader; more only if noise hides what they show
+WORSE = 1.2  # times the 99th percentile without it
+
+
+@pytest.mark.timeout(180)
+async def test_a_reader_with_a_zero_window_in_a_room_of_1000_is_not_noticed_by_the_others(tmp_path: Path) -> None:
+    program, tokens = compiled(tmp_path), tmp_path / "tokens"
+    ratios: list[float] = []
+    async with running(tmp_path, GREENDOT_LIMITS_ENABLED="false") as server:
+        tokens.write_text("".join(f"{server.token(f'u{number}')}\n" for number in range(OTHERS + 1)))
+        await server.ask("PUT", "/v1/rooms/bench", {"open": True})
+
+        async def told() -> float:
+            return float((await generate(program, "told", port=server.port, tokens=tokens, **MESSAGES))["p99_ms"])
+
+        await told()
+        while len(ratios) < PAIRS or (median(ratios) > WORSE and len(ratios) < MOST_PAIRS):
+            without = await told()
+            async with await Peer.connect(server.port) as slow:
+                await stall(server, slow)
+                ratios.append(await told() / without)
+                assert await closed_as_slow(server) == len(ratios)
+        assert median(ratios) <= WORSE, ratios
+
+
+async def stall(server: Process, slow: Peer) -> None:
+    """A member of the room for whom nearly as much waits as may, so that it becomes too much while others listen."""
+    await slow.hello(server.token("slow"))
+    async with await server.client("speaker") as speaker:
+        for client in (slow, speaker):
+            await client.request(type="room.join", room="bench")
+        slow.stop_reading()
+        for _ in range(19):
+            await speaker.request(type="room.send", room="bench", body="x" * 60_000)
+
+
+async def closed_as_slow(server: Process) -> int:
+    found = re.search(
+        rb"^realtime_client_slow_closed_total\{.*\} (\d+)", (await server.ask("GET", "/metrics")).body, re.M
+    )
+    assert found
+    return int(found[1])

@@ -181,8 +181,8 @@ def _connections(contenders: Sequence[Figures]) -> str:
                 f"{most.held:,}" if most else "–",
             ]
         )
-    n = next((one.idle.connections for one in contenders if one.idle), 0)
-    return grid(["", "connects", f"memory each at {n:,}", "CPU per 10,000 idle", "most held"], rows)
+    at = next((f" at {one.idle.connections:,}" for one in contenders if one.idle), "")
+    return grid(["", "connects", f"memory each{at}", "CPU per 10,000 idle", "most held"], rows)
 
 
 def remarks(found: Mapping[str, Figures], missing: Mapping[str, str]) -> list[str]:
@@ -190,7 +190,7 @@ def remarks(found: Mapping[str, Figures], missing: Mapping[str, str]) -> list[st
     words = [f"- {label} was not measured: {why}." for label, why in missing.items()]
     for one in found.values():
         words += [f"- {one.label}, {trouble}" for trouble in one.troubles]
-        if one.left_out:
-            levels = ", ".join(map(str, sorted(one.left_out)))
+        if never := one.left_out - set(one.rates):
+            levels = ", ".join(map(str, sorted(never)))
             words.append(f"- {one.label} was not asked for {levels} in flight: it would take it too long.")
     return words

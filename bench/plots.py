@@ -95,6 +95,7 @@ def _connections(contenders: Sequence[Figures], path: Path) -> Path:
         ("% of a core per 10,000\nidle connections", lambda one: one.idle and one.idle.cpu_per_10_000(100), "{:.1f} %"),
         ("connects per second", lambda one: middle(one.connects) or None, "{:,.0f}/s"),
     ]
+    panels = [panel for panel in panels if any(panel[1](one) is not None for one in shown)]
     figure, axes = _panels(len(panels), len(shown), "Connections")
     for axis, (title, value_of, form) in zip(axes, panels, strict=True):
         values = [value_of(one) for one in shown]

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -126,13 +126,15 @@ def _measure(
         bench = RecordsBench(command, BUILD, Path(folder), cores)
         bench.mint_tokens(plan.users)
         found.peers = PeersBench(bench, peers, home)
-        _bound(plan.limit_s, shown)
-        try:
+        with Bound(plan.limit_s, shown) as bound:
             for part in parts:
                 shown.begin(part)
-                _carry_out(part, lambda part=part: _part(part, bench, plan, found), found, shown)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+                try:
+                    bound.check()
+                    _part(part, bench, plan, found)
+                except (Trouble, TimeIsUp) as trouble:  # said, and the other parts left alone
+                    found.failed[part] = str(trouble)
+                    shown.warn(f"{part} gave no figures: {trouble}")
     return found, server_core is not None
 
 
@@ -149,30 +151,36 @@ def _part(part: str, bench: RecordsBench, plan: Plan, found: Found) -> None:
         found.record_rows += records_report.rows(got)
 
 
-def _carry_out(part: str, carry_out: Callable[[], None], found: Found, shown: progress.Progress) -> None:
-    """A part that fails is said and leaves the others alone."""
-    try:
-        carry_out()
-    except (Trouble, TimeIsUp) as trouble:
-        found.failed[part] = str(trouble)
-        shown.warn(f"{part} gave no figures: {trouble}")
-
-
 class TimeIsUp(Exception):
     """No Trouble, so that nobody takes it for that of a peer."""
 
 
-def _bound(limit_s: float, shown: progress.Progress) -> None:
-    """Once a second: keep the line up to date, and end the part under way, as those after it, when time is up."""
-    deadline = time.monotonic() + limit_s  # what was to be installed, once, is not in it
+class Bound:
+    """Once a second it keeps the line of progress up to date, and ends the part under way when time is up."""
 
-    def tick(*_: object) -> None:
-        shown.draw()
-        if time.monotonic() > deadline:
-            raise TimeIsUp(f"the run had taken its {limit_s / 60:.1f} minutes")
+    def __init__(self, limit_s: float, shown: progress.Progress) -> None:
+        self._deadline = time.monotonic() + limit_s  # what was to be installed, once, is not in it
+        self._word = f"the run had taken its {limit_s / 60:.1f} minutes"
+        self._shown = shown
+        self._said = False
 
-    signal.signal(signal.SIGALRM, tick)
-    signal.setitimer(signal.ITIMER_REAL, 1, 1)
+    def __enter__(self) -> Bound:
+        signal.signal(signal.SIGALRM, self._tick)
+        signal.setitimer(signal.ITIMER_REAL, 1, 1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def check(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise TimeIsUp(self._word)
+
+    def _tick(self, *_: object) -> None:
+        self._shown.draw()
+        if not self._said and time.monotonic() > self._deadline:
+            self._said = True  # once: what it interrupted must be able to end what it had started
+            raise TimeIsUp(self._word)
 
 
 def _had(wanted: Sequence[str] | None, home: Home, found: Found) -> list[Peer]:
@@ -239,12 +247,14 @@ def _tell(found: Found, pinned: bool, options: argparse.Namespace, took_s: float
     texts += [f"Not Greendot: this was `{options.server}`."] if options.server else []
     texts += [f"The run took {took_s / 60:.1f} minutes."]
     print("\n" + "\n\n".join(texts), flush=True)
-    _keep(texts, measured, options)
-
-
-def _keep(texts: list[str], measured: dict, options: argparse.Namespace) -> None:
-    """Whole runs are written down; pictures of others go where nothing is kept."""
     whole = not (options.quick or options.only or options.peer or options.server)
+    _keep(texts, measured, whole and not found.failed)
+    if whole and found.failed:
+        print("Not written to bench/RESULTS.md: parts of it are missing.")
+
+
+def _keep(texts: list[str], measured: dict, whole: bool) -> None:
+    """Whole runs are written down; pictures of others go where nothing is kept."""
     if measured:
         try:
             made = plots.draw(measured, PLOTS if whole else BUILD / "plots")

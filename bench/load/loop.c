@@ -7,7 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { BATCH = 1024, PENDING = 128 };
+enum { BATCH = 1024, PENDING = 400 };
 
 struct conn *conns;
 bool told;

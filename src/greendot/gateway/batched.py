@@ -2,7 +2,8 @@
 
 While a read is under way those who come wait for the next one. A single one does not wait for anybody. Of a crowd, as
 after a node has ended, each is held up by those before and they ask in a trickle: then the next read waits, twice as
-long each time, so that a crowd of any size is a few reads and nobody waits longer than the crowd has been there.
+long each time, so that a crowd of any size is a few reads and nobody waits longer than the crowd has been there. Where
+nobody comes any more, because all of them wait already, it waits no longer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 MOST = 1_000  # keys in one read; so many do not wait for more
 FIRST_S, LONGEST_S = 0.1, 0.8  # from the beginning of one read to the next, in a crowd
+PAUSE_S = 0.004  # nobody asked for so long: those who wait are all there are
 
 
 class Batched(Generic[K, V]):
@@ -29,7 +31,6 @@ class Batched(Generic[K, V]):
         self._absent = absent
         self._asked: dict[K, asyncio.Future[V]] = {}  # for the next read
         self._running = False
-        self._full = asyncio.Event()  # set when as many are asked for as one read may answer
         self._began = float("-inf")  # the last read, by the time of the event loop
         self._apart_s = 0.0  # from there to the next
 
@@ -37,8 +38,6 @@ class Batched(Generic[K, V]):
         future = self._asked.get(key)
         if future is None:
             future = self._asked[key] = asyncio.get_running_loop().create_future()
-            if len(self._asked) >= MOST:
-                self._full.set()
             if not self._running:
                 self._running = True
                 asyncio.get_running_loop().call_soon(lambda: self._tasks.spawn(self._run()))
@@ -48,11 +47,10 @@ class Batched(Generic[K, V]):
         """In a crowd, let those come who are on their way."""
         if self._arrivals.are_many:
             self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
-            try:
-                async with asyncio.timeout_at(self._began + self._apart_s):
-                    await self._full.wait()
-            except TimeoutError:
-                pass
+            end, before = self._began + self._apart_s, 0
+            while before < len(self._asked) < MOST and asyncio.get_running_loop().time() < end:
+                before = len(self._asked)
+                await asyncio.sleep(PAUSE_S)
         else:
             self._apart_s = 0.0
         self._began = asyncio.get_running_loop().time()
@@ -62,8 +60,6 @@ class Batched(Generic[K, V]):
             await self._gather()
             keys = [*self._asked][:MOST]
             asked = {key: self._asked.pop(key) for key in keys}
-            if len(self._asked) < MOST:
-                self._full.clear()
             try:
                 found = await self._read(keys)
             except Exception as error:

@@ -10,7 +10,7 @@ import pytest
 
 from greendot.errors import StoreUnavailable
 from greendot.gateway.arrivals import RATE, Arrivals
-from greendot.gateway.batched import LONGEST_S, MOST, Batched
+from greendot.gateway.batched import LONGEST_S, MOST, PAUSE_S, Batched
 from greendot.gateway.hub import Hub
 from greendot.gateway.registry import Registry
 from greendot.gateway.shared import Shared
@@ -70,7 +70,7 @@ def test_a_crowd_that_trickles_in_is_a_few_reads_however_long_it_takes(many: int
         await asked.trickle(many, over_s)
         assert len(asked.reads) <= most, asked.reads
         assert sum(asked.reads) == many
-        assert max(asked.waited) <= LONGEST_S + READ_S
+        assert max(asked.waited) <= LONGEST_S + PAUSE_S + READ_S
 
     in_passing_time(story)
 
@@ -83,6 +83,22 @@ def test_as_many_as_always_come_are_no_crowd_also_after_one() -> None:
         asked.waited.clear()
         await asked.trickle(300, 300 / (0.9 * RATE))
         assert max(asked.waited) <= 2 * READ_S  # the read under way, and their own
+
+    in_passing_time(story)
+
+
+def test_a_crowd_of_which_all_wait_is_not_kept_waiting_for_more() -> None:
+    async def story() -> None:
+        asked = Asked()
+
+        async def comes_again_and_again(key: int) -> None:
+            for _ in range(50):
+                await asked.ask(key)
+
+        async with asyncio.TaskGroup() as group:
+            for key in range(64):
+                group.create_task(comes_again_and_again(key))
+        assert max(asked.waited) <= 2 * (READ_S + PAUSE_S)  # the read under way, and their own
 
     in_passing_time(story)
 

@@ -21,7 +21,11 @@ def valid_id(text: str) -> bool:
 
 
 def _token(length: int) -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+    number, letters = secrets.randbelow(len(_ALPHABET) ** length), []
+    for _ in range(length):
+        number, digit = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[digit])
+    return "".join(letters)
 
 
 def new_incarnation() -> str:

@@ -1,4 +1,8 @@
-"""One port for everything: HTTP by uvicorn's protocol, and from the upgrade on WebSocket by picows."""
+"""One port for everything: HTTP by uvicorn's protocol, and from the upgrade on WebSocket by picows.
+
+A socket comes in by the `Entrance`. If the first it says is a request for a WebSocket as clients make it, it never sees
+an HTTP protocol. Anything else goes on to the `Door`, which leads to WebSockets too: both let them in by `accept`.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,17 @@ from greendot.core.wheel import Timer
 from greendot.errors import ConfigError
 from greendot.gateway.connection import Connection
 from greendot.gateway.timers import Timers
+from greendot.gateway.upgrade import PATH, plain_upgrade
 from greendot.gateway.websocket import UpgradedProtocol
 
 REQUEST_S = 10.0  # a request that is not complete by then ends its connection
 SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles it for what it needs itself
 MAX_HEAD = 16 * 1024  # bytes of a request's line and headers
 _HANDED_OVER = (b"host", b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"user-agent")
+_PLAIN = (  # as picows wants it; the key follows
+    b"GET %b HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
+    % PATH
+)
 
 
 class Sockets(Protocol):
@@ -31,18 +40,79 @@ class Sockets(Protocol):
     def connect(self, agent: str | None) -> Connection: ...
 
 
+def accept(sockets: Sockets, transport: asyncio.Transport, head: bytes, agent: str | None) -> None:
+    """Make a WebSocket of a socket that asked for one: here, and nowhere else, it is let in.
+
+    `head` is its request as picows wants it; what is wrong with it is answered by picows.
+    """
+    protocol = UpgradedProtocol(lambda request: sockets.connect(agent))
+    protocol.connection_made(transport)
+    protocol.feed(head)
+    transport.set_protocol(protocol)
+
+
+def refuse(transport: asyncio.Transport, status: bytes) -> None:
+    if not transport.is_closing():
+        transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+        transport.close()
+
+
+class Entrance(asyncio.Protocol):
+    """A socket that has not said anything yet."""
+
+    __slots__ = ("_deadline", "_sockets", "_transport", "_web")
+
+    _transport: asyncio.Transport
+    _deadline: Timer
+
+    def __init__(self, sockets: Sockets, web: tuple[uvicorn.Config, ServerState]) -> None:
+        self._sockets = sockets
+        self._web = web
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+        self._deadline = self._sockets.timers.set(REQUEST_S, Entrance._too_slow, self)
+        self._web[1].connections.add(self)  # type: ignore[arg-type]  # they are only told to shut down
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+
+    def data_received(self, data: bytes) -> None:
+        self._leave()
+        upgrade = plain_upgrade(data) if len(data) <= MAX_HEAD else None
+        if upgrade is not None:
+            accept(self._sockets, self._transport, b"%b%b\r\n\r\n" % (_PLAIN, upgrade.key), upgrade.agent)
+            return
+        door = Door(self._sockets, *self._web, within_s=self._deadline.due - self._sockets.timers.now())
+        self._transport.set_protocol(door)
+        door.connection_made(self._transport)
+        door.data_received(data)
+
+    def shutdown(self) -> None:
+        """The server is being closed."""
+        self._transport.close()
+
+    def _leave(self) -> None:
+        self._sockets.timers.cancel(self._deadline)
+        self._web[1].connections.discard(self)
+
+    def _too_slow(self) -> None:
+        refuse(self._transport, b"408 Request Timeout")
+
+
 class Door(HttpToolsProtocol):
     """uvicorn's HTTP protocol with two bounds it lacks: how long and how large a request may be."""
 
-    def __init__(self, sockets: Sockets, config: uvicorn.Config, state: ServerState) -> None:
+    def __init__(self, sockets: Sockets, config: uvicorn.Config, state: ServerState, within_s: float) -> None:
         super().__init__(config, state, {})
         self._sockets = sockets
+        self._within_s = within_s  # for the first request, which has begun
         self._deadline: Timer | None = None
         self._head = 0  # bytes since the request began, until its headers are complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._expect()
+        self._expect(self._within_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._sockets.timers.cancel(self._deadline)
@@ -57,7 +127,7 @@ class Door(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if self._deadline is None:
-            self._expect()
+            self._expect(REQUEST_S)
 
     def on_headers_complete(self) -> None:
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD:
@@ -79,26 +149,24 @@ class Door(HttpToolsProtocol):
         # picows accepts no token beside `upgrade`; Firefox sends `keep-alive, Upgrade`, which uvicorn has checked.
         lines = [b"%b %b HTTP/1.1" % (self.scope["method"].encode(), self.url), b"connection: upgrade"]
         lines += [b"%b: %b" % item for item in self.headers if item[0] in _HANDED_OVER]
-        protocol = UpgradedProtocol(lambda request: self._sockets.connect(request.headers.get("user-agent")))
-        protocol.connection_made(self.transport)
-        protocol.data_received(b"\r\n".join([*lines, b"", b""]))
-        self.transport.set_protocol(protocol)
+        agent = next(
+            (value.decode(errors="surrogateescape") for name, value in self.headers if name == b"user-agent"), None
+        )
+        accept(self._sockets, self.transport, b"\r\n".join([*lines, b"", b""]), agent)
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn's word for bytes it cannot parse; nothing more is said where the request was refused already."""
         self._refuse(b"400 Bad Request")
 
-    def _expect(self) -> None:
-        self._deadline = self._sockets.timers.set(REQUEST_S, Door._too_slow, self)
+    def _expect(self, within_s: float) -> None:
+        self._deadline = self._sockets.timers.set(within_s, Door._too_slow, self)
 
     def _too_slow(self) -> None:
         self._deadline = None
         self._refuse(b"408 Request Timeout")
 
     def _refuse(self, status: bytes) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
-            self.transport.close()
+        refuse(self.transport, status)
 
 
 class Server:
@@ -127,7 +195,7 @@ class Server:
         self.port = listener.getsockname()[1]
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Door(self._sockets, self._config, self._state), sock=listener, backlog=4096
+            lambda: Entrance(self._sockets, (self._config, self._state)), sock=listener, backlog=4096
         )
 
     def stop_accepting(self) -> None:

@@ -14,10 +14,9 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 from picows.common import WSUpgradeResponseWithListener
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not public: the seam test notices if it moves
 
+from greendot.gateway.upgrade import PATH
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Close
-
-PATH = b"/v1/connect"
 
 _TEXT, _CONTINUATION, _BINARY = WSMsgType.TEXT, WSMsgType.CONTINUATION, WSMsgType.BINARY
 _PING, _CLOSE = WSMsgType.PING, WSMsgType.CLOSE
@@ -121,7 +120,7 @@ _NO_AUTO_PING = (False, 0, 0, 1)
 
 
 class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
-    """picows' protocol for a socket whose HTTP request uvicorn has read already."""
+    """picows' protocol for a socket whose HTTP request has been read already."""
 
     __slots__ = ()
 
@@ -138,8 +137,9 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         # largest frame, extra headers, read buffer: small, because there is one per idle connection.
         super().__init__(None, None, False, route, _SILENT, True, None, *_NO_AUTO_PING, False, MAX_FRAME, None, 2048)
 
-    def data_received(self, data: bytes) -> None:
-        """uvicorn hands over the request it read; afterwards the loop fills picows' own buffer."""
+    # Not `data_received`: the loop would keep that for each connection, though it only ever fills picows' own buffer.
+    def feed(self, data: bytes) -> None:
+        """Hand over the request that was read."""
         while data:
             buffer = self.get_buffer(-1)
             size = min(len(buffer), len(data))

@@ -46,6 +46,16 @@ def incarnation_of(session: str) -> str:
     return session.partition("-")[0]
 
 
+def new_key_id() -> str:
+    """The part of an API key that finds it."""
+    return _token(12)
+
+
+def new_key_secret() -> str:
+    """The part of an API key that proves it: 256 bits."""
+    return _token(43)
+
+
 def new_message_id() -> str:
     return secrets.token_hex(12)
 

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from greendot.core.presence import Manual
+from greendot.store.keys import KeyStore, TenantStore
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
 BusMode = Literal["full", "hint"]  # whether content travels on the bus, or only that there is something to read
@@ -300,7 +301,7 @@ class StatusStore(Protocol):
         ...
 
 
-class Store(RoomStore, MessageStore, InboxStore, StatusStore, Protocol):
+class Store(RoomStore, MessageStore, InboxStore, StatusStore, KeyStore, TenantStore, Protocol):
     """All of it, and its life."""
 
     async def start(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from greendot.core.presence import Manual
 from greendot.testing.inbox_suite import InboxSuite
+from greendot.testing.key_suite import KeySuite
 from greendot.testing.message_suite import MessageSuite
 from greendot.testing.room_suite import RoomSuite
 from greendot.testing.store_harness import T
 
 
-class StoreSuite(RoomSuite, MessageSuite, InboxSuite):
+class StoreSuite(RoomSuite, MessageSuite, InboxSuite, KeySuite):
     """The contract of `greendot.store.base`, as tests. Subclasses define `opened` and, if they can, `opened_twice`."""
 
     async def test_a_status_is_kept_with_a_growing_revision(self) -> None:

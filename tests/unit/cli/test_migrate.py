@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from cli.calls import call, complaint
+from greendot.store.schema import steps
 from postgres_server import fresh_schema
 
 UP_TO_DATE = "The tables are up to date.\n"
@@ -18,21 +19,21 @@ async def in_postgres(url: str, *arguments: str, **environment: str) -> str:
     return result.output
 
 
+def applied(store: str) -> str:
+    return "".join(f"Applied {step.name}.\n" for step in steps(store))
+
+
 async def test_tables_in_postgres_are_made_once(postgres: str) -> None:
     async with fresh_schema(postgres) as place:
-        assert await in_postgres(place, "migrate") == "Applied 0001_records.\nApplied 0002_acknowledged.\n" + UP_TO_DATE
+        assert await in_postgres(place, "migrate") == applied("postgres") + UP_TO_DATE
         assert await in_postgres("", "migrate", "--store", place) == UP_TO_DATE
 
 
 def test_a_file_is_made_with_its_tables(tmp_path: Path) -> None:
     path = tmp_path / "new" / "greendot.db"
-    said = call("migrate", "--store", f"sqlite:///{path}").output.splitlines()
-    assert [line.split(".")[0] for line in said] == [
-        "Applied 0001_rooms_and_status",
-        "Applied 0002_roles_markers_inbox",
-        "Applied 0003_acknowledged",
-        "The tables are up to date",
-    ]
+    said = call("migrate", "--store", f"sqlite:///{path}").output
+    assert said.startswith("Applied 0001_rooms_and_status.\nApplied 0002_roles_markers_inbox.\n")
+    assert said == applied("sqlite") + UP_TO_DATE
     assert call("migrate", "--store", f"sqlite:///{path}").output == UP_TO_DATE
 
 

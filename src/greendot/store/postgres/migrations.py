@@ -29,7 +29,7 @@ async def version(links: Links) -> int:
 
 async def check(links: Links) -> None:
     """ConfigError unless the tables are those this version of Greendot works with."""
-    found, wanted = await version(links), len(steps("postgres"))
+    found, wanted = await version(links), steps("postgres")[-1].number
     if found > wanted:
         raise ConfigError("the tables in PostgreSQL are of a newer Greendot; upgrade Greendot.")
     if found < wanted:

@@ -7,15 +7,26 @@ from greendot.store.base import Created, InboxStore, Store, Written
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.inbox import Letter, PostgresInbox
+from greendot.store.postgres.keys import PostgresKeys
 from greendot.store.postgres.links import Limits, Links
 from greendot.store.postgres.marks import PostgresMarks
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.rooms import PostgresRooms
 from greendot.store.postgres.status import PostgresStatus
+from greendot.store.postgres.tenants import PostgresTenants
 from greendot.store.postgres.upkeep import PostgresUpkeep
 
 
-class PostgresStore(PostgresRooms, PostgresMessages, PostgresInbox, PostgresMarks, PostgresUpkeep, PostgresStatus):
+class PostgresStore(
+    PostgresRooms,
+    PostgresMessages,
+    PostgresInbox,
+    PostgresMarks,
+    PostgresUpkeep,
+    PostgresStatus,
+    PostgresKeys,
+    PostgresTenants,
+):
     """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start."""
 
     def __init__(self, url: str, *, pool: int = 8, migrate: bool = False, limits: Limits | None = None) -> None:

@@ -6,13 +6,15 @@ import asyncio
 
 from greendot.store.base import Store
 from greendot.store.sqlite.inbox import SqliteInbox
+from greendot.store.sqlite.keys import SqliteKeys
 from greendot.store.sqlite.messages import SqliteMessages
 from greendot.store.sqlite.rooms import SqliteRooms
 from greendot.store.sqlite.status import SqliteStatus
+from greendot.store.sqlite.tenants import SqliteTenants
 from greendot.store.sqlite.thread import DatabaseThread
 
 
-class SqliteStore(SqliteRooms, SqliteMessages, SqliteInbox, SqliteStatus):
+class SqliteStore(SqliteRooms, SqliteMessages, SqliteInbox, SqliteStatus, SqliteKeys, SqliteTenants):
     """See `Store`. `path` is a file, or `:memory:`."""
 
     def __init__(self, path: str) -> None:

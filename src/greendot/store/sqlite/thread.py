@@ -126,18 +126,20 @@ def _write_ahead(db: sqlite3.Connection) -> None:
 
 def _migrate(db: sqlite3.Connection) -> list[str]:
     """Apply the steps that the database has not seen; their names. Safe when two processes start at once."""
-    wanted = steps("sqlite")
+    all_steps = steps("sqlite")
+    wanted = all_steps[-1].number
     db.execute("BEGIN IMMEDIATE")
     version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(wanted):
+    if version > wanted:
         db.execute("ROLLBACK")
         raise ConfigError("it was written by a newer Greendot; upgrade Greendot, or use another file")
-    for step in wanted[version:]:
+    missing = [step for step in all_steps if step.number > version]
+    for step in missing:
         for statement in step.sql.split(";"):
             db.execute(statement)
-    db.execute(f"PRAGMA user_version = {len(wanted)}")
+    db.execute(f"PRAGMA user_version = {wanted}")
     db.execute("COMMIT")
-    return [step.name for step in wanted[version:]]
+    return [step.name for step in missing]
 
 
 def _transact(db: sqlite3.Connection, batch: list[_Job]) -> list[tuple[asyncio.Future[Any], Any]]:

@@ -1,0 +1,73 @@
+"""Tenants, in PostgreSQL."""
+
+from __future__ import annotations
+
+from greendot.store.keys import Registered, TenantStore
+from greendot.store.postgres.links import Link, Links
+
+_PREFIX = "greendot_"
+_FIRST = ("greendot_api_secrets", "greendot_api_keys")  # to be erased before anything else
+_REGISTRY = "greendot_tenants"  # after everything else
+# Asked of the database, so that none can be forgotten.
+_TABLES = """
+    SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+    WHERE c.relkind IN ('r', 'p') AND c.relname LIKE 'greendot\\_%' AND pg_table_is_visible(c.oid)
+      AND a.attname = 'tenant' AND NOT a.attisdropped
+    ORDER BY c.relname
+"""
+# Tables none of whose whole indexes begins with the tenant: these parts of them have one that does.
+_PARTS = {"greendot_notifications": ("AND archived_at IS NULL", "AND archived_at IS NOT NULL")}
+_COUNT_S = 3600.0
+
+
+class PostgresTenants:
+    """See `TenantStore`."""
+
+    _links: Links
+
+    async def create_tenant(self, tenant: str, at: int) -> bool:
+        sql = "INSERT INTO greendot_tenants VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING 1"
+        return bool(await self._links.fetch(sql, tenant, at))
+
+    async def tenant(self, tenant: str) -> Registered | None:
+        rows = await self._links.fetch("SELECT tenant, created_at FROM greendot_tenants WHERE tenant = $1", tenant)
+        return Registered(*rows[0]) if rows else None
+
+    async def tenants(self, after: str | None, limit: int) -> list[Registered]:
+        sql = "SELECT tenant, created_at FROM greendot_tenants WHERE tenant > $1 ORDER BY tenant LIMIT $2"
+        return [Registered(*row) for row in await self._links.fetch(sql, after or "", limit)]
+
+    async def tenant_rows(self, tenant: str) -> dict[str, int]:
+        async def work(link: Link) -> dict[str, int]:
+            await link.execute("SET LOCAL statement_timeout = 0")
+            counts: dict[str, int] = {}
+            for table, part in await _parts(link):
+                if table != _REGISTRY:
+                    name = table.removeprefix(_PREFIX)
+                    sql = f"SELECT count(*) FROM {table} WHERE tenant = $1 {part}"
+                    counts[name] = counts.get(name, 0) + await link.fetchval(sql, tenant)
+            return {name: count for name, count in counts.items() if count}
+
+        return await self._links.patiently(lambda: self._links.transact_once(work, _COUNT_S))
+
+    async def erase_tenant(self, tenant: str, *, limit: int) -> int:
+        async def work(link: Link) -> int:
+            erased = 0
+            for table, part in await _parts(link):
+                if erased < limit:
+                    some = f"SELECT ctid FROM {table} WHERE tenant = $1 {part} LIMIT $2 FOR UPDATE"
+                    sql = f"DELETE FROM {table} WHERE ctid = ANY (ARRAY({some}))"
+                    erased += int((await link.execute(sql, tenant, limit - erased)).rpartition(" ")[2])
+            return erased
+
+        return await self._links.transact(work)
+
+
+async def _parts(link: Link) -> list[tuple[str, str]]:
+    """Every table with something of a tenant, in the order it is erased in; large ones in parts."""
+    names = [row[0] for row in await link.fetch(_TABLES)]
+    others = [name for name in names if name not in (*_FIRST, _REGISTRY)]
+    return [(name, part) for name in (*_FIRST, *others, _REGISTRY) for part in _PARTS.get(name, ("",))]
+
+
+_: type[TenantStore] = PostgresTenants

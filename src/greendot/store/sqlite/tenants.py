@@ -1,0 +1,69 @@
+"""Tenants, in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from greendot.store.keys import Registered, TenantStore
+from greendot.store.sqlite.thread import DatabaseThread
+
+_FIRST = ("api_secrets", "api_keys")  # to be erased before anything else
+_REGISTRY = "tenants"  # after everything else
+
+
+class SqliteTenants:
+    """See `TenantStore`."""
+
+    _thread: DatabaseThread
+
+    async def create_tenant(self, tenant: str, at: int) -> bool:
+        sql = "INSERT INTO tenants VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING 1"
+        return await self._thread.do(lambda db: db.execute(sql, (tenant, at)).fetchone() is not None)
+
+    async def tenant(self, tenant: str) -> Registered | None:
+        sql = "SELECT tenant, created_at FROM tenants WHERE tenant = ?"
+        row = await self._thread.do(lambda db: db.execute(sql, (tenant,)).fetchone())
+        return None if row is None else Registered(*row)
+
+    async def tenants(self, after: str | None, limit: int) -> list[Registered]:
+        sql = "SELECT tenant, created_at FROM tenants WHERE tenant > ? ORDER BY tenant LIMIT ?"
+        rows = await self._thread.do(lambda db: db.execute(sql, (after or "", limit)).fetchall())
+        return [Registered(*row) for row in rows]
+
+    async def tenant_rows(self, tenant: str) -> dict[str, int]:
+        def work(db: sqlite3.Connection) -> dict[str, int]:
+            counts = {table: _count(db, table, tenant) for table in _tables(db) if table != _REGISTRY}
+            return {table: count for table, count in counts.items() if count}
+
+        return await self._thread.do(work)
+
+    async def erase_tenant(self, tenant: str, *, limit: int) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            erased = 0
+            for table, key in _tables(db).items():
+                if erased < limit:
+                    some = f"SELECT {key} FROM {table} WHERE tenant = ? LIMIT ?"
+                    sql = f"DELETE FROM {table} WHERE ({key}) IN ({some})"
+                    erased += db.execute(sql, (tenant, limit - erased)).rowcount
+            return erased
+
+        return await self._thread.do(work)
+
+
+def _count(db: sqlite3.Connection, table: str, tenant: str) -> int:
+    return int(db.execute(f"SELECT count(*) FROM {table} WHERE tenant = ?", (tenant,)).fetchone()[0])
+
+
+def _tables(db: sqlite3.Connection) -> dict[str, str]:
+    """Every table with something of a tenant, in the order it is erased in, and the columns of its key. Asked of the
+    database, so that none can be forgotten."""
+    names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+    found = {}
+    for name in [*_FIRST, *(name for name in names if name not in (*_FIRST, _REGISTRY)), _REGISTRY]:
+        columns = db.execute("SELECT name, pk FROM pragma_table_info(?) ORDER BY pk", (name,)).fetchall()
+        if any(column == "tenant" for column, _ in columns):
+            found[name] = ", ".join(column for column, place in columns if place) or "rowid"
+    return found
+
+
+_: type[TenantStore] = SqliteTenants

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from greendot.core.spread import Crowding
-from greendot.engine.base import Part
+from greendot.engine.base import Part, Topic
 from greendot.testing import Served, WireClient, serving
 
 Entry = dict[str, Any]
@@ -131,6 +131,29 @@ async def test_the_users_own_devices_wait_for_nobody() -> None:
         assert (entry["state"], entry["status"], entry["mode"]) == ("online", "invisible", "live")
         await served.advance(31, alive=[phone, laptop])
         assert (await heard([phone]))[0] == []
+
+
+async def test_what_others_are_told_in_slices_is_not_told_to_the_users_own_devices() -> None:
+    async with serving(presence={"celebrity_watchers": 5}) as served:
+        phone, watchers = await served.client("star", device="phone"), await fans(served, 10)
+        await watch(phone)
+        await phone.request(type="status.set", status="invisible")
+        own, *_ = await served.advance(11, alive=[phone])
+        assert [(frame["data"]["state"], frame["data"]["status"]) for frame in own] == [("online", "invisible")]
+        assert [[entry["state"] for entry in told] for told in await heard(watchers)] == [["offline"]] * 10
+
+
+async def test_slices_wait_for_what_was_told_to_all_before() -> None:
+    async with serving(presence={"celebrity_watchers": 5}) as served:
+        watchers, channel = await fans(served, 10), served.node.hub.find(Topic("watch", "default", "star"))
+        assert channel is not None
+        channel.queued = True  # as if there had been no time to write an older state to all
+        await served.client("star")
+        await served.advance(11)
+        assert await heard(watchers) == [[]] * 10
+        channel.queued = False
+        await served.advance(11)
+        assert [[entry["state"] for entry in told] for told in await heard(watchers)] == [["online"]] * 10
 
 
 async def test_who_comes_goes_or_returns_meanwhile_ends_right_and_hears_nothing_twice() -> None:

@@ -118,7 +118,7 @@ class Watching:
         if not polled:
             return {}
         tenant, grants = session.tenant, session.grants
-        asked = [u for u in users if (tenant, u) in polled and u != session.user and grants.may_watch(u)]
+        asked = [user for user in users if (tenant, user) in polled and grants.may_watch(user)]
         topics = {user: Topic("watch", tenant, user) for user in asked}
         await self._watched.open([*topics.values()])
         found = {user: self._watched.get(topic) for user, topic in topics.items()}

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
+from test_bad_input import flood
 from test_http import Backend, is_problem
 
 from greendot.store.base import Inbox
@@ -249,6 +251,22 @@ async def test_commands_refused_to_a_connection_are_not_counted_for_its_user_or_
         await passes(second, 5, type="activity")
         await passes(bob, 1, type="activity")
         assert limited_total(served, "connection") == 95
+
+
+@pytest.mark.parametrize(("count", "code"), [(50, None), (100, 4003)], ids=["of its room's", "of its own"])
+async def test_ten_times_the_limit_of_a_room_closes_nobody_but_ten_times_their_own_does(
+    count: int, code: int | None
+) -> None:
+    async with limited(room_signals_per_s=5, commands_per_s=10, commands_burst=10) as served:
+        alice = await served.joined("alice")
+        for _ in range(11):
+            await flood(served, alice, msgspec.json.encode(SIGNAL), count)
+            await served.advance(1)
+        if code is not None:
+            assert (await alice.closed()).code == code
+        else:
+            assert {frame["code"] for frame in await alice.quiet()} == {"rate_limited"}
+            assert limited_total(served, "room") > 0
 
 
 # --- apps ---

@@ -152,30 +152,32 @@ class Commands:
         _may_send(session)
         if (command.room is None) == (command.user is None):
             raise Refused(Err.BAD_FIELD, "field `room` of signal.send: give either room or user")
-        frame = encode_event(
-            Signal(
-                sender=session.user,
-                name=session.grants.name,
-                kind=command.kind,
-                room=UNSET if command.room is None else command.room,
-                body=command.body,
-                key=UNSET if command.key is None else command.key,
-            ),
-            self._parts.clock.now_ms(),
-            command.trace,
-        )
-        # Values of different senders and kinds never replace each other.
-        key = command.key and (session.user, command.kind, command.key)
-        message = Deliver(frame, key=key, without_connection=connection.id)
         if command.user is None:
             topic = Topic("room", session.tenant, command.room or "")
             limit = self._parts.limiting.signal
-            return self._spoken(connection, topic.name, limit, lambda: self._parts.bus.publish(topic, message))
+            return self._spoken(
+                connection, topic.name, limit, lambda: self._signal(connection, session, command, topic)
+            )
         if not session.grants.may_watch(command.user):
             raise Refused(Err.FORBIDDEN, "this token does not reach that user")
         self._parts.limiting.signal_to_user(connection, session)
-        self._parts.bus.publish(Topic("user", session.tenant, command.user), message)
+        self._signal(connection, session, command, Topic("user", session.tenant, command.user))
         return None
+
+    def _signal(self, connection: Connection, session: Session, command: wire.SignalSend, topic: Topic) -> None:
+        """Made only once it is let through: a flood of them must be cheap to refuse."""
+        signal = Signal(
+            sender=session.user,
+            name=session.grants.name,
+            kind=command.kind,
+            room=UNSET if command.room is None else command.room,
+            body=command.body,
+            key=UNSET if command.key is None else command.key,
+        )
+        frame = encode_event(signal, self._parts.clock.now_ms(), command.trace)
+        # Values of different senders and kinds never replace each other.
+        key = command.key and (session.user, command.kind, command.key)
+        self._parts.bus.publish(topic, Deliver(frame, key=key, without_connection=connection.id))
 
     def _token_refresh(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
         try:

@@ -7,6 +7,7 @@ import base64
 import os
 import socket
 import struct
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -111,6 +112,11 @@ class WireClient:
                 await self._next()
             except Closed as closed:
                 return closed
+
+    async def read_raw(self, keep: Callable[[bytes], object]) -> None:
+        """Hand on the bytes as they come until the socket closes: for a client that must cost next to nothing."""
+        while data := await self._reader.read(2**16):
+            keep(data)
 
     async def _next(self) -> dict[str, Any]:
         while True:

@@ -1,0 +1,106 @@
+"""A client that says too much, in a process of its own: it must not slow down who measures.
+
+`python flooder.py PORT ROOM COMMAND RATE TOKEN TOKEN…`: the first floods, the others listen. A line on its input makes
+it flood until the next line; each flood is answered with a line that says what was sent and what came back. It ends with
+its input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+
+import msgspec
+import uvloop
+
+from greendot.testing import WireClient
+from greendot.testing.wire import TEXT, make_frame
+
+EVERY_S = 0.002
+ERROR = re.compile(rb'"type":"error","id":0,"code":"(\w+)","message":"([^:]+): wait (\d+) ms"')
+
+
+class Flood(msgspec.Struct):
+    """What became of one, from line to line."""
+
+    sent: int = 0
+    granted: int = 0
+    refused: int = 0
+    codes: set[str] = set()
+    reasons: set[str] = set()  # what the errors said, without the wait
+    waits_ms: set[int] = set()
+    closed: bool = False
+
+
+class Flooder:
+    """One connection, and how its floods went."""
+
+    def __init__(self, client: WireClient, frame: bytes, rate: float) -> None:
+        self._client = client
+        self._frame = frame
+        self._rate = rate
+        self._received = bytearray()  # since the flood began; looked at when it is over, which costs least
+        self._closed = False
+
+    async def read(self) -> None:
+        await self._client.read_raw(self._received.extend)
+        self._closed = True
+
+    async def flood(self, lines: asyncio.StreamReader) -> Flood:
+        self._received.clear()
+        over = asyncio.create_task(lines.readline())
+        begun, sent = time.monotonic(), 0
+        while not over.done() and not self._closed:
+            due = int((time.monotonic() - begun) * self._rate) - sent
+            self._client.send_bytes(self._frame * due)
+            sent += due
+            await asyncio.sleep(EVERY_S)
+        await over
+        while not self._closed and self._answered() < sent:  # noqa: ASYNC110  (counted by nobody else)
+            await asyncio.sleep(EVERY_S)
+        return self._found(sent)
+
+    def _answered(self) -> int:
+        return self._received.count(b'"type":"reply"') + self._received.count(b'"type":"error"')
+
+    def _found(self, sent: int) -> Flood:
+        errors = [[part.decode() for part in found] for found in ERROR.findall(self._received)]
+        return Flood(
+            sent=sent,
+            granted=self._received.count(b'"type":"reply"'),
+            refused=len(errors),
+            codes={code for code, _, _ in errors},
+            reasons={reason for _, reason, _ in errors},
+            waits_ms={int(wait) for _, _, wait in errors},
+            closed=self._closed,
+        )
+
+
+async def joined(port: int, token: str, room: str) -> WireClient:
+    client = await WireClient.connect(port)
+    await client.hello(token)
+    await client.request(type="room.join", room=room)
+    return client
+
+
+async def main(port: int, room: str, command: str, rate: float, *tokens: str) -> None:
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    client, *listeners = [await joined(port, token, room) for token in tokens]
+    said = {"type": command, "room": room, "body": {}, "id": 0} | ({"kind": "x"} if command == "signal.send" else {})
+    flooder = Flooder(client, make_frame(TEXT, msgspec.json.encode(said)), rate)
+    tasks = [asyncio.create_task(flooder.read()), *(asyncio.create_task(other.read_raw(len)) for other in listeners)]
+    print("ready", flush=True)
+    while await lines.readline():
+        print(msgspec.json.encode(await flooder.flood(lines)).decode(), flush=True)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for each in (client, *listeners):
+        await each.end()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(int(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4]), *sys.argv[5:]))

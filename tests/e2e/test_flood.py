@@ -1,0 +1,137 @@
+"""A flooded room: its flooder gets errors, who talks elsewhere does not notice. Real processes, real time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import cycle
+from pathlib import Path
+from statistics import median, quantiles
+
+import msgspec
+import pytest
+
+from e2e.flooder import Flood
+from e2e.processes import PATIENCE_S, Process, running
+from greendot.testing import WireClient
+from greendot.testing.server import COMINGS
+
+LIMIT = 100  # messages or signals a second in a room
+FLOOD = 10 * LIMIT
+LISTENERS = 20  # in the flooded room
+CALM = [f"calm{number}" for number in range(4)]  # spoken in in turn: each stays within the limit
+ROUNDS, ROUND_S, EVERY_S = 24, 0.25, 0.006
+SLOWER = 1.5  # times, at most
+ATTEMPTS = 3  # on a machine that is busy with something else
+COMMANDS = {"room.send": "messages", "signal.send": "signals"}
+
+
+@asynccontextmanager
+async def limited(folder: Path) -> AsyncIterator[Process]:
+    """A server whose rooms are limited, and nobody else: only so can one client flood a room."""
+    limits = {"COMMANDS_PER_S": 2_000, "COMMANDS_BURST": 2_000, "ROOM_SENDS_PER_S": LIMIT, "ROOM_SIGNALS_PER_S": LIMIT}
+    limits |= {"BURST_S": 0.05, "USER_COMMANDS_PER_S": 0, "USER_SENDS_PER_S": 0, "USER_SIGNALS_PER_S": 0}
+    async with running(folder, **{f"GREENDOT_LIMITS_{key}": str(value) for key, value in limits.items()}) as server:
+        for room in ("flooded", *CALM):
+            assert (await server.ask("PUT", f"/v1/rooms/{room}", {"open": True})).status == 200
+        yield server
+
+
+class Flooding:
+    """The flooder's process: it floods between `begin` and `end`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._input, self._output = process.stdin, process.stdout
+
+    async def begin(self) -> None:
+        self._input.write(b"begin\n")
+        await self._input.drain()
+
+    async def end(self) -> Flood:
+        self._input.write(b"end\n")
+        return msgspec.json.decode(await asyncio.wait_for(self._output.readline(), PATIENCE_S), type=Flood)
+
+
+@asynccontextmanager
+async def flooding(server: Process, command: str, rate: float = FLOOD) -> AsyncIterator[Flooding]:
+    tokens = [server.token(user) for user in ("mallory", *(f"listener{number}" for number in range(LISTENERS)))]
+    arguments = str(server.port), "flooded", command, str(rate), *tokens
+    program = Path(__file__).with_name("flooder.py")
+    process = await asyncio.create_subprocess_exec(sys.executable, str(program), *arguments, stdin=PIPE, stdout=PIPE)
+    try:
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readline(), PATIENCE_S) == b"ready\n"
+        yield Flooding(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def elsewhere(server: Process, user: str) -> WireClient:
+    """A client in the calm rooms."""
+    client = await server.client(user)
+    client.deaf_to = COMINGS
+    for room in CALM:
+        await client.request(type="room.join", room=room)
+    return client
+
+
+async def latencies(sender: WireClient, receiver: WireClient, command: str) -> list[float]:
+    """Milliseconds from saying something in a calm room to hearing it, over one round."""
+    found, end, rooms = [], time.perf_counter() + ROUND_S, cycle(CALM)
+    kind, event = ({"kind": "wave"}, "signal") if command == "signal.send" else ({}, "room.message")
+    while (begun := time.perf_counter()) < end:
+        sender.send(type=command, room=next(rooms), body={}, **kind)
+        await receiver.receive(event)
+        found.append((time.perf_counter() - begun) * 1000)
+        if command == "room.send":
+            await sender.receive("room.message")
+        await asyncio.sleep(EVERY_S)
+    return found
+
+
+def p99(of: list[float]) -> float:
+    return quantiles(of, n=100)[98]
+
+
+async def slower(pair: tuple[WireClient, WireClient], flooder: Flooding, command: str) -> tuple[float, list[Flood]]:
+    """How many times as long the slowest take during a flood, and what became of the floods.
+
+    Short rounds in turn, and the middle one of each kind: what else the machine does falls on both alike.
+    """
+    quiet, flooded, floods = [], [], []
+    for _ in range(ROUNDS):
+        quiet.append(p99(await latencies(*pair, command)))
+        await flooder.begin()
+        flooded.append(p99(await latencies(*pair, command)))
+        floods.append(await flooder.end())
+    return median(flooded) / median(quiet), floods
+
+
+@pytest.mark.parametrize(("command", "what"), COMMANDS.items())
+async def test_a_flooder_gets_errors_and_other_rooms_do_not_notice(tmp_path: Path, command: str, what: str) -> None:
+    async with (
+        limited(tmp_path) as server,
+        flooding(server, command) as flooder,
+        await elsewhere(server, "alice") as alice,
+        await elsewhere(server, "bob") as bob,
+    ):
+        for attempt in range(ATTEMPTS):
+            times, floods = await slower((alice, bob), flooder, command)
+            for flood in floods:
+                assert not flood.closed
+                assert flood.codes == {"rate_limited"}
+                assert flood.reasons == {f"room `flooded` gets more than {LIMIT} {what}/s"}
+                assert min(flood.waits_ms) > 0
+            refused = sum(flood.refused for flood in floods) / sum(flood.sent for flood in floods)
+            assert 0.8 < refused < 0.92  # nine of ten, less what may come at once
+            if times <= SLOWER or attempt == ATTEMPTS - 1:
+                assert times <= SLOWER
+                return

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from greendot.api.app import make_app
 from greendot.api.backend import Backend, Dev
-from greendot.api.request import ApiKeys
+from greendot.api.keys import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.engine.base import Engine
 from greendot.engine.memory import MemoryEngine
@@ -44,7 +44,7 @@ class Greendot:
             engine=self.node.engine,
             store=self.node.store,
             clock=clock,
-            keys=ApiKeys({settings.api.key: "default"}),
+            keys=ApiKeys(settings.api.key, self.node.store, clock),
             statuses=self.node.statuses,
             rooms=self.node.rooms,
             speaking=self.node.speaking,

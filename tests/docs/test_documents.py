@@ -11,7 +11,9 @@ import pytest
 
 from greendot.api.app import make_app
 from greendot.api.backend import Backend
+from greendot.api.scopes import NEEDED
 from greendot.cli import cli
+from greendot.core.apikeys import SCOPES
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import COMMANDS
 from greendot.protocol.events import EVENTS
@@ -23,7 +25,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def table(document: str, heading: str) -> dict[str, list[str]]:
     """The rows of the first table behind a heading: first cell → the others."""
-    text = (DOCS / document).read_text().split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
+    text = f"\n{(DOCS / document).read_text()}".split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")][2:]
     return {cells[0].strip().strip("`"): [cell.strip() for cell in cells[1:]] for cells in rows}
 
@@ -69,6 +71,13 @@ def test_every_route_is_documented() -> None:
     app = make_app(Backend(*[None] * len(Backend.__struct_fields__)))  # type: ignore[arg-type]  # the routes are asked for, not called
     routes = {f"{method} {route.path}" for route in app.routes for method in route.methods - {"HEAD"}}
     assert routes == documented - {"GET /", "GET /dev/token"}
+
+
+def test_every_scope_is_documented_where_it_is_needed() -> None:
+    rows = table("http.md", "# The HTTP API")
+    documented = {name.split("?")[0]: words(cells[0])[0] for name, cells in rows.items() if " /" in name}
+    assert documented == NEEDED
+    assert table("http.md", "## Keys").keys() == {*SCOPES}
 
 
 def test_every_setting_is_documented_with_its_default() -> None:

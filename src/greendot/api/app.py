@@ -11,13 +11,14 @@ from greendot.api.notifications import NotificationRoutes
 from greendot.api.operations import OperationRoutes
 from greendot.api.presence import PresenceRoutes
 from greendot.api.rooms import RoomRoutes
+from greendot.api.scopes import guarded
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 
 
 def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
     """The application; with `dev` also the demo page and its tokens."""
     parts = (OperationRoutes(backend), PresenceRoutes(backend), RoomRoutes(backend), NotificationRoutes(backend))
-    routes = [route for part in parts for route in part.routes()]
+    routes = [guarded(route, backend.keys) for part in parts for route in part.routes()]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()
     app = Starlette(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
+
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -46,10 +49,14 @@ class OperationRoutes:
         return json({"ready": True, "node": self._backend.node.incarnation})
 
     async def metrics(self, request: Request) -> Response:
+        node = self._backend.node
         lines = []
-        for name, value in self._backend.node.metrics_items():
-            kind = "counter" if name.endswith("_total") else "gauge"
-            lines += [f"# TYPE {name} {kind}", f'{name}{{node="{self._backend.node.incarnation}"}} {value}']
+        for name, value in node.metrics_items():
+            lines += [_typed(name), f'{name}{{node="{node.incarnation}"}} {value}']
+        for name, of_tenants in groupby(await node.tenant_metrics(), itemgetter(0)):
+            lines.append(_typed(name))
+            # A tenant's name is an id: nothing in it has to be escaped.
+            lines += [f'{name}{{node="{node.incarnation}",tenant="{it}"}} {value}' for _, it, value in of_tenants]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     async def connect(self, request: Request) -> Response:
@@ -57,16 +64,22 @@ class OperationRoutes:
         raise Problem(426, "this address speaks WebSocket: connect with ws:// or wss://")
 
     async def nodes(self, request: Request) -> Response:
-        self._backend.keys.tenant(request)
         nodes = await self._backend.engine.nodes()
         return json({"nodes": [node._asdict() for node in nodes], "asked": self._backend.node.incarnation})
 
     async def stats(self, request: Request) -> Response:
-        self._backend.keys.tenant(request)
-        return json(self._backend.node.stats())
+        """Of the whole node for operators, else of the key's tenant."""
+        keys, node = self._backend.keys, self._backend.node
+        if keys.caller(request).may("operator"):
+            return json(node.stats())
+        return json(node.tenant_stats(keys.tenant(request)))
 
     async def disconnect(self, request: Request) -> Response:
         tenant, session = self._backend.keys.tenant(request), path_id(request, "session")
         if not await self._backend.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
             raise Problem(404, f"no session {session!r} is connected")
         return Response(status_code=204)
+
+
+def _typed(name: str) -> str:
+    return f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"

@@ -1,9 +1,7 @@
-"""What every API request goes through: the key, the ids in the path, the body."""
+"""What every API request goes through: the ids in the path, the query, the body."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,28 +16,6 @@ from greendot.protocol.codec import MAX_FRAME
 MAX_BODY = 2 * 1024 * 1024  # 10,000 ids of the greatest length fit
 
 T = TypeVar("T")
-
-
-class ApiKeys:
-    """Keys by their hash, each bound to a tenant."""
-
-    def __init__(self, keys: dict[str, str]) -> None:
-        self._tenants = {_hash(key): tenant for key, tenant in keys.items() if key}
-
-    def tenant(self, request: Request) -> str:
-        """The tenant whose key the request carries."""
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key:
-            raise Problem(401, "send an API key: Authorization: Bearer KEY")
-        given = _hash(key.strip())
-        for known, tenant in self._tenants.items():
-            if hmac.compare_digest(known, given):
-                return tenant
-        raise Problem(401, "this API key is not known here")
-
-
-def _hash(key: str) -> bytes:
-    return hashlib.sha256(key.encode()).digest()
 
 
 def path_id(request: Request, name: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from greendot.engine.redis import url
 from greendot.errors import ConfigError
-from greendot.settings import Api, Auth, Settings, load, strange_variables
+from greendot.settings import Api, Settings, load, strange_variables
 
 config_option = click.option(
     "--config",
@@ -84,7 +84,8 @@ def with_dev_secret(settings: Settings) -> Settings:
     """The settings with the dev server's secret, if there is one and no other is set."""
     if settings.auth.secret:
         return settings
-    return msgspec.structs.replace(settings, auth=Auth(_kept(dev_file(settings, "secret"))))
+    auth = msgspec.structs.replace(settings.auth, secret=_kept(dev_file(settings, "secret")))
+    return msgspec.structs.replace(settings, auth=auth)
 
 
 def with_dev_key(settings: Settings) -> Settings:

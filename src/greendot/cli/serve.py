@@ -23,7 +23,7 @@ from greendot.assembly import Greendot
 from greendot.cli.config import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.cli.workers import Supervisor, reserve
 from greendot.engine.redis.url import without_login
-from greendot.settings import Api, Auth, Settings, strange_variables
+from greendot.settings import Api, Settings, strange_variables
 
 STUCK_S = 10.0  # a worker that takes so much longer than its drain will not stop by itself
 STOPPING = "Stopping: asking clients to return later …"
@@ -83,7 +83,8 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
         key, new = dev_value(settings, "api-key")
         where = dev_file(settings, "api-key")
         notes.append(f"API key: {key} (shown once; kept in {where})" if new else f"API key: in {where}")
-    return msgspec.structs.replace(settings, server=server, auth=Auth(secret), api=Api(key))
+    auth = msgspec.structs.replace(settings.auth, secret=secret)
+    return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key))
 
 
 def _serve_by_workers(settings: Settings, notes: list[str]) -> None:

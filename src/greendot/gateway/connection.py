@@ -24,6 +24,7 @@ from greendot.protocol.versions import Dialect
 
 if TYPE_CHECKING:
     from greendot.gateway.session import Session
+    from greendot.gateway.tallies import Tally
 
 Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, whether a record, key, …
 _COLLECTED = object()  # in place of a key: it was let in before, and counts against what comes after it
@@ -76,6 +77,7 @@ class Connection(Framing):
         "opened_at",
         "rooms",
         "session",
+        "tally",
         "timer",
         "typed",
         "waiting",
@@ -89,6 +91,7 @@ class Connection(Framing):
         self.closing = False
         self._fragments = None
         self.session: Session | None = None  # set by hello, for good
+        self.tally: Tally | None = None  # of its tenant, from welcome to the end of the socket
         self.dialect: Dialect | None = None  # set by hello for a client that reads other versions than most
         self.opened_at = self.heard = owner.now()  # monotonic seconds
         self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token

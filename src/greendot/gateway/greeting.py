@@ -17,6 +17,7 @@ from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
+from greendot.gateway.tenancy import Tenancy
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
@@ -38,14 +39,15 @@ class Greeting:
         sessions: Sessions,
         rooms: Rooms,
         inboxes: Inboxes,
-        tokens: Tokens,
         shared: Shared,
+        entry: tuple[Tokens, Tenancy],  # who may come
         promises: tuple[float, Limiting],  # how often to be heard, how much to say
     ) -> None:
         self._sessions = sessions
         self._rooms = rooms
         self._inboxes = inboxes
-        self._tokens = tokens
+        self._tokens, self._tenancy = entry
+        self._registry = shared.registry
         self._clock = shared.clock
         self._arrivals = shared.arrivals
         self._heartbeat_s, self._limiting = promises
@@ -71,11 +73,16 @@ class Greeting:
     async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> None:
         connection.hold()
         try:
+            await self._tenancy.admit(grants.tenant)
             session, resumed = await self._sessions.open(connection, grants, hello)
+            self._registry.greeted(connection, session)
             self._limiting.greeted(connection, session)
             joined = await self._rejoin(connection, session, hello)
             self._rooms.returned(connection, session)
             arrival = await self._inboxes.attach(connection, session, hello.resume.inbox if hello.resume else None)
+        except TokenError as error:
+            connection.close(Close.BAD_TOKEN, str(error))
+            return
         except (EngineUnavailable, StoreUnavailable):
             last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
             connection.close(Close.OVERLOADED, "try again in a moment", last)

@@ -145,6 +145,8 @@ class Intake:
 
     def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
         self._metrics.realtime_commands_refused_total += 1
+        if connection.tally is not None:
+            connection.tally.refused += 1
         if refused.code != Err.RATE_LIMITED or not isinstance(command, _QUIET):
             connection.send(encode_error(refused, command.id))
 

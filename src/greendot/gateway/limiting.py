@@ -16,6 +16,7 @@ from greendot.core.quotas import CONNECTION, ROOM, USER, Quota, Rules, all_bucke
 from greendot.errors import Refused
 from greendot.gateway.connection import Connection
 from greendot.gateway.session import Session
+from greendot.gateway.tallies import Tallies
 from greendot.metrics import Metrics
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Err
@@ -27,11 +28,14 @@ COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "sign
 class Limiting:
     """Raises Refused with `rate_limited` and the time to wait. Numbers are of this node alone."""
 
-    def __init__(self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics, tallies: Tallies
+    ) -> None:
         self._common = quota
         self._quotas = tenants  # those with one of their own
         self._clock = clock
         self._metrics = metrics
+        self._tallies = tallies
         buckets = all_buckets()
         self._common_rules = Rules(quota, buckets)
         self._rules = {tenant: Rules(own, buckets) for tenant, own in tenants.items()}
@@ -98,13 +102,16 @@ class Limiting:
 
     def signal(self, connection: Connection, session: Session, room: str) -> None:
         self._in_room(session.rules.signals, connection, session, room, SIGNALS)
+        self._tallies.of(session.tenant).sends += 1
 
     def send(self, connection: Connection, session: Session, room: str) -> None:
         self._in_room(session.rules.sends, connection, session, room, SENDS)
+        self._tallies.of(session.tenant).sends += 1
 
     def signal_to_user(self, connection: Connection, session: Session) -> None:
         keys = connection.id, session.key, None, session.tenant
         self._ask(session.rules.signals_to_users, keys, 1, SIGNALS)
+        self._tallies.of(session.tenant).sends += 1
 
     def watch(self, connection: Connection, session: Session, users: int) -> None:
         """Users watched, or asked for."""
@@ -121,16 +128,25 @@ class Limiting:
     # --- what apps do by HTTP ---
 
     def app_message(self, tenant: str, room: str) -> None:
-        self._ask(self._of(tenant).app_messages, (None, None, (tenant, room), tenant), 1, SENDS, room)
+        self._app(tenant, self._of(tenant).app_messages, 1, SENDS, room)
 
     def app_notifications(self, tenant: str, count: int) -> None:
         what = "messages and notifications"
-        self._ask(self._of(tenant).app_notifications, (None, None, None, tenant), count, what)
+        self._app(tenant, self._of(tenant).app_notifications, count, what)
 
     def app_signal(self, tenant: str, room: str | None) -> None:
         of = self._of(tenant)
         rules = of.app_signals_to_users if room is None else of.app_signals
-        self._ask(rules, (None, None, (tenant, room), tenant), 1, SIGNALS, room or "")
+        self._app(tenant, rules, 1, SIGNALS, room)
+
+    def _app(self, tenant: str, rules: tuple[Rule, ...], amount: int, what: str, room: str | None = None) -> None:
+        tally = self._tallies.of(tenant)
+        try:
+            self._ask(rules, (None, None, (tenant, room), tenant), amount, what, room or "")
+        except Refused:
+            tally.refused += amount
+            raise
+        tally.sends += amount
 
     def _ask(self, rules: tuple[Rule, ...], keys: tuple[Hashable, ...], amount: int, what: str, room: str = "") -> None:
         if rules and (excess := ask(rules, keys, amount, self._clock.monotonic())):

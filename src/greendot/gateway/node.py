@@ -69,6 +69,7 @@ class Node(Parts):
             await self.store.close()
             raise
         self.pruning.start(lambda: self.incarnation)
+        self.tenancy.start()
 
     async def drain(self, within_s: float) -> None:
         """Ask every client to go elsewhere, wait for them a while, end the rest."""
@@ -154,7 +155,7 @@ class Node(Parts):
     def gone(self, connection: Connection) -> None:
         self.timers.cancel(connection.timer)
         connection.timer = None
-        self.registry.connections.pop(connection.id, None)
+        self.registry.gone(connection)
         if self._emptier is not None and not self._emptier.done():
             self._emptier.set_result(None)
 
@@ -243,5 +244,12 @@ class Node(Parts):
     def stats(self) -> dict[str, Any]:
         return views.stats(self)
 
+    def tenant_stats(self, tenant: str) -> dict[str, Any]:
+        return views.tenant_stats(self, tenant)
+
     def metrics_items(self) -> Iterator[tuple[str, int]]:
         return views.metrics(self)
+
+    async def tenant_metrics(self) -> list[tuple[str, str, int]]:
+        """Names, tenants and values; none, unless the settings ask for it."""
+        return await views.tenant_metrics(self) if self.settings.server.tenant_metrics else []

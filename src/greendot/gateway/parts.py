@@ -34,6 +34,7 @@ from greendot.gateway.shared import Shared
 from greendot.gateway.speaking import Speaking
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.tasks import Tasks
+from greendot.gateway.tenancy import Tenancy
 from greendot.gateway.timers import Timers
 from greendot.gateway.watching import Watching
 from greendot.metrics import Metrics
@@ -56,7 +57,7 @@ class Parts:
         self.registry = Registry()
         self.hub = Hub(self.metrics, _throttle(settings, clock), clock.monotonic)
         quotas = {name: _quota(tenant.limits) for name, tenant in settings.tenants.items()}
-        self.limiting = Limiting(_quota(settings.limits), quotas, clock, self.metrics)
+        self.limiting = Limiting(_quota(settings.limits), quotas, clock, self.metrics, self.registry.tallies)
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
         self.tokens = Tokens(settings.auth.secret)
@@ -90,8 +91,9 @@ class Parts:
         self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace)
-        promises = presence.heartbeat_s, self.limiting
-        greeting = Greeting(self.sessions, self.rooms, self.inboxes, self.tokens, shared, promises)
+        self.tenancy = Tenancy(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
+        entry, promises = (self.tokens, self.tenancy), (presence.heartbeat_s, self.limiting)
+        greeting = Greeting(self.sessions, self.rooms, self.inboxes, shared, entry, promises)
         commands = Commands(
             Acting(
                 sessions=self.sessions,

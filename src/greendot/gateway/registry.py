@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from greendot.gateway.tallies import Tallies
+
 if TYPE_CHECKING:
     from greendot.gateway.connection import Connection
     from greendot.gateway.session import Session
@@ -16,11 +18,28 @@ class Registry:
     def __init__(self) -> None:
         self.connections: dict[str, Connection] = {}  # by connection id, from upgrade to the end of the socket
         self.sessions: dict[str, Session] = {}  # by session id, lingering ones included
+        self.tallies = Tallies()
         self._users: dict[tuple[str, str], list[Session]] = {}
+
+    def greeted(self, connection: Connection, session: Session) -> None:
+        """It is known whose connection it is; its socket may be closed already."""
+        if connection.id in self.connections:
+            connection.tally = self.tallies.of(session.tenant)
+            connection.tally.connections += 1
+
+    def gone(self, connection: Connection) -> None:
+        """Its socket is closed."""
+        self.connections.pop(connection.id, None)
+        if connection.tally is not None:
+            connection.tally.connections -= 1
+            connection.tally = None
 
     def add(self, session: Session) -> None:
         self.sessions[session.id] = session
-        self._users.setdefault(session.key, []).append(session)
+        theirs = self._users.setdefault(session.key, [])
+        if not theirs:
+            self.tallies.of(session.tenant).users += 1
+        theirs.append(session)
 
     def remove(self, session: Session) -> None:
         if self.sessions.get(session.id) is not session:
@@ -30,6 +49,7 @@ class Registry:
         theirs.remove(session)
         if not theirs:
             del self._users[session.key]
+            self.tallies.of(session.tenant).users -= 1
 
     def sessions_of(self, tenant: str, user: str) -> list[Session]:
         return self._users.get((tenant, user), [])

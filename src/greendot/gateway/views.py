@@ -67,6 +67,31 @@ def stats(parts: Parts) -> dict[str, Any]:
     } | dict(_counted(parts))
 
 
+def tenant_stats(parts: Parts, tenant: str) -> dict[str, Any]:
+    """What a tenant may know: nothing that others have a part in."""
+    tally = parts.registry.tallies.shown(tenant)
+    return {
+        "node": parts.incarnation,
+        "tenant": tenant,
+        "connections": tally.connections,
+        "users": tally.users,
+        "sends": tally.sends,
+        "refused": tally.refused,
+    }
+
+
+async def tenant_metrics(parts: Parts) -> list[tuple[str, str, int]]:
+    """Of the tenants with a name that may be shown; each name once for all of them, as Prometheus wants it."""
+    labels, tallies = await parts.tenancy.labels(), parts.registry.tallies
+    shown = [(tenant, tallies.shown(tenant)) for tenant in sorted(labels.intersection(tallies))]
+    return [
+        *(("tenant_connections", tenant, tally.connections) for tenant, tally in shown),
+        *(("tenant_users_online", tenant, tally.users) for tenant, tally in shown),
+        *(("tenant_sends_total", tenant, tally.sends) for tenant, tally in shown),
+        *(("tenant_refused_total", tenant, tally.refused) for tenant, tally in shown),
+    ]
+
+
 def metrics(parts: Parts) -> Iterator[tuple[str, int]]:
     yield "ws_connections", len(parts.registry.connections)
     yield "ws_users_online", parts.registry.users

@@ -24,10 +24,14 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
     drain_s: Seconds = 1.0  # how long a stopping server waits for its sockets to close
     log: str = "info"  # debug, info, warning or error
     dev: bool = False
+    tenant_metrics: bool = (
+        False  # connections, users, sends and refusals of each registered tenant, by name, in /metrics
+    )
 
 
 class Auth(Struct, frozen=True, forbid_unknown_fields=True):
     secret: str = ""  # HS256; at least 32 characters
+    tenants: Literal["any", "registered"] = "any"  # whose users may come: any that a token names, or registered ones
 
 
 class Api(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,65 @@
+"""What a key must have the scope of, for each route. One that is missing here cannot be served."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from greendot.core.apikeys import Scope
+
+OPEN = {
+    "GET /livez",
+    "GET /readyz",
+    "GET /metrics",
+    "GET /v1/connect",  # for clients, who show a token
+}
+NEEDED: dict[str, Scope] = {
+    "POST /v1/presence/query": "presence:read",
+    "GET /v1/presence/online": "presence:read",
+    "GET /v1/users/{user}/presence": "presence:read",
+    "GET /v1/users/{user}/sessions": "sessions",
+    "DELETE /v1/sessions/{session}": "sessions",
+    "PUT /v1/users/{user}/status": "users:write",
+    "GET /v1/rooms": "rooms:read",
+    "GET /v1/rooms/{room}": "rooms:read",
+    "PUT /v1/rooms/{room}": "rooms:write",
+    "GET /v1/rooms/{room}/members": "rooms:read",
+    "PUT /v1/rooms/{room}/members/{user}": "rooms:write",
+    "DELETE /v1/rooms/{room}/members/{user}": "rooms:write",
+    "GET /v1/rooms/{room}/present": "rooms:read",
+    "GET /v1/rooms/{room}/typing": "rooms:read",
+    "GET /v1/rooms/{room}/messages": "rooms:read",
+    "POST /v1/rooms/{room}/messages": "rooms:write",
+    "POST /v1/notifications": "notify",
+    "GET /v1/users/{user}/inbox": "notify",
+    "POST /v1/signals": "signals",
+    "GET /v1/stats": "stats:read",
+    "GET /v1/nodes": "operator",
+}
+
+
+class Guard(Protocol):
+    """Who lets requests in."""
+
+    async def admit(self, request: Request, scope: Scope) -> None:
+        """Problem unless the request carries a key with the scope."""
+        ...
+
+
+def guarded(route: Route, guard: Guard) -> Route:
+    """The route as it is served: nothing of a request is looked at before its key."""
+    (method,) = (route.methods or set()) - {"HEAD"}
+    name = f"{method} {route.path}"
+    if name in OPEN:
+        return route
+    scope, endpoint = NEEDED[name], route.endpoint
+
+    async def checked(request: Request) -> Response:
+        await guard.admit(request, scope)
+        answer: Response = await endpoint(request)
+        return answer
+
+    return Route(route.path, checked, methods=[method])

@@ -1,0 +1,43 @@
+"""What is counted for each tenant: plain integers, as in `metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+MOST = 10_000  # tenants that are counted by themselves; tokens name them, so nothing else bounds their number
+
+
+class Tally:
+    """One tenant on this node."""
+
+    __slots__ = ("connections", "refused", "sends", "users")
+
+    def __init__(self) -> None:
+        self.connections = 0  # now, from welcome to the end of the socket
+        self.users = 0  # with a session, now
+        self.sends = 0  # messages, notifications and signals that were let through, of clients and of the app
+        self.refused = 0  # commands of clients, and what the app sent too much
+
+
+class Tallies:
+    """Tenants that were here since the start."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[str, Tally] = {}
+        self._others = Tally()  # those beyond `MOST` together: shown to none of them
+
+    def of(self, tenant: str) -> Tally:
+        """To count with."""
+        tally = self._tallies.get(tenant)
+        if tally is None:
+            if len(self._tallies) >= MOST:
+                return self._others
+            tally = self._tallies[tenant] = Tally()
+        return tally
+
+    def shown(self, tenant: str) -> Tally:
+        """To look at; nothing is made by looking."""
+        return self._tallies.get(tenant) or Tally()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._tallies])

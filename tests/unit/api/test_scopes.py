@@ -1,0 +1,52 @@
+"""Every route names the scope it needs, or is known to be open."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from greendot.api.app import make_app
+from greendot.api.backend import Backend
+from greendot.api.scopes import NEEDED, OPEN, guarded
+from greendot.core.apikeys import SCOPES, Scope
+
+
+def served() -> list[str]:
+    app = make_app(Backend(*[None] * len(Backend.__struct_fields__)))  # type: ignore[arg-type]  # the routes are asked for, not called
+    return [f"{method} {route.path}" for route in app.routes for method in route.methods - {"HEAD"}]
+
+
+def test_every_route_has_exactly_one_scope_or_is_open() -> None:
+    names = served()
+    assert len(names) == len({*names})
+    assert {*names} == OPEN | NEEDED.keys(), "a route and its scope belong into api/scopes.py together"
+    assert not OPEN & NEEDED.keys()
+
+
+def test_every_scope_opens_something() -> None:
+    assert {*NEEDED.values()} | {"admin"} == {*SCOPES, "operator"}
+
+
+async def nothing(request: Request) -> Response:
+    return Response()
+
+
+class Closed:
+    async def admit(self, request: Request, scope: Scope) -> None:
+        raise PermissionError(scope)
+
+
+def test_a_route_that_names_no_scope_is_not_served() -> None:
+    with pytest.raises(KeyError):
+        guarded(Route("/v1/forgotten", nothing), Closed())
+    with pytest.raises(KeyError):
+        guarded(Route("/v1/rooms", nothing, methods=["DELETE"]), Closed())
+
+
+async def test_nothing_of_a_request_is_looked_at_before_its_key() -> None:
+    route = guarded(Route("/v1/rooms", nothing), Closed())
+    assert route.methods == {"GET", "HEAD"}
+    with pytest.raises(PermissionError, match="rooms:read"):
+        await route.endpoint(Request({"type": "http"}))

@@ -25,7 +25,8 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether it is a command of the CLI: its parameters are the command's options."""
-    return any(ast.unparse(decorator).startswith("click.command") for decorator in function.decorator_list)
+    called = (ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list)
+    return any(name.endswith(".command") for name in called)  # of click, or of a group of commands
 
 
 @every_module

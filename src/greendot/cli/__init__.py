@@ -9,12 +9,14 @@ import click
 from greendot import __version__
 from greendot.cli.config import check_config
 from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
+from greendot.cli.keys import keys
 from greendot.cli.migrate import migrate
 from greendot.cli.notify import notify
 from greendot.cli.outbox import outbox
 from greendot.cli.records import inbox, rooms
 from greendot.cli.repair import repair
 from greendot.cli.serve import serve
+from greendot.cli.tenants import tenants
 from greendot.cli.token import token
 from greendot.errors import GreendotError
 
@@ -35,7 +37,7 @@ def version() -> None:
 
 
 looking = nodes, presence, sessions, typing, rooms, inbox
-for command in (serve, token, notify, *looking, sweep, migrate, outbox, repair, check_config, version):
+for command in (serve, token, notify, keys, tenants, *looking, sweep, migrate, outbox, repair, check_config, version):
     cli.add_command(command)
 
 

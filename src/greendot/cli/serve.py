@@ -62,7 +62,9 @@ def serve(
     if settings.server.dev:
         settings = _for_dev(settings, host, notes)
     elif not settings.api.key:
-        notes.append("No API key is set (GREENDOT_API_KEY): the HTTP API refuses every request.")
+        notes.append(
+            "No API key is set (GREENDOT_API_KEY): only those made with `greendot keys create` open the HTTP API."
+        )
     _set_up_logging(settings.server.log)
     _set_up_process()
     if settings.server.workers > 1:

@@ -1,0 +1,217 @@
+"""`greendot keys`: API keys, made and ended in the store. A key is shown once, when it is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from greendot.cli.config import config_option
+from greendot.cli.durations import Duration
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.stored import on_store, store_option, store_settings
+from greendot.cli.tables import NOTHING, ago, duration, left, table
+from greendot.clock import SystemClock
+from greendot.core.apikeys import SCOPES, hash_of, text_of
+from greendot.errors import ConfigError
+from greendot.ids import new_key_id, new_key_secret
+from greendot.settings import Settings, check_id
+from greendot.store.base import Store
+from greendot.store.keys import OPERATOR, ApiKey, KeyAndSecrets, Secret
+from greendot.store.remembering import BELIEVED_S
+
+OPERATORS = "(operator)"  # in tables, where a tenant is named: no tenant can have this name
+
+_tenant = click.option("--tenant", metavar="T", help="Whose key. [default: default]")
+_operator = click.option("--operator", is_flag=True, help="A key of no tenant, for those who run the servers.")
+_expires = click.option("--expires", type=Duration(), help="The key ends after so long, such as 90d.")
+
+
+@click.group()
+def keys() -> None:
+    """API keys: who may do what over HTTP."""
+
+
+@keys.command()
+@click.argument("name")
+@_tenant
+@_operator
+@click.option(
+    "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="What it may do; several may be given."
+)
+@_expires
+@json_option
+@store_option
+@config_option
+def create(
+    name: str,
+    tenant: str | None,
+    operator: bool,
+    scopes: tuple[str, ...],
+    expires: int | None,
+    as_json: bool,
+    store: str | None,
+    config: Path | None,
+) -> None:
+    """Make a key with this NAME and print it. It cannot be shown again."""
+    owner = _owner(name, tenant, operator)
+    if operator == bool(scopes):
+        raise click.UsageError(
+            "An operator's key has no scopes: leave out --scope."
+            if operator
+            else f"Say what it may do: --scope {' or '.join(SCOPES)}."
+        )
+    settings = store_settings(store, config)
+    shown, secret = _new_secret(expires)
+    key = ApiKey(owner, name, ("operator",) if operator else tuple(dict.fromkeys(scopes)), secret.created_at)
+
+    async def make(there: Store) -> bool:
+        await _check_registered(settings, there, owner)
+        return await there.create_key(key, secret)
+
+    if not on_store(settings, make):
+        raise ConfigError(f"{_whose(owner)} has a key {name!r} already: rotate or revoke it, or take another name.")
+    _show(shown, f"Made {name}, a key of {_whose(owner)}: {', '.join(key.scopes)}.", key, secret, as_json)
+
+
+@keys.command()
+@click.argument("name")
+@_tenant
+@_operator
+@click.option("--overlap", type=Duration(), default="24h", show_default=True, help="So long the old secret goes on.")
+@click.option("--expires", type=Duration(), help="The new secret ends after so long. [default: as the old one did]")
+@json_option
+@store_option
+@config_option
+def rotate(
+    name: str,
+    tenant: str | None,
+    operator: bool,
+    overlap: int,
+    expires: int | None,
+    as_json: bool,
+    store: str | None,
+    config: Path | None,
+) -> None:
+    """Make a new secret for the key NAME and print it. The old one goes on for a while, so that no app is cut off."""
+    owner = _owner(name, tenant, operator)
+
+    async def change(there: Store) -> tuple[ApiKey, str, Secret]:
+        found = await there.api_key(owner, name)
+        if found is not None:
+            key, secrets = found
+            newest = secrets[-1]
+            lasts = expires if expires is not None else newest.expires_at and newest.expires_at - newest.created_at
+            shown, secret = _new_secret(lasts)
+            if await there.rotate_key(owner, name, secret, old_ends_at=secret.created_at + overlap):
+                return key, shown, secret
+        raise _no_key(owner, name)
+
+    key, shown, secret = on_store(store_settings(store, config), change)
+    how = f"goes on for {duration(overlap)}" if overlap else f"is refused within {BELIEVED_S:.0f} s"
+    _show(shown, f"Made a new secret for {name}, a key of {_whose(owner)}. The old one {how}.", key, secret, as_json)
+
+
+@keys.command()
+@click.argument("name")
+@_tenant
+@_operator
+@store_option
+@config_option
+def revoke(name: str, tenant: str | None, operator: bool, store: str | None, config: Path | None) -> None:
+    """End the key NAME with all its secrets."""
+    owner = _owner(name, tenant, operator)
+    if not on_store(store_settings(store, config), lambda there: there.remove_key(owner, name)):
+        raise _no_key(owner, name)
+    click.echo(f"Revoked {name}, a key of {_whose(owner)}: servers refuse it within {BELIEVED_S:.0f} s.")
+
+
+@keys.command("list")
+@click.option("--tenant", metavar="T", help="Those of one tenant.")
+@click.option("--operator", is_flag=True, help="Those of no tenant.")
+@json_option
+@store_option
+@config_option
+def list_keys(tenant: str | None, operator: bool, as_json: bool, store: str | None, config: Path | None) -> None:
+    """The keys there are, with each secret's dates; never the secrets."""
+    owner = None if tenant is None and not operator else _owner("x", tenant, operator)
+    found = on_store(store_settings(store, config), lambda there: there.api_keys(owner))
+    if as_json:
+        print_json({"keys": [_entry(key, secrets) for key, secrets in found]})
+    elif not found:
+        click.echo("There are no keys. `greendot keys create` makes one.")
+    else:
+        now = SystemClock().now_ms()
+        rows = [row for of in found for row in _rows(of, now)]
+        click.echo(table(("TENANT", "NAME", "SECRET", "SCOPES", "MADE", "LAST USED", "ENDS IN"), rows))
+
+
+def _rows(of: KeyAndSecrets, now: int) -> list[tuple[str, ...]]:
+    key, secrets = of
+    return [
+        (
+            key.tenant or OPERATORS,
+            key.name,
+            f"gd_{secret.id}_…",
+            ", ".join(key.scopes),
+            ago(secret.created_at, now),
+            ago(secret.used_at, now),
+            NOTHING if secret.expires_at is None else left(secret.expires_at - now),
+        )
+        for secret in secrets
+    ]
+
+
+def _entry(key: ApiKey, secrets: list[Secret]) -> dict[str, Any]:
+    return {
+        "tenant": key.tenant or None,
+        "name": key.name,
+        "scopes": key.scopes,
+        "created_at": key.created_at,
+        "secrets": [
+            {"id": it.id, "created_at": it.created_at, "expires_at": it.expires_at, "used_at": it.used_at}
+            for it in secrets
+        ],
+    }
+
+
+def _owner(name: str, tenant: str | None, operator: bool) -> str:
+    """The tenant of the key, or OPERATOR."""
+    if operator and tenant is not None:
+        raise click.UsageError("Give either --tenant or --operator.")
+    check_id("the key's name", name)
+    return OPERATOR if operator else check_id("tenant", tenant if tenant is not None else "default")
+
+
+def _whose(owner: str) -> str:
+    return "the operators" if owner == OPERATOR else f"tenant {owner}"
+
+
+def _new_secret(lasts_ms: int | None) -> tuple[str, Secret]:
+    """The text to be shown, and what is kept of it."""
+    id, secret, now = new_key_id(), new_key_secret(), SystemClock().now_ms()
+    return text_of(id, secret), Secret(id, hash_of(secret), now, None if lasts_ms is None else now + lasts_ms)
+
+
+async def _check_registered(settings: Settings, there: Store, owner: str) -> None:
+    if settings.auth.tenants != "registered" or owner == OPERATOR or owner in settings.tenants:
+        return
+    if await there.tenant(owner) is None:
+        raise ConfigError(
+            f"tenant {owner} is not registered, and only registered ones may come: greendot tenants create {owner}"
+        )
+
+
+def _no_key(owner: str, name: str) -> ConfigError:
+    return ConfigError(f"{_whose(owner)} has no key {name!r}; `greendot keys list` shows those there are.")
+
+
+def _show(shown: str, said: str, key: ApiKey, secret: Secret, as_json: bool) -> None:
+    """The key alone goes to the output, so that a program can take it from there."""
+    if as_json:
+        print_json({"key": shown, **_entry(key, [secret])})
+        return
+    ends = "" if secret.expires_at is None else f", and ends in {duration(secret.expires_at - secret.created_at)}"
+    click.echo(f"{said} This is shown only now{ends}:", err=True)
+    click.echo(shown)

@@ -1,0 +1,126 @@
+"""`greendot tenants`: register them, look at what is theirs, erase it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from greendot.cli.config import config_option
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.records import after_option, limit_option
+from greendot.cli.stored import on_store, store_option, store_settings
+from greendot.cli.tables import ago, several, table
+from greendot.clock import SystemClock
+from greendot.errors import ConfigError
+from greendot.settings import check_id
+from greendot.store.base import Store
+from greendot.store.keys import Registered
+
+AT_ONCE = 1_000  # rows erased in one commit: others wait no longer for it than for anything else
+TELL_EVERY = 100_000
+
+
+@click.group()
+def tenants() -> None:
+    """Tenants. One needs no registration, unless auth.tenants is `registered`."""
+
+
+@tenants.command()
+@click.argument("tenant")
+@store_option
+@config_option
+def create(tenant: str, store: str | None, config: Path | None) -> None:
+    """Register TENANT."""
+    check_id("tenant", tenant)
+    now = SystemClock().now_ms()
+    if not on_store(store_settings(store, config), lambda there: there.create_tenant(tenant, now)):
+        raise ConfigError(f"{tenant} is registered already.")
+    click.echo(f"Registered {tenant}. Make it a key: greendot keys create NAME --tenant {tenant} --scope SCOPE")
+
+
+@tenants.command("list")
+@after_option
+@limit_option
+@json_option
+@store_option
+@config_option
+def list_tenants(after: str | None, limit: int, as_json: bool, store: str | None, config: Path | None) -> None:
+    """The tenants that are registered, and those with a section in the settings."""
+    settings = store_settings(store, config)
+
+    async def look(there: Store) -> list[tuple[str, int | None, int]]:
+        found: dict[str, int | None] = dict.fromkeys(name for name in settings.tenants if name > (after or ""))
+        found |= dict(await there.tenants(after, limit))
+        page = sorted(found.items())[:limit]
+        return [(tenant, at, len(await there.api_keys(tenant))) for tenant, at in page]
+
+    entries = on_store(settings, look)
+    if as_json:
+        print_json({"tenants": [{"tenant": it, "registered_at": at, "keys": keys} for it, at, keys in entries]})
+        return
+    if not entries:
+        click.echo("No tenant is registered." if after is None else "No more tenants are registered.")
+        return
+    now = SystemClock().now_ms()
+    rows = [(it, "in the settings" if at is None else ago(at, now), str(keys)) for it, at, keys in entries]
+    click.echo(table(("TENANT", "REGISTERED", "KEYS"), rows))
+    if len(rows) == limit:
+        click.echo(f"There may be more: --after {rows[-1][0]}")
+
+
+@tenants.command()
+@click.argument("tenant")
+@json_option
+@store_option
+@config_option
+def show(tenant: str, as_json: bool, store: str | None, config: Path | None) -> None:
+    """How much of TENANT's there is in the store. It counts."""
+    check_id("tenant", tenant)
+    registered, rows = on_store(store_settings(store, config), lambda there: _look(there, tenant))
+    if as_json:
+        print_json({"tenant": tenant, "registered_at": registered and registered.created_at, "records": rows})
+        return
+    when = "is not registered" if registered is None else f"was registered {_when(registered)}"
+    click.echo(f"{tenant} {when}." + ("" if rows else " Nothing of it is in the store."))
+    if rows:
+        click.echo(table(("WHAT", "COUNT"), [(name, str(count)) for name, count in rows.items()]))
+
+
+@tenants.command()
+@click.argument("tenant")
+@click.option("--yes", is_flag=True, help="Erase all that is the tenant's, for good.")
+@json_option
+@store_option
+@config_option
+def delete(tenant: str, yes: bool, as_json: bool, store: str | None, config: Path | None) -> None:
+    """Erase TENANT: its keys, rooms, messages, inboxes, and its registration."""
+    check_id("tenant", tenant)
+
+    async def erase(there: Store) -> int:
+        registered, rows = await _look(there, tenant)
+        if registered is None and not rows:
+            raise ConfigError(f"there is nothing of a tenant {tenant!r} in the store.")
+        if rows and not yes:
+            has = ", ".join(f"{count} {name}" for name, count in rows.items())
+            raise ConfigError(f"{tenant} still has {has}. With --yes they are erased, for good.")
+        erased = 0
+        while count := await there.erase_tenant(tenant, limit=AT_ONCE):
+            if erased // TELL_EVERY != (erased + count) // TELL_EVERY:
+                click.echo(f"{erased + count} of {sum(rows.values())} records …", err=True)
+            erased += count
+        return erased
+
+    erased = on_store(store_settings(store, config), erase)
+    if as_json:
+        print_json({"tenant": tenant, "erased": erased})
+    else:
+        click.echo(f"Erased {tenant}: {several(erased, 'record')}. Its keys are refused within 10 s.")
+
+
+async def _look(there: Store, tenant: str) -> tuple[Registered | None, dict[str, int]]:
+    return await there.tenant(tenant), await there.tenant_rows(tenant)
+
+
+def _when(registered: Registered) -> str:
+    return ago(registered.created_at, SystemClock().now_ms())

@@ -1,0 +1,75 @@
+"""`greendot tenants`, beside a store that is in use."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cli.calls import complaint
+from cli.stores import both_stores, opened, said
+from greendot.testing.key_suite import fill
+
+
+@both_stores
+async def test_tenants_are_registered_and_listed(kind: str, tmp_path: Path, postgres: str) -> None:
+    async with opened(kind, tmp_path, postgres) as (url, store):
+        assert await said("tenants", "list", "--store", url) == "No tenant is registered.\n"
+        assert (await said("tenants", "create", "acme", "--store", url)).startswith("Registered acme. Make it a key: ")
+        again = await asyncio.to_thread(complaint, "tenants", "create", "acme", "--store", url)
+        assert again == "acme is registered already."
+        await fill(store, "acme")
+        config = tmp_path / "greendot.toml"
+        config.write_text("[tenants.named.limits]\nrooms = 5\n")
+        listed = (await said("tenants", "list", "--store", url, "--config", str(config))).splitlines()
+        assert [line.split() for line in listed] == [
+            ["TENANT", "REGISTERED", "KEYS"],
+            ["acme", *listed[1].split()[1:-1], "1"],
+            ["named", "in", "the", "settings", "0"],
+        ]
+        entries = msgspec.json.decode(await said("tenants", "list", "--json", "--store", url))["tenants"]
+        assert [(entry["tenant"], entry["keys"]) for entry in entries] == [("acme", 1)]
+        assert "--after acme" in await said("tenants", "list", "--limit", "1", "--store", url)
+        assert await said("tenants", "list", "--after", "acme", "--store", url) == "No more tenants are registered.\n"
+
+
+@both_stores
+async def test_a_tenant_is_shown_and_erased_with_all_that_is_its_own(kind: str, tmp_path: Path, postgres: str) -> None:
+    async with opened(kind, tmp_path, postgres) as (url, store):
+        await store.create_tenant("acme", 1)
+        assert "Nothing of it is in the store." in await said("tenants", "show", "acme", "--store", url)
+        for tenant in ("acme", "rival"):
+            await fill(store, tenant)
+        rival = await store.tenant_rows("rival")
+        shown = msgspec.json.decode(await said("tenants", "show", "acme", "--json", "--store", url))
+        assert shown == {"tenant": "acme", "registered_at": 1, "records": rival}
+        lines = (await said("tenants", "show", "rival", "--store", url)).splitlines()
+        assert lines[0] == "rival is not registered."
+        assert ["rooms", "3"] in [line.split() for line in lines]
+        refused = await asyncio.to_thread(complaint, "tenants", "delete", "acme", "--store", url)
+        assert refused.startswith("acme still has ")
+        assert "3 rooms" in refused
+        assert "--yes" in refused
+        assert await store.tenant_rows("acme") == rival
+        told = await said("tenants", "delete", "acme", "--yes", "--store", url)
+        assert told == f"Erased acme: {sum(rival.values()) + 1} records. Its keys are refused within 10 s.\n"
+        assert await store.tenant_rows("acme") == {}
+        assert await store.tenant("acme") is None
+        assert await store.tenant_rows("rival") == rival
+        gone = await asyncio.to_thread(complaint, "tenants", "delete", "acme", "--yes", "--store", url)
+        assert gone == "there is nothing of a tenant 'acme' in the store."
+
+
+async def test_an_empty_tenant_is_deleted_without_asking(tmp_path: Path, postgres: str) -> None:
+    async with opened("sqlite", tmp_path, postgres) as (url, store):
+        await store.create_tenant("acme", 1)
+        assert "Erased acme: 1 record." in await said("tenants", "delete", "acme", "--store", url)
+        assert await store.tenant("acme") is None
+
+
+@pytest.mark.parametrize("command", ["create", "show", "delete"])
+@pytest.mark.parametrize("tenant", ["", "a/b", "a b", "*", "-x", "é", "t" * 129])
+def test_what_cannot_be_a_tenant_is_said(command: str, tenant: str) -> None:
+    assert f"tenant {tenant!r} is not a valid id" in complaint("tenants", command, "--", tenant)

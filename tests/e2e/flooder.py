@@ -1,8 +1,7 @@
 """A client that says too much, in a process of its own: it must not slow down who measures.
 
-`python flooder.py PORT ROOM COMMAND RATE TOKEN TOKEN…`: the first floods, the others listen. A line on its input makes
-it flood until the next line; each flood is answered with a line that says what was sent and what came back. It ends with
-its input.
+`python flooder.py PORT ROOM COMMAND RATE TOKEN TOKEN…`: the first floods, the others listen. A line on its input begins
+a flood, the next one ends it and is answered with what was sent and what came back. It ends with its input.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from sys import intern
 from typing import Annotated, Any
 
 import jwt
@@ -64,7 +65,7 @@ class Tokens:
         if claims.nbf is not None and claims.nbf * 1000 > now_ms:
             raise TokenError("the token is not valid yet")
         return Grants(
-            tenant=claims.tenant,
+            tenant=intern(claims.tenant),  # of which there are few: kept once, and not with each user
             user=claims.sub,
             expires_at=round(claims.exp * 1000),
             name=claims.name,

@@ -20,12 +20,16 @@ class Line(Generic[T]):
 
     def __init__(self, cursor: int = 0) -> None:
         self.cursor = cursor
-        self._held: dict[int, T] = {}
+        self._held: dict[int, T] | None = (
+            None  # made on first use: there is a line for every user, and few miss anything
+        )
 
     def offer(self, seq: int, record: T) -> list[T]:
         """What may go out now that this record is here, in order; empty if it is early or was there already."""
         if seq != self.cursor + 1:
-            if seq > self.cursor and len(self._held) < MOST_HELD:
+            if seq > self.cursor and not self.overflown:
+                if self._held is None:
+                    self._held = {}
                 self._held.setdefault(seq, record)
             return []
         through = [record]
@@ -43,13 +47,15 @@ class Line(Generic[T]):
 
     @property
     def overflown(self) -> bool:
-        return len(self._held) >= MOST_HELD
+        return self._held is not None and len(self._held) >= MOST_HELD
 
     def skip_to(self, head: int) -> list[T]:
         """Give up everything up to `head`; what was held beyond it may go out."""
         if head <= self.cursor:
             return []
         self.cursor = head
+        if self._held is None:
+            return []
         self._held = {seq: record for seq, record in self._held.items() if seq > head}
         first = self._held.pop(head + 1, None)
         if first is None:

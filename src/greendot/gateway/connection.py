@@ -63,7 +63,6 @@ class Connection(Framing):
         "_outbox",
         "_owner",
         "_paused",
-        "_write",
         "agent_hash",
         "bad_frames",
         "dialect",
@@ -121,7 +120,6 @@ class Connection(Framing):
         socket = transport.underlying_transport
         # Tell us as soon as anything waits: what the kernel does not take belongs into our bounded outbox.
         socket.set_write_buffer_limits(high=0)
-        self._write = socket.write
         if not transport.is_secure:
             self.fd = self.direct = socket.get_extra_info("socket").fileno()
         self._owner.opened(self)
@@ -202,7 +200,7 @@ class Connection(Framing):
         collected, self._out = self._out, None
         data = collected[0] if len(collected) == 1 else b"".join(collected)
         if self.fd < 0:
-            self._write(data)
+            self.transport.underlying_transport.write(data)
             self._behind()
             return
         try:
@@ -254,7 +252,7 @@ class Connection(Framing):
                 sent -= len(frame)
             elif not begun:
                 begun = True
-                self._write(frame[sent:])
+                self.transport.underlying_transport.write(frame[sent:])
                 sent = 0  # else a shorter one behind it would be taken for sent
             elif key is _COLLECTED:
                 outbox.keep(frame)
@@ -275,7 +273,7 @@ class Connection(Framing):
                 self.failed()
                 return 0
         if sent != len(data):
-            self._write(data[sent:])
+            self.transport.underlying_transport.write(data[sent:])
             if not self._behind():
                 return len(data)
         return sent
@@ -332,7 +330,7 @@ class Connection(Framing):
             return
         self.flush()
         if last is not None:
-            self._write(last)
+            self.transport.underlying_transport.write(last)
         self.transport.send_close(code, reason)  # type: ignore[arg-type]
         self._end(Cause.BYE if self._bye else Cause.SERVER_CLOSE, code)
         self._await_end()

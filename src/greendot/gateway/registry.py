@@ -19,7 +19,7 @@ class Registry:
         self.connections: dict[str, Connection] = {}  # by connection id, from upgrade to the end of the socket
         self.sessions: dict[str, Session] = {}  # by session id, lingering ones included
         self.tallies = Tallies()
-        self._users: dict[tuple[str, str], list[Session]] = {}
+        self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most have one, and there are many
 
     def greeted(self, connection: Connection, session: Session) -> None:
         """It is known whose connection it is; its socket may be closed already."""
@@ -36,23 +36,24 @@ class Registry:
 
     def add(self, session: Session) -> None:
         self.sessions[session.id] = session
-        theirs = self._users.setdefault(session.key, [])
+        theirs = self._users.get(session.key, ())
         if not theirs:
             self.tallies.of(session.tenant).users += 1
-        theirs.append(session)
+        self._users[session.key] = (*theirs, session)
 
     def remove(self, session: Session) -> None:
         if self.sessions.get(session.id) is not session:
             return
         del self.sessions[session.id]
-        theirs = self._users[session.key]
-        theirs.remove(session)
-        if not theirs:
+        theirs = tuple(its for its in self._users[session.key] if its is not session)
+        if theirs:
+            self._users[session.key] = theirs
+        else:
             del self._users[session.key]
             self.tallies.of(session.tenant).users -= 1
 
-    def sessions_of(self, tenant: str, user: str) -> list[Session]:
-        return self._users.get((tenant, user), [])
+    def sessions_of(self, tenant: str, user: str) -> tuple[Session, ...]:
+        return self._users.get((tenant, user), ())
 
     def connections_of(self, tenant: str, user: str) -> Iterator[Connection]:
         """The open sockets of a user's devices."""

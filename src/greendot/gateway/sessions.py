@@ -58,6 +58,7 @@ class Sessions:
         self._tasks = shared.tasks
         self._periods = periods
         self._coming: set[str] = set()  # sessions on their way here from other nodes
+        self._due = self._check  # one for all connections' timers, instead of one each
 
     # --- coming ---
 
@@ -155,7 +156,7 @@ class Sessions:
             self.rearm(session)
 
     def expect_hello(self, connection: Connection) -> None:
-        connection.timer = self._timers.set(HELLO_S, self._check, connection)
+        connection.timer = self._timers.set(HELLO_S, self._due, connection)
 
     def _arm(self, connection: Connection) -> None:
         """Set the connection's one timer to whatever comes first. What moves a date later need not touch it."""
@@ -170,7 +171,7 @@ class Sessions:
         if not session.idle:
             dates.append(session.active_at + self._periods.idle)
         self._timers.cancel(connection.timer)
-        connection.timer = self._timers.set(max(0.0, min(dates) - now), self._check, connection)
+        connection.timer = self._timers.set(max(0.0, min(dates) - now), self._due, connection)
 
     def rearm(self, session: Session) -> None:
         """A date may have come to be earlier: idle counts again, or a refreshed token ends sooner."""

@@ -31,7 +31,8 @@ class Statuses:
         self._ends: dict[Key, Timer] = {}  # of the users with sessions here
         self._invisible: set[Key] = set()  # of the same
         self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer
-        self._seen: dict[Key, tuple[int, float]] = {}  # of the same: a version, and when it came (monotonic seconds)
+        # Of those of them who have set one: a version, and when it came (monotonic seconds).
+        self._seen: dict[Key, tuple[int, float]] = {}
 
     async def set(self, key: Key, manual: Manual) -> Snapshot:
         """Keep what the user set and show it. Refused when it would be over before it began."""
@@ -100,7 +101,7 @@ class Statuses:
         self.forget(key)
         if not self._shared.registry.sessions_of(*key):
             return
-        if own.since == own.version and (seen is None or seen[0] != own.version):
+        if own.since == own.version and (own.status != "auto" if seen is None else seen[0] != own.version):
             seen = own.version, self._shared.timers.now()
         if seen is not None:
             self._seen[key] = seen

@@ -137,7 +137,8 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         # largest frame, extra headers, read buffer: small, because there is one per idle connection.
         super().__init__(None, None, False, route, _SILENT, True, None, *_NO_AUTO_PING, False, MAX_FRAME, None, 2048)
 
-    # Not `data_received`: the loop would keep that for each connection, though it only ever fills picows' own buffer.
+    data_received = None  # or the transport would keep that of the protocol before, and the protocol with it
+
     def feed(self, data: bytes) -> None:
         """Hand over the request that was read."""
         while data:
@@ -149,6 +150,7 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
 
 
 def forget_handshake(transport: WSTransport) -> None:
-    """Let go of the request's headers, which picows would keep as long as the connection."""
-    transport.request.headers = _UPGRADED.headers
-    transport.request.path = PATH
+    """Let go of the request, which picows would keep as long as the connection."""
+    request = transport.request
+    request.method, request.path, request.version = b"GET", PATH, b"HTTP/1.1"
+    request.headers = _UPGRADED.headers

@@ -34,14 +34,18 @@ class Batched(Generic[K, V]):
         self._began = float("-inf")  # the last read, by the time of the event loop
         self._apart_s = 0.0  # from there to the next
 
-    async def get(self, key: K) -> V:
+    def ask(self, key: K) -> asyncio.Future[V]:
+        """The answer to come, which others may wait for too: to be awaited behind a shield, or not at all."""
         future = self._asked.get(key)
         if future is None:
             future = self._asked[key] = asyncio.get_running_loop().create_future()
             if not self._running:
                 self._running = True
                 asyncio.get_running_loop().call_soon(lambda: self._tasks.spawn(self._run()))
-        return await asyncio.shield(future)
+        return future
+
+    async def get(self, key: K) -> V:
+        return await asyncio.shield(self.ask(key))
 
     async def _gather(self) -> None:
         """In a crowd, let those come who are on their way."""

@@ -74,12 +74,16 @@ class Greeting:
         connection.hold()
         try:
             await self._tenancy.admit(grants.tenant)
-            session, resumed = await self._sessions.open(connection, grants, hello)
+            opened = await self._sessions.open(connection, grants, hello)
+            session = opened.session
             self._registry.greeted(connection, session)
             self._limiting.greeted(connection, session)
+            inbox = self._inboxes.ask(session)  # it is read while the rest is under way
+            await self._sessions.show(opened, connection)
             joined = await self._rejoin(connection, session, hello)
             self._rooms.returned(connection, session)
-            arrival = await self._inboxes.attach(connection, session, hello.resume.inbox if hello.resume else None)
+            after = hello.resume.inbox if hello.resume else None
+            arrival = await self._inboxes.attach(connection, session, inbox, after)
         except TokenError as error:
             connection.close(Close.BAD_TOKEN, str(error))
             return
@@ -92,7 +96,7 @@ class Greeting:
             raise
         # A room may be lost again by now.
         joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
-        connection.release(self._welcome(session, resumed, joined, arrival))
+        connection.release(self._welcome(session, opened.resumed, joined, arrival))
 
     async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:
         """Back into the rooms the client was in, each authorised again; one it lost is left out."""

@@ -62,13 +62,17 @@ class Inboxes:
 
     # --- devices come and go ---
 
-    async def attach(self, connection: Connection, session: Session, after: int | None) -> Arrival:
+    def ask(self, session: Session) -> asyncio.Future[Inbox]:
+        """Where the inbox of a device that comes stands. Nothing that comes after this is lost for it."""
+        self._of(session.key)
+        return self._heads.ask(session.key)
+
+    async def attach(
+        self, connection: Connection, session: Session, asked: asyncio.Future[Inbox], after: int | None
+    ) -> Arrival:
         """The device hears what is new from now on, beginning behind `after`; without it, with what comes now."""
-        local = self._local.get(session.key)
-        if local is None:
-            local = self._local[session.key] = LocalInbox(session.key)
-            self._look_later()
-        inbox = await self._heads.get(session.key)
+        local = self._of(session.key)
+        inbox = await asyncio.shield(asked)
         self._show(local, inbox)
         await self._catch_up(local, inbox.head)
         urgent = await self.urging.pending(session.key) if inbox.head else []
@@ -87,6 +91,13 @@ class Inboxes:
         self.receipts.add(local.key, [n.seq for n in (*again, *(missed or ()))])
         self.urging.sent(local, [n.seq for n in (*again, *(missed or ())) if n.ack and n.acked_at is None])
         return Arrival(inbox.unread, events)
+
+    def _of(self, key: Key) -> LocalInbox:
+        local = self._local.get(key)
+        if local is None:
+            local = self._local[key] = LocalInbox(key)
+            self._look_later()
+        return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:
         """No device that comes may be ahead of what was offered to those that are there."""

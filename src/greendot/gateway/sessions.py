@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -43,6 +44,15 @@ class Periods(Struct, frozen=True):
     accept_when_away: bool = False  # whether clients may come while the engine is away
 
 
+class Opened(NamedTuple):
+    """A session that the engine knows, on its connection."""
+
+    session: Session
+    resumed: bool  # it is one that was there before
+    status_known: bool  # to the engine
+    is_first: bool  # of the user, here
+
+
 class Sessions:
     """Opens sessions on connections and ends them; the one place that tells the engine who is there."""
 
@@ -62,9 +72,9 @@ class Sessions:
 
     # --- coming ---
 
-    async def open(self, connection: Connection, grants: Grants, hello: Hello) -> tuple[Session, bool]:
-        """The session of this connection, and whether it is one that was there before."""
-        is_new = not self._registry.sessions_of(grants.tenant, grants.user)  # the user, here
+    async def open(self, connection: Connection, grants: Grants, hello: Hello) -> Opened:
+        """The session of this connection. Nobody sees it before `show`."""
+        is_first = not self._registry.sessions_of(grants.tenant, grants.user)
         session = self._resumable(grants, hello) or await self._from_elsewhere(grants, hello)
         resumed = session is not None
         if session is None:
@@ -73,20 +83,30 @@ class Sessions:
         if session.id not in self._registry.sessions:
             self._registry.add(session)
         self._attach(session, connection, grants)
+        self._arm(connection)
         try:
             # A client that comes back by itself is not a person doing something: it stays as idle as it was. We say so,
             # because the engine has forgotten it if another session of the device came back first.
             touched = await self._engine.touch(*session.key, session.ref, session.device, session.idle, grants.name)
-            if not touched.status_known:
+        except EngineUnavailable:
+            if not self._periods.accept_when_away:
+                self._detach(session, connection)
+                raise
+            return Opened(session, resumed, status_known=True, is_first=False)  # it is said when the engine is back
+        return Opened(session, resumed, touched.status_known, is_first)
+
+    async def show(self, opened: Opened, connection: Connection) -> None:
+        """Let others see the user, as the status allows."""
+        session = opened.session
+        try:
+            if not opened.status_known:
                 await self._statuses.copy(session.key)
-            elif is_new:
+            elif opened.is_first:
                 await self._statuses.learn(session.key)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
                 self._detach(session, connection)
                 raise
-        self._arm(connection)
-        return session, resumed
 
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
         self._timers.cancel(session.leave_timer)

@@ -26,7 +26,8 @@ from typing import Any
 import uvloop
 
 from greendot.core.presence import Manual, Ref
-from greendot.engine.base import Deliver, Known, Message, Part, Topic
+from greendot.engine.answers import Known
+from greendot.engine.base import Deliver, Message, Part, Topic
 from greendot.engine.redis.engine import Options, RedisEngine
 from greendot.engine.redis.nodes import Periods
 

@@ -50,6 +50,7 @@ class Greendot:
             speaking=self.node.speaking,
             notifying=self.node.notifying,
             limiting=self.node.limiting,
+            targets=self.node.targets,
             node=self.node,
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None

@@ -21,6 +21,8 @@ class Metrics:
         "realtime_commands_refused_total",
         "realtime_commands_total",
         "realtime_dropped_ephemeral_total",
+        "realtime_hellos_refused_total",
+        "realtime_overload_refused_total",
         "realtime_pubsub_received_total",
         "realtime_rate_limited_connection_total",
         "realtime_rate_limited_room_total",
@@ -29,6 +31,7 @@ class Metrics:
         "realtime_shed_total",
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
+        "realtime_upgrades_refused_total",
         "ws_connections_total",
     )
 
@@ -44,6 +47,8 @@ class Metrics:
     realtime_commands_refused_total: int
     realtime_commands_total: int
     realtime_dropped_ephemeral_total: int
+    realtime_hellos_refused_total: int
+    realtime_overload_refused_total: int
     realtime_pubsub_received_total: int
     realtime_rate_limited_connection_total: int
     realtime_rate_limited_room_total: int
@@ -52,6 +57,7 @@ class Metrics:
     realtime_shed_total: int
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int
+    realtime_upgrades_refused_total: int
     ws_connections_total: int
 
     def __init__(self) -> None:

@@ -100,10 +100,7 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
             # An adapter that is a package (engine.redis) may import its own modules.
             adapter = ".".join(module.name.split(".")[:2])
             shared = {
-                f"{port}.base",
-                f"{port}.outbox",
-                f"{port}.keys",
-                f"{port}.schema",
+                *(f"{port}.{name}" for name in ("base", "answers", "outbox", "keys", "schema")),
                 adapter,
             }  # the ports, and what adapters share
             assert {name for name in own if not within(name, shared)} <= {port}, module.name

@@ -550,6 +550,7 @@ async def test_operators_see_the_node_and_its_counts() -> None:
         await served.client("alice")
         node = served.node.incarnation
         listed = {"node": node, "state": "live", "renewed_at": served.clock.now_ms(), "ends_at": None}
+        listed["level"] = "normal"
         assert await api.get("/v1/nodes") == {"nodes": [listed], "asked": node}
         stats = await api.get("/v1/stats")
         assert (stats["connections"], stats["sessions"], stats["users"]) == (1, 1, 1)

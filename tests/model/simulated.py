@@ -20,7 +20,8 @@ import msgspec
 
 from greendot.core.presence import NodeLife, Ref
 from greendot.core.typists import Typist
-from greendot.engine.base import Adopted, Host, Message, SeatInfo, Topic, Touched
+from greendot.engine.answers import Adopted, SeatInfo, Touched
+from greendot.engine.base import Host, Message, Topic
 from greendot.engine.memory import MemoryEngine
 from greendot.errors import StoreUnavailable
 from greendot.gateway.node import Node

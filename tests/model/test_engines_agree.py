@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greendot.core.presence import Change, Face, Manual, NodeLife, Ref, Snapshot
-from greendot.engine.base import Engine, Entered, Fenced, Known, Left, Swept, Topic
+from greendot.engine.answers import Known, Swept
+from greendot.engine.base import Engine, Entered, Fenced, Left, Topic
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import Periods

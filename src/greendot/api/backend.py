@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -51,6 +51,13 @@ class Limiting(Protocol):
     def app_signal(self, tenant: str, room: str | None) -> None: ...
 
 
+class Targets(Protocol):
+    """Whether those who would hear something can take it. Refused (`unavailable`, with a time to wait) if not."""
+
+    async def check_room(self, tenant: str, room: str) -> None: ...
+    async def check_users(self, tenant: str, users: Iterable[str]) -> None: ...
+
+
 class NodeView(Protocol):
     """The node, as far as operators look at it."""
 
@@ -58,6 +65,9 @@ class NodeView(Protocol):
 
     @property
     def incarnation(self) -> str: ...
+
+    @property
+    def overload(self) -> str | None: ...
 
     async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]: ...
     async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool: ...
@@ -79,6 +89,7 @@ class Backend(Struct, frozen=True):
     speaking: Speaking
     notifying: Notifying
     limiting: Limiting
+    targets: Targets
     node: NodeView
 
 

@@ -85,6 +85,7 @@ class NotificationRoutes:
         many = decode(text, PostNotifications).notifications
         if many is None:
             notice = self._notice(tenant, decode(text, PostNotification), key, "")
+            await self._backend.targets.check_users(tenant, [notice.user])
             self._backend.limiting.app_notifications(tenant, 1)
             (made,) = await self._backend.notifying.notify([notice])
             return json(_made(made), 201 if made is None or made.new else 200)
@@ -97,6 +98,7 @@ class NotificationRoutes:
             notices.append(self._notice(tenant, decode(raw, PostNotification, within), own, f"{within}."))
             if index % IN_A_ROW == 0:
                 await asyncio.sleep(0)
+        await self._backend.targets.check_users(tenant, [notice.user for notice in notices])
         all_made = await self._backend.notifying.notify(notices)
         is_new = any(made is None or made.new for made in all_made)
         return json({"notifications": [_made(made) for made in all_made]}, 201 if is_new else 200)

@@ -40,6 +40,8 @@ class OperationRoutes:
         """200 while new clients are welcome; 503 with the reason otherwise."""
         if self._backend.node.draining:
             return json({"ready": False, "reason": "draining"}, 503)
+        if (overload := self._backend.node.overload) is not None:
+            return json({"ready": False, "reason": overload}, 503)
         try:
             await self._backend.store.ping()
         except StoreUnavailable as error:

@@ -134,6 +134,7 @@ class RoomRoutes:
         body = await read_body(request, PostMessage)
         key = body.key or idempotency_key(request) or new_message_id()
         check_size(body.body)
+        await self._backend.targets.check_room(room.tenant, room.room)
         self._backend.limiting.app_message(room.tenant, room.room)
         draft = Draft(body.user, body.name, bytes(body.body), key, self._backend.clock.now_ms())
         self._backend.engine.typing_stop(room.tenant, room.room, body.user)
@@ -146,6 +147,10 @@ class RoomRoutes:
         if (body.room is None) == (body.user is None):
             raise Problem(400, "give either `room` or `user`", code="bad_field")
         check_size(body.body)
+        if body.room is not None:
+            await self._backend.targets.check_room(tenant, body.room)
+        else:
+            await self._backend.targets.check_users(tenant, [body.user or ""])
         self._backend.limiting.app_signal(tenant, body.room)
         signal = Signal(
             sender=body.sender,

@@ -22,7 +22,7 @@ from greendot.cli.config import config_option, settings_from, with_dev_secret
 from greendot.cli.tables import NOTHING, ago, left, several, table
 from greendot.clock import SystemClock
 from greendot.core.projection import project
-from greendot.engine.base import NodeInfo, Swept
+from greendot.engine.answers import NodeInfo, Swept
 from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import ConfigError
 from greendot.protocol.events import Presence
@@ -68,10 +68,10 @@ def nodes(as_json: bool, engine: str | None, config: Path | None) -> None:
         click.echo("No node has been on this engine.")
     else:
         rows = [
-            (node.node, node.state, ago(node.renewed_at, now), left(node.ends_at and node.ends_at - now))
+            (node.node, node.state, node.level, ago(node.renewed_at, now), left(node.ends_at and node.ends_at - now))
             for node in found
         ]
-        click.echo(table(("NODE", "STATE", "RENEWED", "SESSIONS END IN"), rows))
+        click.echo(table(("NODE", "STATE", "LOAD", "RENEWED", "SESSIONS END IN"), rows))
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 
 SILENT_BEATS = 2.5  # nothing heard for so many heartbeats means that nobody is there
@@ -21,7 +22,8 @@ class Pulse:
         self._say = beat
         self._silent = silent
         self._heard = self._loop.time()
-        self._beating = self._loop.call_later(self._interval, self._beat)
+        # The first comes sooner, for each by another time: many who came back together must not beat together.
+        self._beating = self._loop.call_later(self._interval * random.uniform(0.5, 1.0), self._beat)
         self._listening = self._loop.call_later(self._patience, self._listen)
 
     def heard(self) -> None:

@@ -19,8 +19,10 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from greendot.core.breaker import Level
 from greendot.core.presence import Change, Manual, Ref, Snapshot
 from greendot.core.typists import Typist
+from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
 from greendot.errors import EngineUnavailable
 
 Tenant = str
@@ -33,66 +35,6 @@ class Topic(NamedTuple):
     kind: Literal["room", "watch", "user", "node"]
     tenant: str  # empty for a node
     name: str
-
-
-class Touched(NamedTuple):
-    """What `touch` found."""
-
-    status_known: bool  # False: the user is shown to nobody until `set_status` is called
-    resumed: bool  # whether the session was there before
-
-
-class Known(Struct, frozen=True):
-    """What a node knows of a session it holds, to be restored where it was lost."""
-
-    device: str
-    idle: bool
-    name: str | None
-    age_ms: int  # how long the session has been idle, or not idle
-    manual: Manual
-
-
-class Adopted(NamedTuple):
-    """A session that was taken over from another node."""
-
-    incarnation: str  # that held it
-    idle: bool
-
-
-class SeatInfo(NamedTuple):
-    """A session as the engine knows it."""
-
-    session: str
-    device: str
-    node: str
-    state: Literal["online", "idle"]
-    ends_in_ms: int | None  # of one that lingers
-
-
-class NodeInfo(NamedTuple):
-    """A node's life as the engine knows it."""
-
-    node: str
-    state: Literal["live", "dead"]
-    renewed_at: int | None  # ms UTC of its last renewal
-    ends_at: int | None  # of a dead one: when its sessions stop counting
-
-
-class Swept(NamedTuple):
-    """What a sweep repaired."""
-
-    sessions: int = 0  # that no longer counted
-    users: int = 0  # that are offline for it
-    forgotten: int = 0  # last-seens past their time
-    nodes: int = 0  # dead nodes struck off
-
-
-class Page(NamedTuple):
-    """A part of the users online, by id."""
-
-    users: list[str]
-    next: str | None  # pass as `after` for the next page; None at the end
-    total: int  # all users online now
 
 
 class Sent(Struct, frozen=True, array_like=True, tag=True):
@@ -160,6 +102,15 @@ class Audit(Sent, frozen=True, tag="a"):
     """Compare the sessions the engine has of the topic's node with those it holds."""
 
 
+class Awaited(Sent, frozen=True, tag="w"):
+    """A user who came back to a session of the topic's node was sent away by another, and told to wait so long."""
+
+    session: str
+    tenant: str
+    user: str
+    wait_ms: int
+
+
 class Restated(Sent, frozen=True, tag="s"):
     """The topic's user set a status: look it up."""
 
@@ -186,7 +137,16 @@ class Left(Struct, frozen=True):
 
 
 AnySent = (
-    Deliver | Notified | InboxChanged | MembersChanged | MemberRemoved | Acknowledged | Disconnect | Audit | Restated
+    Deliver
+    | Notified
+    | InboxChanged
+    | MembersChanged
+    | MemberRemoved
+    | Acknowledged
+    | Disconnect
+    | Audit
+    | Awaited
+    | Restated
 )
 Message = AnySent | Typing | Entered | Left | Change
 
@@ -326,6 +286,10 @@ class RoomEngine(Protocol):
         """The users in the room now, by id, in one command."""
         ...
 
+    async def room_nodes(self, tenant: Tenant, room: str) -> set[str]:
+        """The live nodes with sessions in the room, in one command."""
+        ...
+
 
 class Bus(Protocol):
     """Messages between nodes: at most once, in order per topic and publisher, never stored."""
@@ -366,6 +330,17 @@ class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, Protocol):
     @property
     def trouble(self) -> str | None:
         """Why the engine cannot be used at all now; None while it can."""
+        ...
+
+    level: Level  # how loaded this node is, set by it: the others learn of it, within two seconds or so
+
+    @property
+    def lag_s(self) -> float:
+        """How long what is published takes at the moment until it is heard."""
+        ...
+
+    def refusing(self) -> frozenset[str]:
+        """The nodes that take no new work, as last heard of: costs nothing to ask."""
         ...
 
     async def nodes(self) -> list[NodeInfo]:

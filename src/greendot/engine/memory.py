@@ -11,27 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import structs
 
 from greendot.clock import Clock
+from greendot.core.breaker import Level
 from greendot.core.occupants import Occupants
 from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 from greendot.core.typists import Typist, Typists
-from greendot.engine.base import (
-    Adopted,
-    Engine,
-    Entered,
-    Fenced,
-    Host,
-    Known,
-    Left,
-    Message,
-    NodeInfo,
-    Pace,
-    Page,
-    SeatInfo,
-    Swept,
-    Topic,
-    Touched,
-    Typing,
-)
+from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
+from greendot.engine.base import Engine, Entered, Fenced, Host, Left, Message, Pace, Topic, Typing
 from greendot.ids import new_incarnation
 
 Key = tuple[str, str]  # tenant and user, or tenant and room
@@ -70,6 +55,8 @@ class MemoryEngine:
     # --- life ---
 
     trouble = None  # it is always there
+    lag_s = 0.0  # what is published is heard in the same breath
+    level = Level.NORMAL
 
     async def start(self, host: Host) -> str:
         self._host, self._incarnation = host, new_incarnation()
@@ -85,9 +72,17 @@ class MemoryEngine:
     async def nodes(self) -> list[NodeInfo]:
         now = self.now_ms()
         return [
-            NodeInfo(node, "live" if life.ends is None else "dead", life.last_renewal or now, life.ends)
+            NodeInfo(
+                node, "live" if life.ends is None else "dead", life.last_renewal or now, life.ends, self._level(node)
+            )
             for node, life in self._nodes.items()
         ]
+
+    def _level(self, node: str) -> str:
+        return (self.level if node == self._incarnation else Level.NORMAL).name.lower()
+
+    def refusing(self) -> frozenset[str]:
+        return frozenset([self._incarnation]) if self.level is Level.REFUSING else frozenset()
 
     async def sweep(self) -> Swept:
         before = sum(len(record.seats) for record in self._users.values()), len(self._users)
@@ -285,6 +280,10 @@ class MemoryEngine:
     async def present(self, tenant: str, room: str) -> list[str]:
         occupants = self._occupants.get((tenant, room))
         return [] if occupants is None else occupants.users(self.now_ms(), self._nodes)
+
+    async def room_nodes(self, tenant: str, room: str) -> set[str]:
+        occupants = self._occupants.get((tenant, room))
+        return set() if occupants is None else {n for n in occupants.nodes() if self._nodes[n].ends is None}
 
     # --- bus ---
 

@@ -53,6 +53,14 @@ class Greeting:
         self._heartbeat_s, self._limiting = promises
         self._dialects = Dialects()
 
+    def user_of(self, hello: Hello) -> tuple[str, str] | None:
+        """Tenant and user of its token; None if that is not one we accept."""
+        try:
+            grants = self._tokens.read(hello.token, self._clock.now_ms())
+        except TokenError:
+            return None
+        return grants.tenant, grants.user
+
     async def hello(self, connection: Connection, hello: Hello) -> None:
         try:
             grants = self._tokens.read(hello.token, self._clock.now_ms())

@@ -6,16 +6,21 @@ engine or the store holds back those behind it, in `Connection.waiting`, which e
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
+from random import randint
 
 from greendot.clock import Clock
+from greendot.core.breaker import Level
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.gateway.commands import Commands, Outcome
 from greendot.gateway.connection import Connection
-from greendot.gateway.greeting import RETRY_MS, Greeting
+from greendot.gateway.greeting import RETRY_MS
 from greendot.gateway.limiting import Limiting
+from greendot.gateway.pressure import BUSY_MS
+from greendot.gateway.reception import Reception
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
 from greendot.metrics import Metrics
@@ -26,9 +31,16 @@ from greendot.protocol.events import Overloaded
 from greendot.protocol.replies import Reply
 
 MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
+TURN = 64  # commands of one connection in one turn of the loop: what they lead to is done before the rest
 BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
 
 _NOTHING = Reply()
+# What may be lost at any time is dropped first when there is too much to do.
+_LOW = frozenset({wire.TypingStart, wire.TypingStop, wire.SignalSend})
+# Done however much there is to do: it is cheap, or leaves less to do.
+_ALWAYS = frozenset(
+    {wire.Heartbeat, wire.Activity, wire.Unwatch, wire.RoomLeave, wire.TokenRefresh, wire.Bye, *wire.MARKS}
+)
 _QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped without a word
 # Cheap, and not to be denied to anybody because others of the tenant are busy.
 _UNSHARED = frozenset({wire.Heartbeat, wire.TokenRefresh, wire.Bye})
@@ -40,31 +52,64 @@ class Intake:
     def __init__(
         self,
         commands: Commands,
-        greeting: Greeting,
+        reception: Reception,
         sessions: Sessions,
         shared: Shared,
         metrics: Metrics,
         limiting: Limiting,
     ) -> None:
         self._table = commands.table
-        self._greeting = greeting
+        self._reception = reception
         self._sessions = sessions
         self._clock: Clock = shared.clock
         self._spawn = shared.tasks.spawn
         self._metrics = metrics
         self._limiting = limiting
         self.quiet: Callable[[Connection], None] = lambda connection: None
+        reception.admitted = self._greet
+        self._level = Level.NORMAL
+        self._talker: Connection | None = None  # who spoke last in this turn of the loop, and how often on end
+        self._said = 0
+        self._turns: list[Connection] = []  # those who go on in the next one
+
+    def loaded(self, level: Level) -> None:
+        """How much this node has to do has changed."""
+        self._level = level
 
     # --- the way in ---
 
     def received(self, connection: Connection, text: str) -> None:
         """A text message from the client."""
         if connection.waiting is None:
-            self._handle(connection, text, connection.heard)
-            return
+            if self._has_turn(connection):
+                self._handle(connection, text, connection.heard)
+                return
+            connection.waiting = deque()
+            self._wait_for_turn(connection)
         connection.waiting.append(text)
         if len(connection.waiting) == MOST_WAITING:
             connection.pause_reading()  # what follows waits with the client, which is in nobody's way
+
+    def _has_turn(self, connection: Connection) -> bool:
+        """Whether it has not said so much already that the loop should do something else before it goes on."""
+        if connection is not self._talker:
+            self._talker, self._said = connection, 1
+            return True
+        self._said += 1
+        if self._said == 2:
+            asyncio.get_running_loop().call_soon(self._new_turn)
+        return self._said <= TURN
+
+    def _new_turn(self) -> None:
+        self._talker = None
+        waiting, self._turns = self._turns, []
+        for connection in waiting:
+            self._next(connection)
+
+    def _wait_for_turn(self, connection: Connection) -> None:
+        self._turns.append(connection)
+        if len(self._turns) == 1:
+            asyncio.get_running_loop().call_soon(self._new_turn)
 
     def _handle(self, connection: Connection, text: str, now: float) -> None:
         metrics = self._metrics
@@ -83,6 +128,8 @@ class Intake:
         session = connection.session
         if session is None or type(command) is wire.Hello:
             self._first(connection, command)
+            return
+        if self._level and self._turned_down(connection, command):
             return
         try:
             if type(command) not in _UNSHARED:
@@ -120,7 +167,13 @@ class Intake:
     def _next(self, connection: Connection) -> None:
         """Go on with what waited, until something has to wait again."""
         waiting, connection.waiting = connection.waiting, None
+        done = 0
         while waiting and not connection.closing:
+            if done == TURN:
+                connection.waiting = waiting
+                self._wait_for_turn(connection)
+                return
+            done += 1
             self._handle(connection, waiting.popleft(), self._clock.monotonic())
             if self._is_waiting(connection):
                 connection.waiting = waiting
@@ -137,9 +190,12 @@ class Intake:
             connection.close(Close.PROTOCOL_ERROR, "hello was said already")
         elif isinstance(command, wire.Hello):
             connection.waiting = deque()
-            self._spawn(self._finish(connection, command, self._greeting.hello(connection, command)))
+            self._reception.ask(connection, command)
         else:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
+
+    def _greet(self, connection: Connection, hello: wire.Hello) -> None:
+        self._spawn(self._finish(connection, hello, self._reception.greet(connection, hello)))
 
     # --- what is not granted ---
 
@@ -149,6 +205,21 @@ class Intake:
             connection.tally.refused += 1
         if refused.code != Err.RATE_LIMITED or not isinstance(command, _QUIET):
             connection.send(encode_error(refused, command.id))
+
+    def _turned_down(self, connection: Connection, command: wire.Command) -> bool:
+        """Whether there is no time for it: signals are shed first, other work is refused. What ends work is done."""
+        kind = type(command)
+        if self._level is Level.REFUSING and kind not in _ALWAYS and kind not in _QUIET:
+            self._metrics.realtime_overload_refused_total += 1
+            why = "this node has too much to do; try again later"
+            self._refuse(connection, command, Refused(Err.UNAVAILABLE, why, retry_in_ms=randint(*BUSY_MS)))
+            return True
+        if kind not in _LOW:
+            return False
+        self._metrics.realtime_shed_total += 1
+        if command.id is not None:
+            connection.send(encode_reply(command.id, _NOTHING))
+        return True
 
     def _bad(self, connection: Connection, bad: BadCommand) -> None:
         connection.send(encode_error(bad, bad.command_id))

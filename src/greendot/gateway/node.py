@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
@@ -18,6 +19,7 @@ from greendot.core.wheel import Timer
 from greendot.engine.base import (
     Acknowledged,
     Audit,
+    Awaited,
     Deliver,
     Disconnect,
     Engine,
@@ -35,6 +37,7 @@ from greendot.engine.base import (
 )
 from greendot.gateway import views
 from greendot.gateway.connection import Connection
+from greendot.gateway.departures import Departures
 from greendot.gateway.parts import Parts
 from greendot.ids import incarnation_of
 from greendot.protocol.codec import encode_event
@@ -45,6 +48,7 @@ from greendot.settings import Settings
 from greendot.store.base import Store
 
 DRAIN_RETRY_MS = 1_000
+AT_ONCE = 200  # closed in one turn of the loop
 CLOSE_S = 0.5  # what is still under way when everybody is gone may take so long
 _log = logging.getLogger("greendot.gateway")
 
@@ -55,8 +59,10 @@ class Node(Parts):
     def __init__(self, settings: Settings, engine: Engine, store: Store, clock: Clock, *, driven: bool = True) -> None:
         super().__init__(settings, engine, store, clock, driven=driven)
         self.draining = False
+        self._driven = driven
         self._numbers = 0
         self._emptier: asyncio.Future[None] | None = None  # set by the next socket that goes, while draining
+        self._departures = Departures(self._quiet)
         self.intake.quiet = self._quiet
 
     # --- life ---
@@ -70,13 +76,17 @@ class Node(Parts):
             raise
         self.pruning.start(lambda: self.incarnation)
         self.tenancy.start()
+        if self._driven:
+            self.pressure.start()
 
     async def drain(self, within_s: float) -> None:
         """Ask every client to go elsewhere, wait for them a while, end the rest."""
         self.draining = True
-        frame = encode_event(Drain(DRAIN_RETRY_MS), self.clock.now_ms())
-        for connection in [*self.registry.connections.values()]:
-            connection.close(Close.DRAINING, "the server is stopping: reconnect", frame)
+        leaving = [*self.registry.connections.values()]
+        for number, connection in enumerate(leaving):
+            connection.close(Close.DRAINING, "the server is stopping: reconnect", self._drain_frame(len(leaving)))
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
         try:
             async with asyncio.timeout(within_s):
                 while self.registry.connections:
@@ -88,8 +98,14 @@ class Node(Parts):
             connection.abort()
         await asyncio.sleep(0)
 
+    def _drain_frame(self, many: int) -> bytes:
+        """Another time for each: who comes back as evenly as hellos are taken need not be sent away by the next."""
+        spread_ms = max(DRAIN_RETRY_MS, round(1000 * many / self.settings.admission.hellos_per_s))
+        return encode_event(Drain(random.randint(DRAIN_RETRY_MS // 2, spread_ms)), self.clock.now_ms())
+
     async def close(self) -> None:
         self.timers.close()
+        self.pressure.stop()
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.tasks.finish()
@@ -123,10 +139,17 @@ class Node(Parts):
         self.metrics.ws_connections_total += 1
         self.registry.connections[connection.id] = connection
         self.limiting.opened(connection)
+        self.reception.strangers.add(connection)
         self.sessions.expect_hello(connection)
         if self.draining:
-            last = encode_event(Drain(DRAIN_RETRY_MS), self.clock.now_ms())
-            connection.close(Close.DRAINING, "the server is stopping: reconnect", last)
+            connection.close(Close.DRAINING, "the server is stopping: reconnect", self._drain_frame(1))
+
+    def crowded_s(self) -> float | None:
+        """Seconds to stay away where there are too many sockets already that have said nothing; else None."""
+        if len(self.reception.strangers) < self.settings.admission.strangers:
+            return None
+        self.metrics.realtime_upgrades_refused_total += 1
+        return self.reception.turn_s()
 
     def received(self, connection: Connection, text: str) -> None:
         self.intake.received(connection, text)
@@ -138,9 +161,11 @@ class Node(Parts):
         if code == Close.TOO_SLOW:
             self.metrics.realtime_client_slow_closed_total += 1
         connection.ended_by = (cause, code)
+        if self.reception.forget(connection):
+            connection.waiting = None
         # While a command is under way, what it still registers must be undone after it, not before.
         if connection.waiting is None:
-            self._quiet(connection)
+            self._departures.add(connection)
 
     def _quiet(self, connection: Connection) -> None:
         if connection.ended_by is not None:
@@ -196,6 +221,8 @@ class Node(Parts):
                 self._disconnect(message.session, message.code, message.reason, message.tenant)
             case Audit():
                 self.recovery.audit()
+            case Awaited():
+                self.reception.awaited(message)
             case Restated():
                 self.statuses.look_again((topic.tenant, topic.name))
             case Notified() | InboxChanged():
@@ -210,6 +237,9 @@ class Node(Parts):
                 self.rooms.received(topic, message)
 
     def _to_user(self, topic: Topic, message: Deliver) -> None:
+        if self.hub.shedding and message.seq is None:
+            self.metrics.realtime_shed_total += 1
+            return
         for connection in self.registry.connections_of(topic.tenant, topic.name):
             if connection.id != message.without_connection:
                 connection.send(message.frame, record=message.seq is not None, key=message.key)
@@ -240,6 +270,11 @@ class Node(Parts):
     async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
         """On all nodes; what only its own node knows of a session is left open for those of others."""
         return await views.sessions_of(self, tenant, user)
+
+    @property
+    def overload(self) -> str | None:
+        """Why no new work is taken; None while it is."""
+        return self.pressure.trouble
 
     def stats(self) -> dict[str, Any]:
         return views.stats(self)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from greendot.clock import Clock
+from greendot.core.admission import Admission
+from greendot.core.breaker import Bounds, Breaker, Load
 from greendot.core.kinds import Kind, Kinds
 from greendot.core.leaving import Graces
 from greendot.core.quotas import ACTIVITIES, SCOPES, Quota
@@ -15,6 +17,7 @@ from greendot.gateway.acks import Acks
 from greendot.gateway.arrivals import Arrivals
 from greendot.gateway.commands import Commands
 from greendot.gateway.commands import Parts as Acting
+from greendot.gateway.connection import Connection
 from greendot.gateway.crowds import Crowds
 from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
@@ -22,7 +25,9 @@ from greendot.gateway.inboxes import Inboxes
 from greendot.gateway.intake import Intake
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
+from greendot.gateway.pressure import Pressure
 from greendot.gateway.pruning import Pruning
+from greendot.gateway.reception import Reception
 from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
 from greendot.gateway.refreshing import Refreshing
@@ -33,6 +38,7 @@ from greendot.gateway.sessions import Periods, Sessions
 from greendot.gateway.shared import Shared
 from greendot.gateway.speaking import Speaking
 from greendot.gateway.statuses import Statuses
+from greendot.gateway.targets import Targets
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.tenancy import Tenancy
 from greendot.gateway.timers import Timers
@@ -108,7 +114,22 @@ class Parts:
                 clock=clock,
             )
         )
-        self.intake = Intake(commands, greeting, self.sessions, shared, self.metrics, self.limiting)
+        self.reception = self._receive(settings, engine, shared, greeting)
+        self.pressure = self._measure(settings, engine)
+        self.targets = Targets(engine, self.pressure, self.timers.now)
+        self.intake = Intake(commands, self.reception, self.sessions, shared, self.metrics, self.limiting)
+        self.pressure.told += [self.reception.loaded, self.intake.loaded]
+
+    def _measure(self, settings: Settings, engine: Engine) -> Pressure:
+        bounds = settings.overload
+        load = Load(bounds.lag_s, bounds.backlog, bounds.bus_lag_s)
+        return Pressure(Breaker(Bounds(load, bounds.refuse_times), bounds.hold_s), engine, self.hub, self.metrics)
+
+    def _receive(self, settings: Settings, engine: Engine, shared: Shared, greeting: Greeting) -> Reception:
+        admission, limited = settings.admission, settings.limits.enabled
+        rate = admission.hellos_per_s if limited else None
+        queue = Admission[Connection](rate, admission.hellos_at_once, admission.waiting)
+        return Reception(queue, greeting, self.sessions, engine, shared, self.metrics)
 
     @property
     def incarnation(self) -> str:

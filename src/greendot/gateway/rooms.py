@@ -225,7 +225,9 @@ class Rooms:
             case Deliver(seq=None):
                 sender = self._shared.registry.connections.get(message.without_connection or "")
                 key = RoomKey(topic.name, message.key or object())  # without a key nothing is replaced
-                self._shared.hub.offer(local.channel, message.frame, key=key, skip=(sender,) if sender else ())
+                self._shared.hub.offer(
+                    local.channel, message.frame, key=key, skip=(sender,) if sender else (), low=True
+                )
             case Deliver():
                 if message.members_rev > local.members_rev:
                     self._check(local)  # whoever was removed must not hear it

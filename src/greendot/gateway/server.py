@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from math import ceil
 from typing import Any, Protocol
 
 import uvicorn
@@ -17,6 +18,7 @@ from uvicorn.server import ServerState
 
 from greendot.core.wheel import Timer
 from greendot.errors import ConfigError
+from greendot.gateway.acceptor import Acceptor
 from greendot.gateway.connection import Connection
 from greendot.gateway.timers import Timers
 from greendot.gateway.upgrade import PATH, plain_upgrade
@@ -38,22 +40,26 @@ class Sockets(Protocol):
     timers: Timers
 
     def connect(self, agent: str | None) -> Connection: ...
+    def crowded_s(self) -> float | None: ...
 
 
 def accept(sockets: Sockets, transport: asyncio.Transport, head: bytes, agent: str | None) -> None:
-    """Make a WebSocket of a socket that asked for one: here, and nowhere else, it is let in.
+    """Make a WebSocket of a socket that asked for one: here, and nowhere else, it is let in or sent away.
 
     `head` is its request as picows wants it; what is wrong with it is answered by picows.
     """
+    if (wait_s := sockets.crowded_s()) is not None:
+        refuse(transport, b"503 Service Unavailable", b"retry-after: %d\r\n" % ceil(wait_s))
+        return
     protocol = UpgradedProtocol(lambda request: sockets.connect(agent))
     protocol.connection_made(transport)
     protocol.feed(head)
     transport.set_protocol(protocol)
 
 
-def refuse(transport: asyncio.Transport, status: bytes) -> None:
+def refuse(transport: asyncio.Transport, status: bytes, header: bytes = b"") -> None:
     if not transport.is_closing():
-        transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+        transport.write(b"HTTP/1.1 %b\r\n%bconnection: close\r\ncontent-length: 0\r\n\r\n" % (status, header))
         transport.close()
 
 
@@ -185,7 +191,7 @@ class Server:
         )
         self._config.load()
         self._state = ServerState()
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self.port = 0
         self.shared = False  # set before `start` where other processes listen on the same port
 
@@ -193,14 +199,11 @@ class Server:
         """ConfigError when the address cannot be had."""
         listener = bind(host, port, shared=self.shared)
         self.port = listener.getsockname()[1]
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Entrance(self._sockets, (self._config, self._state)), sock=listener, backlog=4096
-        )
+        self._acceptor = Acceptor(listener, lambda: Entrance(self._sockets, (self._config, self._state)))
 
     def stop_accepting(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
 
     async def close(self) -> None:
         """Let requests under way end, then close what is left."""

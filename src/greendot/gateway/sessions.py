@@ -18,7 +18,8 @@ from greendot.core.grants import Grants
 from greendot.core.leaving import Cause, Graces, grace_s
 from greendot.core.presence import Ref
 from greendot.core.wheel import has_come
-from greendot.engine.base import Disconnect, Engine, Known, Topic
+from greendot.engine.answers import Known
+from greendot.engine.base import Disconnect, Engine, Topic
 from greendot.errors import EngineUnavailable
 from greendot.gateway.connection import Connection
 from greendot.gateway.seating import Seating
@@ -265,6 +266,19 @@ class Sessions:
         if not self._registry.sessions_of(*session.key):
             self._statuses.forget(session.key)
             self.left(session.key)
+
+    def ends_within(self, session: Session, seconds: float) -> bool:
+        """Whether a session that lingers would be over by then."""
+        if session.connection is not None or session.leaving is None:
+            return False
+        return session.leaving.since(self._timers.now())[0] < seconds * 1000
+
+    def prolong(self, session: Session, seconds: float) -> None:
+        """Its client is back and was asked to wait: it counts for so long and a grace more."""
+        now = self._timers.now()
+        _, silent_ms = (session.leaving or Leaving(now, 0, 0)).since(now)
+        session.leaving = Leaving(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
+        self._tasks.spawn(self._linger(session, session.ref))
 
     def moved(self, session: Session) -> None:
         """It goes on on another node, as another session. If it lingers here, that is over."""

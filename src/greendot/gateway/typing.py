@@ -116,13 +116,13 @@ class TypingLine:
 
     def _tell(self, user: str, frame: bytes) -> None:
         key = RoomKey(self._room, ("typing", user))
-        self._shared.hub.offer(self._channel, frame, key=key, skip=self._devices(user))
+        self._shared.hub.offer(self._channel, frame, key=key, skip=self._devices(user), low=True)
 
     def _tell_count(self) -> None:
         """To everybody how many others are typing: one less for those who type themselves."""
         key = RoomKey(self._room, ("typing",))
         typing = [device for user in self._entries for device in self._devices(user)]
-        self._shared.hub.offer(self._channel, self._count_frame(len(self._entries)), key=key, skip=typing)
+        self._shared.hub.offer(self._channel, self._count_frame(len(self._entries)), key=key, skip=typing, low=True)
         if typing:
             self._shared.hub.send_each(typing, self._count_frame(len(self._entries) - 1), key=key)
 

@@ -95,6 +95,8 @@ async def tenant_metrics(parts: Parts) -> list[tuple[str, str, int]]:
 def metrics(parts: Parts) -> Iterator[tuple[str, int]]:
     yield "ws_connections", len(parts.registry.connections)
     yield "ws_users_online", parts.registry.users
+    yield from parts.pressure.gauges()
+    yield "realtime_hellos_waiting", parts.reception.waiting
     yield from _counted(parts)
 
 

@@ -62,6 +62,21 @@ class Node(Struct, frozen=True, forbid_unknown_fields=True):
     renew_s: Positive = 5.0
 
 
+class Admission(Struct, frozen=True, forbid_unknown_fields=True):
+    hellos_per_s: Count = 2_000  # new clients taken; those beyond are told when to come back
+    hellos_at_once: Count = 256  # being answered at the same time: bounds how late the loop can be in a storm
+    waiting: Count = 2_000  # hellos that may wait for that, of clients that return, and as many of new ones
+    strangers: Count = 10_000  # sockets that have not said hello; beyond it an upgrade is answered 503
+
+
+class Overload(Struct, frozen=True, forbid_unknown_fields=True):
+    lag_s: Positive = 0.1  # the loop is late by so much: signals of low priority are shed
+    backlog: Count = 50_000  # the same, when so many writes wait
+    bus_lag_s: Positive = 1.0  # the same, when what is published takes so long to be heard
+    refuse_times: Annotated[float, Meta(ge=1, le=1_000)] = 4.0  # so many times that: new work is refused
+    hold_s: Positive = 1.0  # things must have been well for so long; three times that if it happens again and again
+
+
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True  # false switches the rate limits off (load tests); sizes and counts stay
     watches: Count = 10_000  # per connection
@@ -136,6 +151,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     presence: Presence = Presence()
     typing: Typing = Typing()
     node: Node = Node()
+    admission: Admission = Admission()
+    overload: Overload = Overload()
     limits: Limits = Limits()
     engine: Engine = Engine()
     store: Store = Store()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from greendot.core.presence import Change, Manual, Ref
-from greendot.engine.base import Known, Topic
+from greendot.engine.answers import Known
+from greendot.engine.base import Topic
 from greendot.testing.engine_harness import AUTO, EngineTests, T
 
 KNOWN = Known("d1", False, "Ann", 60_000, AUTO)

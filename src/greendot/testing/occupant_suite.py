@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from greendot.core.breaker import Level
 from greendot.core.presence import Ref
 from greendot.engine.base import Entered, Fenced, Left, Topic
 from greendot.testing.engine_harness import EngineHarness, EngineTests, T
@@ -106,3 +107,27 @@ class OccupantSuite(EngineTests):
                 assert await self.news(h) == []
                 return
             raise AssertionError("a write of an incarnation that is not live was taken")
+
+    async def test_the_nodes_of_a_room_are_those_of_the_sessions_in_it(self) -> None:
+        async with self.harness() as h:
+            assert await h.engine.room_nodes(T, "r1") == set()
+            for user in ("ann", "bob"):
+                await h.engine.enter(T, "r1", user, self.seat(h, user))
+            assert await h.engine.room_nodes(T, "r1") == {h.incarnation}
+            # A session that came from another node keeps its id.
+            await h.engine.enter(T, "r2", "ann", self.seat(h, "a")._replace(session="else-1"))
+            assert await h.engine.room_nodes(T, "r2") == {h.incarnation}
+            for user in ("ann", "bob"):
+                await h.engine.exit(T, "r1", user, self.seat(h, user))
+            assert await h.engine.room_nodes(T, "r1") == set()
+
+    async def test_a_node_that_refuses_new_work_is_known_to(self) -> None:
+        async with self.harness() as h:
+            assert h.engine.refusing() == frozenset()
+            assert h.engine.lag_s >= 0
+            h.engine.level = Level.SHEDDING
+            assert h.engine.refusing() == frozenset()
+            h.engine.level = Level.REFUSING
+            assert h.engine.refusing() == {h.incarnation}
+            h.engine.level = Level.NORMAL
+            assert h.engine.refusing() == frozenset()

@@ -118,7 +118,12 @@ export class Link {
   #welcomed({ heartbeat_s: beat }) {
     this.open = true;
     this.#silentMs = beat * SILENT_BEATS * 1000;
-    this.#timers.push(setInterval(() => this.#beat(), beat * 1000));
+    // The first comes sooner, for each page by another time: many that came back together must not beat together.
+    const first = () => {
+      this.#beat();
+      this.#timers.push(setInterval(() => this.#beat(), beat * 1000));
+    };
+    this.#timers.push(setTimeout(first, beat * 1000 * (0.5 + Math.random() / 2)));
   }
 
   #beat() {

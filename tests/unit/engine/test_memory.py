@@ -8,7 +8,8 @@ import pytest
 
 from greendot.core.presence import NOBODY, Change, Manual, Ref, Snapshot
 from greendot.core.typists import Typists
-from greendot.engine.base import Deliver, Fenced, Known, Message, NodeInfo, SeatInfo, Swept, Topic, Typing
+from greendot.engine.answers import Known, NodeInfo, SeatInfo, Swept
+from greendot.engine.base import Deliver, Fenced, Message, Topic, Typing
 from greendot.engine.memory import MemoryEngine
 from greendot.testing import ManualClock
 from hosts import RecordingHost

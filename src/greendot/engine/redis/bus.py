@@ -61,6 +61,7 @@ class RedisBus:
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
         self._kinds = (b"smessage",) if servers.sharded else (b"message",)
         self._ended = b"sunsubscribe"
+        self.beaten: Callable[[Server], None] = lambda server: None  # told of a beat that came back
         self.silenced: Callable[[int], None] = lambda partition: None  # told of a partition that fell silent
 
     def attach(self, host: Host | None) -> None:
@@ -146,6 +147,7 @@ class RedisBus:
         if server is not None:
             try:
                 server.beat_heard = max(server.beat_heard, self._messages.read_beat(push[1].decode(), push[2]))
+                self.beaten(server)
             except Malformed:
                 self.counts.invalid += 1
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from greendot.clock import Clock, SystemClock
+from greendot.core.breaker import Level
 from greendot.core.presence import Ref
-from greendot.engine.base import Engine, Host, Message, NodeInfo, Pace, Part, Swept, Topic
+from greendot.engine.answers import NodeInfo, Swept
+from greendot.engine.base import Engine, Host, Message, Pace, Part, Topic
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.checks import check
@@ -90,7 +93,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._busy: set[str] = set()  # what is being done in the background, by name
         self._looked_at = HOME  # the partition that was last seen to know this node
         self._struck: set[int] = set()  # partitions that did not, and may have dropped its sessions meanwhile
-        self._restored_at = self._swept_at = self._clock.monotonic()
+        self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
+        self._sweep_at = self._clock.monotonic() + SWEEP_LOOK_S * random.uniform(0.8, 1.0)
 
     # --- life ---
 
@@ -211,7 +215,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     async def _ticks(self) -> None:
         period, clock = self._options.periods.sample, self._clock
-        due = clock.monotonic()
+        due = clock.monotonic() - random.uniform(0, period)  # nodes that start together do not all come at once
         while True:
             due = max(due + period, clock.monotonic())
             await asyncio.sleep(max(0.0, due - clock.monotonic()))
@@ -236,8 +240,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         else:
             self._look_after(table)
             await self._look_around()
-        if self._clock.monotonic() - self._restored_at >= RESTORE_EVERY_S and self._host is not None:
-            self._restored_at = self._clock.monotonic()
+        if self._clock.monotonic() >= self._restore_at and self._host is not None:
+            self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
             self._host.found(Part(), intact=True)
 
     def _look_after(self, table: Table) -> None:
@@ -249,8 +253,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._spawn("reap", self._reap((ends - now) / 1000))
         for death in self.lives.ending(table):
             self._spawn(f"end of {death.node}", self._tell_end(death))
-        if self._clock.monotonic() - self._swept_at >= SWEEP_LOOK_S:
-            self._swept_at = self._clock.monotonic()
+        if self._clock.monotonic() >= self._sweep_at:
+            self._sweep_at = self._clock.monotonic() + SWEEP_LOOK_S * random.uniform(0.8, 1.0)
             self._spawn("sweep", self.sweeper.sweep_if_due())
 
     async def _look_around(self) -> None:
@@ -351,6 +355,22 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     async def unsubscribe(self, topics: Iterable[Topic]) -> None:
         await self.bus.unsubscribe(topics)
+
+    @property
+    def lag_s(self) -> float:
+        return self.watchdog.lag_s()
+
+    @property
+    def level(self) -> Level:
+        return self.lives.level
+
+    @level.setter
+    def level(self, level: Level) -> None:
+        self.lives.level = level
+
+    def refusing(self) -> frozenset[str]:
+        own = frozenset([self.lives.incarnation])
+        return self.lives.refusing | own if self.level is Level.REFUSING else self.lives.refusing - own
 
     async def nodes(self) -> list[NodeInfo]:
         return (await self.lives.table()).info()

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from greendot.clock import Clock
-from greendot.engine.base import NodeInfo
+from greendot.core.breaker import Level
+from greendot.engine.answers import NodeInfo
 from greendot.engine.redis import keys
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.presence import Verbs
@@ -57,7 +58,7 @@ class Table(NamedTuple):
     """The nodes and leases, as of one look."""
 
     lives: dict[str, str]  # incarnation → `live`, or renewed,ends in hexadecimal
-    leases: dict[str, str]  # incarnation → counter,renewed
+    leases: dict[str, str]  # incarnation → counter,renewed,level
     now: int  # the engine's time
 
     def dead(self) -> list[Death]:
@@ -68,12 +69,22 @@ class Table(NamedTuple):
             if life != "live" and node in self.leases
         ]
 
+    def level(self, node: str) -> Level:
+        """How loaded a live node says it is."""
+        told = self.leases.get(node, "").split(",")[2:]
+        return Level(int(told[0])) if told else Level.NORMAL
+
+    def refusing(self) -> frozenset[str]:
+        live = (node for node, life in self.lives.items() if life == "live")
+        return frozenset(node for node in live if self.level(node) is Level.REFUSING)
+
     def info(self) -> list[NodeInfo]:
         found = []
         for node, life in sorted(self.lives.items()):
             renewed = self.leases.get(node, ",").split(",")[1]
             if life == "live":
-                found.append(NodeInfo(node, "live", int(renewed) if renewed else None, None))
+                level = self.level(node).name.lower()
+                found.append(NodeInfo(node, "live", int(renewed) if renewed else None, None, level))
             else:
                 last, ends = life.split(",")[:2]
                 found.append(NodeInfo(node, "dead", int(last, 16), int(ends, 16)))
@@ -90,6 +101,9 @@ class Nodes:
         self._clock = clock
         self._periods = periods
         self._observed: dict[str, _Observed] = {}
+        self.level = Level.NORMAL  # of this node; told to the others with the lease
+        self._level_told = Level.NORMAL
+        self.refusing: frozenset[str] = frozenset()  # nodes that take no new work, as of the last look
         self._looked_at = float("-inf")
         self._renewed_at = float("-inf")
         self._over: set[str] = set()  # dead nodes whose end was told of
@@ -143,15 +157,18 @@ class Nodes:
         now = self._clock.monotonic()
         if now - self._looked_at > 2.5 * self._periods.sample:
             self._observed.clear()  # we were away or stopped: what stood still may have been us
-        renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2
+        level = self.level
+        renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2 or level != self._level_told
         try:
-            table = await self._look(self.incarnation, renew)
+            table = await self._look(self.incarnation, renew, level)
         except EngineUnavailable:
             self._observed.clear()
+            self.refusing = frozenset()  # nobody can say any more
             raise
         self._looked_at = now
         if renew:
-            self._renewed_at = now
+            self._renewed_at, self._level_told = now, level
+        self.refusing = table.refusing()
         self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
         return table
 
@@ -159,8 +176,8 @@ class Nodes:
         """Everybody's, without any life of our own."""
         return await self._look("", renew=False)
 
-    async def _look(self, incarnation: str, renew: bool) -> Table:
-        now, leases, lives = await self._on(HOME, "look", incarnation, "1" if renew else "", leases=True)
+    async def _look(self, incarnation: str, renew: bool, level: Level = Level.NORMAL) -> Table:
+        now, leases, lives = await self._on(HOME, "look", incarnation, "1" if renew else "", int(level), leases=True)
         if self._verbs.time.learning or not self._verbs.time.known:
             self._verbs.time.heard(now)
         nodes = {node: life for node, life in _pairs(lives).items() if not node.startswith("~")}

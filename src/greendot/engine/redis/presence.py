@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 from greendot.core.presence import Manual, Ref, Snapshot
-from greendot.engine.base import Adopted, Fenced, Known, Page, SeatInfo, Topic, Touched
+from greendot.engine.answers import Adopted, Known, Page, SeatInfo, Touched
+from greendot.engine.base import Fenced, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.link import Argument, RedisError
 from greendot.engine.redis.messages import Messages

@@ -18,5 +18,8 @@ class RedisRooms:
     async def exit(self, tenant: str, room: str, user: str, ref: Ref) -> None:
         await self._verbs.on_room("exit", tenant, room, *ref, user)
 
+    async def room_nodes(self, tenant: str, room: str) -> set[str]:
+        return {node.decode() for node in await self._verbs.on_room("room_nodes", tenant, room)}
+
     async def present(self, tenant: str, room: str) -> list[str]:
         return sorted(user.decode() for user in await self._verbs.on_room("present", tenant, room))

@@ -9,10 +9,24 @@ from importlib import resources
 _FLAGS = {
     "audit": "no-writes",
     "read": "no-writes",
+    "room_nodes": "no-writes",
     "typers": "no-writes",
     **dict.fromkeys(
         (
-            *("adopt", "beat", "bury", "correct", "exit", "forget", "leave", "linger", "look", "present", "reap"),
+            *(
+                "adopt",
+                "beat",
+                "bury",
+                "correct",
+                "exit",
+                "forget",
+                "leave",
+                "linger",
+                "look",
+                "present",
+                "reap",
+                "room_nodes",
+            ),
             *("settle", "typing_stop"),
         ),
         "allow-oom",

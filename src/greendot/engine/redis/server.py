@@ -46,6 +46,7 @@ class Server:
         self.beat_sent = self.beat_heard = 0
         self.unheard: deque[tuple[int, float]] = deque()
         self.beat_channel, self.beat_partition = "", -1
+        self.beat_took = 0.0  # seconds, the newest that came back
         self.received = 0  # what had come in on the link for pushes, at the last beat
         self.commands: Link | None = None
         self.pushes: Link | None = None

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from greendot.core.presence import Ref
-from greendot.engine.base import Audit, Pace, Swept, Topic
+from greendot.engine.answers import Swept
+from greendot.engine.base import Audit, Pace, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.link import RedisError

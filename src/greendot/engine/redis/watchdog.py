@@ -34,6 +34,7 @@ class Watchdog:
         self._epochs: dict[int, str] = {}  # by partition
         self._runs: dict[int, str] = {}  # by partition, the run id of the server it was on
         self._last_round = clock.monotonic()
+        bus.beaten = self._beaten
 
     # --- beats ---
 
@@ -85,6 +86,22 @@ class Watchdog:
             self._verbs.servers.refused(server, error)
             return None
         return server if self._epochs.get(server.beat_partition, epoch) != epoch else None
+
+    def _beaten(self, server: Server) -> None:
+        sent = next((sent for number, sent in server.unheard if number == server.beat_heard), None)
+        if sent is not None:
+            server.beat_took = self._clock.monotonic() - sent
+
+    def lag_s(self) -> float:
+        """How long a beat takes from being published to being heard, at the moment, where it takes longest."""
+        now = self._clock.monotonic()
+        return max((self._lag_s(server, now) for server in self._verbs.servers.all.values() if server.up), default=0.0)
+
+    @staticmethod
+    def _lag_s(server: Server, now: float) -> float:
+        """As the last one took; longer if one is under way that has taken longer already."""
+        under_way = next((sent for number, sent in server.unheard if number > server.beat_heard), now)
+        return max(server.beat_took, now - under_way)
 
     # --- epochs ---
 

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from greendot.core.presence import Ref
-from greendot.engine.base import Fenced, Touched
+from greendot.engine.answers import Touched
+from greendot.engine.base import Fenced
 from hosts import RedisNode
 from redis_servers import redis_server
 

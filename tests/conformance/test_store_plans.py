@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 from greendot.store.base import Filter, Mark
-from greendot.store.postgres import PostgresStore, inbox, marks, messages, rooms, status, upkeep
+from greendot.store.postgres import PostgresStore, inbox, keys, marks, messages, rooms, status, tenants, upkeep
 from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite import inbox as lite_inbox
 from greendot.store.sqlite import messages as lite_messages
@@ -48,6 +48,9 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "delivered": (marks.delivered_sql("live"), (["t", "t"], ["u1", "u1"], [1, 2], 9)),
         "expired": (upkeep.EXPIRED, (5, 10)),
         "old": (upkeep.OLD, (5, 10)),
+        "key of a secret": (keys.OF_SECRET, ("s1",)),
+        "key by name": (keys.KEY, ("t", "k1")),
+        "keys of a tenant": (keys.KEYS_OF, ("t7",)),
     }
     | {
         f"inbox, {only}, {order}": (inbox.page_sql(only, order), ("t", "u1", 0, 2**62, 50))
@@ -66,6 +69,9 @@ FILL = f"""
         SELECT 't', 'r' || n, false, {MANY} FROM generate_series(1, 2000) n;
     INSERT INTO greendot_members SELECT 't', 'r' || n % 50, 'u' || n, 'member' FROM generate_series(1, 5000) n;
     INSERT INTO greendot_markers SELECT 't', 'r' || n % 50, 'u' || n, 1 FROM generate_series(1, 5000) n;
+    INSERT INTO greendot_api_keys SELECT 't' || n % 500, 'k' || n, 'admin', 1 FROM generate_series(1, 2000) n;
+    INSERT INTO greendot_api_secrets
+        SELECT 's' || n, 't' || n % 500, 'k' || n, '1', 1, NULL, NULL FROM generate_series(1, 2000) n;
     INSERT INTO greendot_status SELECT 't', 'u' || n, 'busy', NULL, NULL, 1 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_messages
         SELECT 't', 'r1', n, n, 'u' || n % 7, NULL, '1', 'k' || n, n FROM generate_series(1, {MANY}) n;
@@ -131,6 +137,26 @@ async def test_postgres_reads_by_index_and_no_more_than_it_answers(filled: str, 
             if node["Node Type"] in ("Sort", "Bitmap Heap Scan", "Index Scan", "Index Only Scan"):
                 assert node["Actual Rows"] <= 50, plan
                 assert node.get("Rows Removed by Filter", 0) <= 10, plan
+
+
+LARGE = ("rooms", "members", "markers", "messages", "inboxes", "notifications", "status", "api_secrets", "api_keys")
+ERASED = [(f"greendot_{name}", part) for name in LARGE for part in tenants.PARTS.get(f"greendot_{name}", ("",))]
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["these values", "any values"])
+@pytest.mark.parametrize(("name", "part"), ERASED)
+async def test_what_is_a_small_tenants_is_erased_without_a_look_at_anothers(
+    filled: str, name: str, part: str, generic: bool
+) -> None:
+    async with linked(filled) as link:
+        await link.execute(f"SET plan_cache_mode = {'force_generic_plan' if generic else 'force_custom_plan'}")
+        await link.execute("SET enable_seqscan = off")  # as the store has it
+        sql = f"EXPLAIN (ANALYZE, FORMAT JSON) {tenants.erase_sql(name, part)}"
+        await link.execute("BEGIN")
+        plan = json.loads(await link.fetchval(sql, "small", 50))[0]["Plan"]
+        for node in nodes(plan):
+            assert node["Node Type"] != "Seq Scan", plan
+            assert node.get("Rows Removed by Filter", 0) == 0, plan
 
 
 @pytest.mark.parametrize("only", FILTERS)

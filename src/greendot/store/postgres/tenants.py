@@ -16,7 +16,7 @@ _TABLES = """
     ORDER BY c.relname
 """
 # Tables none of whose whole indexes begins with the tenant: these parts of them have one that does.
-_PARTS = {"greendot_notifications": ("AND archived_at IS NULL", "AND archived_at IS NOT NULL")}
+PARTS = {"greendot_notifications": ("AND archived_at IS NULL", "AND archived_at IS NOT NULL")}
 _COUNT_S = 3600.0
 
 
@@ -55,19 +55,24 @@ class PostgresTenants:
             erased = 0
             for table, part in await _parts(link):
                 if erased < limit:
-                    some = f"SELECT ctid FROM {table} WHERE tenant = $1 {part} LIMIT $2 FOR UPDATE"
-                    sql = f"DELETE FROM {table} WHERE ctid = ANY (ARRAY({some}))"
-                    erased += int((await link.execute(sql, tenant, limit - erased)).rpartition(" ")[2])
+                    done = await link.execute(erase_sql(table, part), tenant, limit - erased)
+                    erased += int(done.rpartition(" ")[2])
             return erased
 
         return await self._links.transact(work)
+
+
+def erase_sql(table: str, part: str) -> str:
+    # Locked first: a row that somebody changes meanwhile is another one afterwards, and would be passed over.
+    some = f"SELECT ctid FROM {table} WHERE tenant = $1 {part} LIMIT $2 FOR UPDATE"
+    return f"DELETE FROM {table} WHERE ctid = ANY (ARRAY({some}))"
 
 
 async def _parts(link: Link) -> list[tuple[str, str]]:
     """Every table with something of a tenant, in the order it is erased in; large ones in parts."""
     names = [row[0] for row in await link.fetch(_TABLES)]
     others = [name for name in names if name not in (*_FIRST, _REGISTRY)]
-    return [(name, part) for name in (*_FIRST, *others, _REGISTRY) for part in _PARTS.get(name, ("",))]
+    return [(name, part) for name in (*_FIRST, *others, _REGISTRY) for part in PARTS.get(name, ("",))]
 
 
 _: type[TenantStore] = PostgresTenants

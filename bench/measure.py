@@ -26,7 +26,7 @@ class Plan:
 
     # Beside the peers:
     rounds: int = 5  # at most; two at least, and further ones while there is time
-    rounds_s: float = 300
+    rounds_s: float = 260
     warmup_s: float = 0.3
     seconds: float = 1
     latency_s: float = 1.5
@@ -37,20 +37,21 @@ class Plan:
     connect_s: float = 1.5
     idle_connections: int = 15_000
     most_connections: int = 19_900
+    fill_s: float = 45  # a server that is slower is measured with as many as it took
     heartbeat_s: float = 30
     idle_s: float = 30
     # With Redis:
-    node_rounds: int = 5
+    node_rounds: int = 4
     stored_users: tuple[int, ...] = (10_000, 100_000)
-    quiet_connections: int = 15_000
-    quiet_s: float = 20
-    cycles: int = 100_000
+    quiet_connections: int = 10_000
+    quiet_s: float = 12
+    cycles: int = 50_000
     cycling_users: int = 5_000
     read_rounds: int = 100
     flood_messages: int = 500_000
     delivery_s: float = 4
     reaped: tuple[int, int] = (100_000, 1_000_000)  # sessions of the dead node, users in all
-    restored_connections: int = 8_000
+    restored_connections: int = 5_000
     worker_rounds: int = 2
     worker_s: float = 2
     # Records:
@@ -66,7 +67,7 @@ class Plan:
 FULL = Plan()
 QUICK = Plan(
     rounds=1, rounds_s=45, warmup_s=0.2, seconds=0.5, latency_s=0.8, patience_s=1.5, connect_rounds=1, connect_s=0.7,
-    idle_connections=2_000, most_connections=2_000, heartbeat_s=5, idle_s=5,
+    idle_connections=2_000, most_connections=2_000, fill_s=6, heartbeat_s=5, idle_s=5,
     node_rounds=1, stored_users=(10_000,), quiet_connections=2_000, quiet_s=3, cycles=10_000, cycling_users=2_000,
     read_rounds=50, flood_messages=200_000, delivery_s=1.5, reaped=(10_000, 100_000), restored_connections=1_000,
     worker_rounds=1, worker_s=0.7, record_rounds=1, record_s=0.7,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from measure import SETTLE_S, Bench, Plan, line, say, tell
 from peer_install import Home
@@ -37,6 +37,10 @@ class Most:
     held: int
     why: str
 
+    @property
+    def all_asked(self) -> bool:
+        return self.why == "as many as were asked for"
+
 
 @dataclass
 class Figures:
@@ -63,6 +67,15 @@ class Figures:
         say(f"{self.label}, {what}: {trouble}")
 
 
+class Held(NamedTuple):
+    """A server with idle connections, the generator at their other end, and the memory it began with."""
+
+    server: Server
+    load: subprocess.Popen[str]
+    connections: int
+    before: int
+
+
 @dataclass(frozen=True)
 class Contender:
     name: str
@@ -79,9 +92,7 @@ class PeersBench:
         self._contenders = [Contender("greendot", "Greendot", "greendot", bench.greendot)]
         self._contenders += [self._contender(peer, home) for peer in peers]
         self.figures = {one.name: Figures(one.name, one.label) for one in self._contenders}
-        self._held: dict[
-            str, tuple[Server, subprocess.Popen[str], int]
-        ] = {}  # while idle: with the memory it began with
+        self._held: dict[str, Held] = {}
         self._frame_bytes = 0
 
     def _contender(self, peer: Peer, home: Home) -> Contender:
@@ -169,9 +180,9 @@ class PeersBench:
         with ExitStack() as stack:
             held = [one for one in self._contenders if self._idle_opened(one, plan, stack)]
             say(f"idle: all connected, {plan.idle_s:g} s of keep-alives")
-            cpu = {one.name: self._held[one.name][0].cpu_s() for one in held}
+            cpu = {one.name: self._held[one.name].server.cpu_s() for one in held}
             for one in held:
-                tell(self._held[one.name][1])
+                tell(self._held[one.name].load)
             for one in held:
                 self._idle_window(one, plan, cpu[one.name])
             for one in held if plan.most_connections > plan.idle_connections else ():
@@ -182,21 +193,23 @@ class PeersBench:
             server = stack.enter_context(one.start())
             before, start = server.rss_bytes(), time.monotonic()
             flags = ("--connections", plan.idle_connections, "--most", plan.most_connections, "--control")
-            timing = ("--heartbeat", plan.heartbeat_s, "--seconds", plan.idle_s)
+            timing = ("--heartbeat", plan.heartbeat_s, "--seconds", plan.idle_s, "--within", plan.fill_s)
             load = stack.enter_context(self._bench.controlled("idle", *self._on(one, server), *flags, *timing))
-            line(load)  # "ready"
+            n = int(line(load).split()[1])  # "ready N"
         except Trouble as trouble:
             self.figures[one.name].fail("idle", trouble)
             return False
         took = time.monotonic() - start
         time.sleep(SETTLE_S / 4)
-        say(f"idle: {one.label}: {plan.idle_connections:,} in {took:.1f} s, {server.rss_bytes() / 1e6:,.0f} MB")
-        self._held[one.name] = server, load, before
+        say(f"idle: {one.label}: {n:,} in {took:.1f} s, {server.rss_bytes() / 1e6:,.0f} MB")
+        if n < plan.idle_connections:
+            self.figures[one.name].fail("idle", f"it took but {n:,} connections in {took:.0f} s: measured with these")
+        self._held[one.name] = Held(server, load, n, before)
         return True
 
     def _idle_window(self, one: Contender, plan: Plan, cpu_before: float) -> None:
-        server, load, before = self._held[one.name]
-        found, n = self.figures[one.name], plan.idle_connections
+        server, load, n, before = self._held[one.name]
+        found = self.figures[one.name]
         try:
             got: dict[str, Any] = json.loads(line(load))
         except Trouble as trouble:
@@ -211,7 +224,7 @@ class PeersBench:
             found.fail("idle", f"of {got['heartbeats']:,} heartbeats {got['acks']:,} were answered")
 
     def _idle_most(self, one: Contender) -> None:
-        _, load, _ = self._held[one.name]
+        load = self._held[one.name].load
         try:
             tell(load, "more")
             got = json.loads(line(load))

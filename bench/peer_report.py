@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from peer_measure import Figures, Values
+from peer_measure import Figures, Most, Values
 from peer_servers import PEERS
 from redis_measure import Nodes
 from report import grid, verdict
@@ -178,11 +178,15 @@ def _connections(contenders: Sequence[Figures]) -> str:
                 f"{middle(one.connects):,.0f}/s" if one.connects else "–",
                 f"{idle.bytes_each / 1000:.1f} KB" if idle else "–",
                 "–" if cpu is None else f"{cpu:.1%} of a core",
-                f"{most.held:,}" if most else "–",
+                _held(most) if most else "–",
             ]
         )
-    at = next((f" at {one.idle.connections:,}" for one in contenders if one.idle), "")
+    at = next((f" at {one.idle.connections:,}" for one in contenders if one.idle and one.name == "greendot"), "")
     return grid(["", "connects", f"memory each{at}", "CPU per 10,000 idle", "most held"], rows)
+
+
+def _held(most: Most) -> str:
+    return f"{most.held:,}" if most.all_asked else f"{most.held:,} ({most.why})"
 
 
 def remarks(found: Mapping[str, Figures], missing: Mapping[str, str]) -> list[str]:

@@ -85,7 +85,7 @@ def _latencies(contenders: Sequence[Figures], path: Path) -> Path:
 
 def _connections(contenders: Sequence[Figures], path: Path) -> Path:
     shown = [one for one in contenders if one.idle or one.connects]
-    n = next((one.idle.connections for one in shown if one.idle), 0)
+    n = max((one.idle.connections for one in shown if one.idle), default=0)
     panels: list[tuple[str, Callable[[Figures], float | None], str]] = [
         (
             f"KB of memory per idle\nconnection, at {n:,}",
@@ -100,6 +100,11 @@ def _connections(contenders: Sequence[Figures], path: Path) -> Path:
     for axis, (title, value_of, form) in zip(axes, panels, strict=True):
         values = [value_of(one) for one in shown]
         texts = ["not measured" if value is None else form.format(value) for value in values]
+        if "idle" in title:  # a slow one was measured with fewer
+            fewer = [
+                f" (with {one.idle.connections:,})" if one.idle and one.idle.connections < n else "" for one in shown
+            ]
+            texts = [text + more for text, more in zip(texts, fewer, strict=True)]
         _bars(axis, shown, [value or 0 for value in values], texts, title)
     _save(
         figure,

@@ -39,12 +39,12 @@ BUILD = HERE / "build"
 RESULTS = HERE / "RESULTS.md"
 PLOTS = HERE / "plots"
 # In this order, with the seconds each takes in a full and in a quick run on two cores.
-PEER_PARTS = {"broadcast": (330, 30), "connect": (65, 12), "idle": (130, 20)}
+PEER_PARTS = {"broadcast": (270, 30), "connect": (55, 10), "idle": (160, 20)}
 REDIS_PARTS = {
-    "nodes": (40, 6), "memory": (15, 5), "quiet": (40, 9), "cycles": (15, 8), "read": (10, 4), "intake": (15, 6),
-    "delivery": (7, 4), "reap": (15, 3), "restore": (25, 16), "workers": (25, 8),
+    "nodes": (40, 7), "memory": (20, 5), "quiet": (35, 9), "cycles": (20, 8), "read": (6, 2), "intake": (11, 2),
+    "delivery": (6, 3), "reap": (7, 3), "restore": (30, 16), "workers": (20, 6),
 }  # fmt: skip
-RECORD_PARTS = {"notified": (15, 5), "said": (35, 11), "told": (12, 3), "returned": (10, 4)}
+RECORD_PARTS = {"notified": (13, 5), "said": (35, 12), "told": (11, 3), "returned": (6, 3)}
 PARTS = PEER_PARTS | REDIS_PARTS | RECORD_PARTS
 SKIPPED_WHEN_QUICK = {"memory", "quiet", "cycles", "restore", "workers", "notified"}  # unless asked for
 GROUPS = {"peers": tuple(PEER_PARTS), "redis": tuple(REDIS_PARTS), "records": tuple(RECORD_PARTS)}

@@ -45,7 +45,7 @@ static void window(double connecting) {
 /* As many more as are to be had. */
 static void open_more(void) {
     tolerant = true;
-    open_all(opt.most);
+    if (!refused) open_all(opt.most);
     printf("{\"mode\":\"most\",\"held\":%llu,\"lost\":%llu,\"why\":\"%s\"}\n", (unsigned long long)(ready - lost),
            (unsigned long long)lost, refused ? refused : "as many as were asked for");
     fflush(stdout);
@@ -53,10 +53,13 @@ static void open_more(void) {
 
 static void run_idle(void) {
     double start = now();
+    tolerant = opt.within > 0;
     open_all(opt.connections);
+    if (!ready) die("no connection was to be had within %.0f s: %s", opt.within, refused);
+    opt.connections = ready;
     double connecting = now() - start;
     beating_since = now();
-    puts("ready");
+    printf("ready %d\n", opt.connections);
     fflush(stdout);
     await_beating();
     window(connecting);

@@ -57,7 +57,7 @@ struct mode {
 struct options {
     int port, sender_port, pid, connections, most, concurrency, frame_bytes, body_bytes, behind;
     int levels[8], level_count; /* messages in flight, one after the other */
-    double seconds, warmup, heartbeat, rate, latency, patience;
+    double seconds, warmup, heartbeat, rate, latency, patience, within;
     const char *tokens;
     const struct dialect *dialect;
     bool control, apart;

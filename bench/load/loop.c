@@ -60,14 +60,15 @@ void await_driver(void) {
 }
 
 /* Opens connections until there are n, not more than PENDING unanswered at a time: a listening queue must not overflow.
- * While `tolerant` it ends when no further one is to be had. */
+ * While `tolerant` it ends when no further one is to be had, or after --within seconds. */
 void open_all(int n) {
-    double heard = now();
+    double heard = now(), end = heard + (tolerant && opt.within > 0 ? opt.within : 1e9);
     for (uint64_t before = ready; ready < (uint64_t)n && !refused;) {
         while (opened < (uint64_t)n && opened - ready < PENDING && !refused) open_conn(&conns[opened]);
         turn(1000, NULL);
         if (ready != before) before = ready, heard = now();
-        if (now() - heard <= (tolerant ? STALL_S / 2 : STALL_S * 2)) continue;
+        if (now() > end) refused = "time was up";
+        if (now() - heard <= (tolerant ? STALL_S : STALL_S * 2)) continue;
         if (!tolerant)
             die("only %llu of %d connections got ready, then nothing for %d s", (unsigned long long)ready, n,
                 STALL_S * 2);

@@ -4,6 +4,7 @@
  *   load broadcast --port P [--dialect D] [--connections 1000] [--in-flight 1,16,256] [--latency S [--rate R]]
  *                  [--sender-port P] [--frame-bytes B] [--patience S] [--warmup 1] [--seconds 5]
  *   load idle      --port P [--dialect D] [--connections 15000] [--heartbeat 30] [--seconds 60] [--control] [--most N]
+ *                  [--within S]
  *   load connect   --port P [--dialect D] [--concurrency 64] [--warmup 1] [--seconds 5]
  *   load send      --port P [--connections 50] [--apart] [--warmup 1] [--seconds 5]
  *   load told      --port P [--connections 50] [--rate 200] [--warmup 1] [--seconds 5]
@@ -11,9 +12,9 @@
  *
  * All take --tokens FILE, where the server asks for tokens, and --pid PID: then they also say how much of a core that
  * process used meanwhile (a server below 1.0 was waiting for us). Each prints a line of JSON for each thing measured.
- * `idle` prints "ready" first; with --control it then waits for a line on stdin, and after its JSON keeps the
- * connections until stdin ends, so that a driver can look at the server in between. Another line makes it open as many
- * more as it gets, up to --most.
+ * `idle` prints "ready" first and how many connections it has (with --within it makes do with what it gets in so many
+ * seconds); with --control it then waits for a line on stdin, and after its JSON keeps the connections until stdin ends,
+ * so that a driver can look at the server in between. Another line makes it open as many more as it gets, up to --most.
  *
  * broadcast: a message counts as received when every subscriber has it; only then is the next one sent, so that exactly
  *            --in-flight messages are under way, one number after the other. With --latency they are then sent evenly
@@ -54,6 +55,7 @@ static void read_options(int argc, char **argv) {
         {"dialect", 1, 0, 'r'},     {"frame-bytes", 1, 0, 'f'}, {"body-bytes", 1, 0, 'b'}, {"control", 0, 0, 'd'},
         {"pid", 1, 0, 'i'},         {"apart", 0, 0, 'a'},   {"behind", 1, 0, 'e'},      {"rate", 1, 0, 'q'},
         {"latency", 1, 0, 'l'},     {"most", 1, 0, 'm'},    {"sender-port", 1, 0, 'o'}, {"patience", 1, 0, 'y'},
+        {"within", 1, 0, 'v'},
         {0, 0, 0, 0}};
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (o) {
@@ -76,6 +78,7 @@ static void read_options(int argc, char **argv) {
         case 'l': opt.latency = atof(optarg); break;
         case 'm': opt.most = atoi(optarg); break;
         case 'o': opt.sender_port = atoi(optarg); break;
+        case 'v': opt.within = atof(optarg); break;
         case 'y': opt.patience = atof(optarg); break;
         default: exit(2);
         }

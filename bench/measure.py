@@ -67,7 +67,7 @@ class Plan:
 FULL = Plan()
 QUICK = Plan(
     rounds=1, rounds_s=45, warmup_s=0.2, seconds=0.5, latency_s=0.8, patience_s=1.5, connect_rounds=1, connect_s=0.7,
-    idle_connections=2_000, most_connections=2_000, fill_s=6, heartbeat_s=5, idle_s=5,
+    idle_connections=1_000, most_connections=1_000, fill_s=4, heartbeat_s=2, idle_s=2,
     node_rounds=1, stored_users=(10_000,), quiet_connections=2_000, quiet_s=3, cycles=10_000, cycling_users=2_000,
     read_rounds=50, flood_messages=200_000, delivery_s=1.5, reaped=(10_000, 100_000), restored_connections=1_000,
     worker_rounds=1, worker_s=0.7, record_rounds=1, record_s=0.7,

@@ -46,7 +46,17 @@ REDIS_PARTS = {
 }  # fmt: skip
 RECORD_PARTS = {"notified": (13, 5), "said": (35, 12), "told": (11, 3), "returned": (6, 3)}
 PARTS = PEER_PARTS | REDIS_PARTS | RECORD_PARTS
-SKIPPED_WHEN_QUICK = {"memory", "quiet", "cycles", "restore", "workers", "notified"}  # unless asked for
+SKIPPED_WHEN_QUICK = {
+    "memory",
+    "quiet",
+    "cycles",
+    "read",
+    "reap",
+    "restore",
+    "workers",
+    "notified",
+    "told",
+}  # unless asked for
 GROUPS = {"peers": tuple(PEER_PARTS), "redis": tuple(REDIS_PARTS), "records": tuple(RECORD_PARTS)}
 PROGRAMS = {"load": sorted((HERE / "load").glob("*.c"))} | {n: [HERE / f"{n}.c"] for n in ("rawcast", "hget", "flood")}
 SPARE_FILES = 100  # descriptors a server needs beside its connections

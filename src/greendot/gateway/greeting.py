@@ -109,9 +109,11 @@ class Greeting:
     async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:
         """Back into the rooms the client was in, each authorised again; one it lost is left out."""
         joined: list[JoinReply] = []
+        if hello.resume is None:
+            return joined
         most = RECOVER_BYTES  # for all rooms together
         # Nobody was in more than the limit: names beyond it would be looked up for nothing.
-        named = [*(hello.resume.rooms if hello.resume else {}).items()][: self._limiting.shown(session.tenant).rooms]
+        named = [*hello.resume.rooms.items()][: self._limiting.shown(session.tenant).rooms]
         # Many at a time, so that what is read for one of them is read for all.
         for at in range(0, len(named), AT_ONCE):
             if connection.closing:

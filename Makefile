@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 PLOTS  := $(VENV)/.plots
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test model trials check format bench bench-quick debs bench-debs clean
+.PHONY: help serve test model trials check format bench bench-quick storms debs bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ $(PLOTS): $(READY)
 	@echo "→ installing what draws the plots (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
+
+storms: $(READY) debs  ## Ten thousand clients cut off at once, and a flood of signals: what is promised of them (three minutes)
+	@$(BIN)/python bench/storms.py $(ARGS)
 
 debs:
 	@sh scripts/ensure-debs chromium redis-server gcc

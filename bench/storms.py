@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,12 @@ class Memory(threading.Thread):
 class StormBench(Bench):
     """Both storms, against a server with its default limits and the memory engine."""
 
-    def returning(self, connections: int, rooms: int, *, patience_s: float = 40) -> Storm:
+    def returning(self, connections: int, rooms: int, *, patience_s: float = 40, **settings: str) -> Storm:
         """Everybody is cut off and comes back."""
         counts = self.folder / "counts"
         self.command, command = [sys.executable, str(HERE / "counted.py"), "serve"], self.command
         try:
-            started = self.greendot(STORE_COUNTS=str(counts), GREENDOT_LIMITS_ENABLED="true")
+            started = self.greendot(STORE_COUNTS=str(counts), GREENDOT_LIMITS_ENABLED="true", **settings)
         finally:
             self.command = command
         with started as server:
@@ -140,9 +141,11 @@ class StormBench(Bench):
         return controlled([self.build / "storm", mode, *self.on(server), *flags], self.load_core)
 
 
-def metrics(server: Server) -> dict[str, float]:
-    import urllib.request
+def compile_storm(folder: Path) -> None:
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", str(folder / "storm"), str(HERE / "storm.c")], check=True)
 
+
+def metrics(server: Server) -> dict[str, float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return {text.partition("{")[0]: float(text.rpartition(" ")[2]) for text in lines if not text.startswith("#")}
@@ -160,7 +163,7 @@ def main() -> int:
     cores = (usable[0], usable[1]) if len(usable) > 1 else (None, None)
     build = HERE / "build"
     build.mkdir(exist_ok=True)
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", str(build / "storm"), str(HERE / "storm.c")], check=True)
+    compile_storm(build)
     with tempfile.TemporaryDirectory(prefix="greendot-storms-") as folder:
         bench = StormBench([str(Path(sys.executable).parent / "greendot"), "serve"], build, Path(folder), cores)
         bench.mint_tokens(TOKENS)

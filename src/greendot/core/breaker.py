@@ -34,7 +34,7 @@ class Load(NamedTuple):
     lag_s: float = 0.0  # how late the loop is
     backlog: int = 0  # writes that wait
     bus_lag_s: float = 0.0  # how long what is published takes to be heard
-    worked_s: float = 0.0  # of the processor's time, since the last measurement
+    worked_s: float = inf  # of the processor's time, since the last measurement
 
 
 class Bounds(NamedTuple):
@@ -52,7 +52,7 @@ class Breaker:
         self.reason = ""  # of the level, for a person
         self._bounds = bounds
         self._hold_s = hold_s
-        self._looked_at = -inf
+        self._looked_at = inf
         self._heat = 0.0  # seconds of too much for the level, as far as they count
         self._calm = 0.0  # seconds of what is well
         self._left_at = -inf  # when the node was last found to be normal again
@@ -60,7 +60,7 @@ class Breaker:
 
     def look(self, load: Load, now: float) -> Level:
         """The level from now on."""
-        passed = min(now - self._looked_at, max(STEP_S, load.worked_s))
+        passed = max(0.0, min(now - self._looked_at, max(STEP_S, load.worked_s)))
         self._looked_at = now
         strain, reason = self._strain(load)
         above = strain / self._bounds.far if self.level else strain
@@ -79,8 +79,10 @@ class Breaker:
     def _strain(self, load: Load) -> tuple[float, str]:
         """The worst of the measurements, as a part of what is too much, in words."""
         bounds = self._bounds.load
+        # A loop that is late because the machine does something else has not too much to do itself.
+        late_s = min(load.lag_s, load.worked_s)
         return max(
-            (load.lag_s / bounds.lag_s, f"the loop is {load.lag_s * 1000:.0f} ms late"),
+            (late_s / bounds.lag_s, f"the loop is {load.lag_s * 1000:.0f} ms late"),
             (load.backlog / bounds.backlog, f"{load.backlog} writes wait"),
             (load.bus_lag_s / bounds.bus_lag_s, f"the bus is {load.bus_lag_s * 1000:.0f} ms late"),
         )

@@ -26,6 +26,7 @@ from greendot.protocol.events import Overloaded
 
 LONGEST_S = 10.0  # nobody waits here for longer
 SOON_S = 5.0  # who returns so long after it was asked to is still in time
+TOGETHER_S = 0.05  # those who wait are let in together, so often: they read the store together
 REFUSING_S = 2.0  # while the node refuses new work nobody need come back before this
 
 
@@ -102,7 +103,7 @@ class Reception:
         wait_s = self._admission.next_in()
         if wait_s is not None and not self._pumping:
             self._pumping = True
-            self._shared.timers.set(wait_s, self._pump_again)
+            self._shared.timers.set(max(wait_s, TOGETHER_S), self._pump_again)
 
     def _pump_again(self, _: object) -> None:
         self._pumping = False
@@ -136,7 +137,7 @@ class Reception:
             return
         session = self._shared.registry.sessions.get(wanted)
         if session is None:
-            if wait_s > SOON_S and incarnation_of(wanted) != self._sessions.incarnation:
+            if incarnation_of(wanted) != self._sessions.incarnation:
                 self._hold_elsewhere(hello, wanted, wait_s)
         elif self._sessions.ends_within(session, wait_s + SOON_S) and self._greeting.user_of(hello) == session.key:
             self._sessions.prolong(session, wait_s)

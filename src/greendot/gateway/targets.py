@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from math import inf
 
 from greendot.engine.base import Engine
 from greendot.errors import EngineUnavailable, Refused
@@ -50,7 +51,7 @@ class Targets:
         return {seat.node for seat in await self._engine.sessions(tenant, user)}
 
     async def _check(self, place: Place, look_up: Callable[[], Awaitable[set[str]]]) -> None:
-        until, nodes = self._known.get(place, (0.0, frozenset[str]()))
+        until, nodes = self._known.get(place, (-inf, frozenset[str]()))
         if until < self._now():
             try:
                 nodes = frozenset(await look_up())

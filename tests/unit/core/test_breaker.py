@@ -60,6 +60,10 @@ def test_a_process_that_was_stopped_is_not_flooded() -> None:
     assert node.run(Load(), 1) == [NORMAL]
 
 
+def test_a_loop_that_is_late_because_the_machine_does_other_things_is_not_flooded() -> None:
+    assert Node().run(Load(lag_s=0.3, worked_s=0.02), 60) == [NORMAL]
+
+
 def test_a_turn_of_the_loop_that_took_a_second_of_work_is_enough() -> None:
     node = Node()
     node.run(Load(), 1)

@@ -45,6 +45,7 @@ class Watchdog:
         if server.beat_channel != channel or not server.up:
             server.beat_channel, server.beat_partition = channel, partition
             server.unheard.clear()
+            server.beat_took = 0.0
             await self._bus.watch(server, channel)
 
     async def round(self) -> list[Server]:
@@ -93,15 +94,11 @@ class Watchdog:
             server.beat_took = self._clock.monotonic() - sent
 
     def lag_s(self) -> float:
-        """How long a beat takes from being published to being heard, at the moment, where it takes longest."""
-        now = self._clock.monotonic()
-        return max((self._lag_s(server, now) for server in self._verbs.servers.all.values() if server.up), default=0.0)
+        """How long the last beat took from being published to being heard, where it took longest.
 
-    @staticmethod
-    def _lag_s(server: Server, now: float) -> float:
-        """As the last one took; longer if one is under way that has taken longer already."""
-        under_way = next((sent for number, sent in server.unheard if number > server.beat_heard), now)
-        return max(server.beat_took, now - under_way)
+        One that does not come back at all says nothing of that: its server is away, or about to be found so.
+        """
+        return max((server.beat_took for server in self._verbs.servers.all.values() if server.up), default=0.0)
 
     # --- epochs ---
 

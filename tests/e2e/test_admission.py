@@ -121,8 +121,8 @@ async def test_nobody_goes_offline_by_being_sent_away() -> None:
         await served.until_gone(1)
         await served.advance(4, [watcher])
         # So many are before her that she is sent away, for longer than her session would have counted.
-        served.node.pressure.look(Load(lag_s=9, worked_s=9), 10.0)
-        served.node.pressure.look(Load(lag_s=9, worked_s=9), 20.0)
+        for second in (0.0, 10.0, 20.0):
+            served.node.pressure.look(Load(lag_s=9, worked_s=9), second)
         back = await say_hello(served, "ann", resume={"session": ann.welcome["session"]})
         wait_s = await sent_away(back)
         for second in range(30):

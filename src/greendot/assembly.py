@@ -32,11 +32,7 @@ class Greendot:
     """One server. `start`, then `stop`; `driven` False leaves its timers to a test."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None, *, driven: bool = True) -> None:
-        if not settings.auth.secret:
-            raise ConfigError(
-                "auth.secret is not set, so no token could be verified. Set GREENDOT_AUTH_SECRET to a long random text "
-                "(openssl rand -hex 32), or try things out with: greendot serve --dev"
-            )
+        _check_secret(settings)
         self.settings = settings
         clock = clock or SystemClock()
         self.node = Node(settings, make_engine(settings, clock), make_store(settings), clock, driven=driven)
@@ -101,6 +97,22 @@ class Delivery:
 
     async def notify(self, notices: Sequence[Notice]) -> object:
         return await self._node.notifying.notify(notices)
+
+
+def _check_secret(settings: Settings) -> None:
+    auth = settings.auth
+    if not (auth.secret or auth.keys or auth.jwks_url):
+        raise ConfigError(
+            "auth.secret is not set, so no token could be verified. Set GREENDOT_AUTH_SECRET to a long random text "
+            "(openssl rand -hex 32), or name other keys (auth.keys, auth.jwks_url), or try things out with: "
+            "greendot serve --dev"
+        )
+    if not auth.secret and settings.engine.url != "memory":
+        raise ConfigError(
+            "auth.secret is not set, and nodes that share a Redis sign with it what they tell each other. Set "
+            "GREENDOT_AUTH_SECRET, the same for all (openssl rand -hex 32). Where it is not to sign tokens, name in "
+            "auth.algorithms those that may, without HS256."
+        )
 
 
 def make_engine(settings: Settings, clock: Clock) -> Engine:

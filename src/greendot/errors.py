@@ -4,6 +4,7 @@
     ├── ConfigError          a setting is wrong; the message says what to do (start-up only)
     ├── Refused              a client's request cannot be granted; carries a wire error code
     ├── TokenError           a token is missing, malformed, forged or expired
+    ├── KeysUnavailable      the key of a token cannot be fetched now; try again later
     ├── Unreadable           a client reads no version of an event it cannot do without
     ├── EngineUnavailable    signals cannot be shared now; try again later
     ├── StoreUnavailable     records cannot be read or written now; try again later
@@ -39,6 +40,14 @@ class TokenError(GreendotError):
     def __init__(self, message: str, *, expired: bool = False) -> None:
         super().__init__(message)
         self.expired = expired
+
+
+class KeysUnavailable(GreendotError):
+    """Whether a token is good cannot be known now."""
+
+    def __init__(self, *, retry_in_ms: int) -> None:
+        super().__init__("the token's key cannot be looked up now: try again in a moment")
+        self.retry_in_ms = retry_in_ms
 
 
 class Unreadable(GreendotError):

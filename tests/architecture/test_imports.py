@@ -56,6 +56,8 @@ DRIVERS = [
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),
     ("jwt", {"tokens"}),
+    ("cryptography", {"tokens"}),
+    ("httpx2", {"tokens.fetching"}),
     ("click", {"cli"}),
     ("structlog", {"cli"}),
     ("uvloop", {"cli"}),

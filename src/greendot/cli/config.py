@@ -11,9 +11,11 @@ from typing import Any
 import click
 import msgspec
 
+from greendot.clock import SystemClock
 from greendot.engine.redis import url
 from greendot.errors import ConfigError
 from greendot.settings import Api, Settings, load, strange_variables
+from greendot.tokens import make_tokens
 
 config_option = click.option(
     "--config",
@@ -37,7 +39,10 @@ def check_config(config: Path | None) -> None:
     settings = settings_from(config, {})
     if settings.engine.url != "memory":
         url.parse(settings.engine.url)
+    make_tokens(settings.auth, SystemClock().monotonic)  # files and keys are looked at here
     shown = msgspec.to_builtins(settings)
+    for key in shown["auth"]["keys"]:
+        key["secret"] = "(set)" if key["secret"] else ""
     shown["engine"]["url"] = url.without_login(settings.engine.url)
     if settings.on_postgres:
         shown["store"]["url"] = store_shown(settings)

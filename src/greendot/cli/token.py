@@ -11,7 +11,7 @@ from greendot.cli.config import config_option, settings_from, with_dev_secret
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.settings import check_id
-from greendot.tokens import Tokens
+from greendot.tokens import make_tokens
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_S = 36_500 * 86_400
@@ -38,13 +38,14 @@ def parse_ttl(text: str) -> float:
 def token(user: str, tenant: str, rooms: tuple[str, ...], name: str | None, ttl: str, config: Path | None) -> None:
     """Print a token for USER, signed with the server's secret (or the dev server's)."""
     settings = with_dev_secret(settings_from(config, {}))
-    if not settings.auth.secret:
+    tokens = make_tokens(settings.auth, SystemClock().monotonic)
+    if not tokens.can_make:
         raise ConfigError(
             "there is no secret to sign with. Set GREENDOT_AUTH_SECRET to the server's secret, or start a dev server "
             f"(greendot serve --dev) and call this in its folder: {settings.server.data_dir}/ here has none."
         )
     now = SystemClock().now_ms()
-    made = Tokens(settings.auth.secret).make(
+    made = tokens.make(
         check_id("user", user),
         now,
         parse_ttl(ttl),
@@ -52,5 +53,5 @@ def token(user: str, tenant: str, rooms: tuple[str, ...], name: str | None, ttl:
         name=name,
         rooms=list(rooms) or None,
     )
-    Tokens(settings.auth.secret).read(made, now)  # a room pattern that no server would take is found here
+    tokens.read(made, now)  # a room pattern that no server would take is found here
     click.echo(made)

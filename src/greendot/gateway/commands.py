@@ -11,13 +11,13 @@ from greendot.clock import Clock
 from greendot.core.presence import Manual
 from greendot.core.projection import project
 from greendot.engine.base import Bus, Deliver, Topic
-from greendot.errors import Refused, TokenError
+from greendot.errors import KeysUnavailable, Refused, TokenError
 from greendot.gateway.connection import Connection
+from greendot.gateway.granting import Granting
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
-from greendot.gateway.sessions import Sessions
 from greendot.gateway.speaking import Speaking
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.watching import Watching
@@ -37,7 +37,7 @@ Limit = Callable[[Connection, Session, str], None]  # Refused if too much is sai
 class Parts(Struct, frozen=True):
     """What commands act on."""
 
-    sessions: Sessions
+    granting: Granting
     statuses: Statuses
     watching: Watching
     rooms: Rooms
@@ -179,15 +179,16 @@ class Commands:
         key = command.key and (session.user, command.kind, command.key)
         self._parts.bus.publish(topic, Deliver(frame, key=key, without_connection=connection.id))
 
-    def _token_refresh(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
+    async def _token_refresh(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
         try:
-            grants = self._parts.tokens.read(command.token, self._parts.clock.now_ms())
+            grants = await self._parts.tokens.verify(command.token, self._parts.clock.now_ms())
         except TokenError as error:
             raise Refused(Err.BAD_FIELD, f"field `token` of token.refresh: {error}") from None
+        except KeysUnavailable as error:
+            raise Refused(Err.UNAVAILABLE, str(error), retry_in_ms=error.retry_in_ms) from None
         if (grants.tenant, grants.user) != session.key:
             raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
-        session.grants = grants
-        self._parts.sessions.rearm(session)
+        await self._parts.granting.replace(connection, session, grants)
         return RefreshReply(grants.expires_at)
 
 

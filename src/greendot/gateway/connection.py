@@ -78,15 +78,17 @@ class Connection(Framing):
         "session",
         "tally",
         "timer",
+        "token",
         "typed",
         "waiting",
         "watches",
     )
 
-    def __init__(self, owner: Owner, number: str, agent_hash: str | None = None) -> None:
+    def __init__(self, owner: Owner, number: str, agent_hash: str | None = None, token: str = "") -> None:
         self._owner = owner
         self.id = number
         self.agent_hash = agent_hash
+        self.token = token  # that came with the request for a WebSocket, until hello
         self.closing = False
         self._fragments = None
         self.session: Session | None = None  # set by hello, for good

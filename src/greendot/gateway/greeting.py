@@ -8,7 +8,7 @@ import logging
 from msgspec import structs
 
 from greendot.core.grants import Grants
-from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, TokenError, Unreadable
+from greendot.errors import EngineUnavailable, KeysUnavailable, Refused, StoreUnavailable, TokenError, Unreadable
 from greendot.gateway.connection import Connection
 from greendot.gateway.inboxes import Arrival, Inboxes
 from greendot.gateway.limiting import Limiting
@@ -63,7 +63,10 @@ class Greeting:
 
     async def hello(self, connection: Connection, hello: Hello) -> None:
         try:
-            grants = self._tokens.read(hello.token, self._clock.now_ms())
+            grants = await self._tokens.verify(hello.token, self._clock.now_ms())
+        except KeysUnavailable as error:
+            self._try_again(connection, error.retry_in_ms)
+            return
         except TokenError as error:
             # A reason is at most 123 bytes (RFC 6455 5.5).
             code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
@@ -75,8 +78,14 @@ class Greeting:
         except Unreadable as error:
             connection.close(Close.VERSION, str(error))
             return
+        if connection.closing:  # while its key was looked for
+            return
         with self._arrivals.one():
             await self._greet(connection, grants, hello)
+
+    def _try_again(self, connection: Connection, in_ms: int) -> None:
+        last = encode_event(Overloaded(in_ms), self._clock.now_ms())
+        connection.close(Close.OVERLOADED, "try again in a moment", last)
 
     async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> None:
         connection.hold()
@@ -96,8 +105,7 @@ class Greeting:
             connection.close(Close.BAD_TOKEN, str(error))
             return
         except (EngineUnavailable, StoreUnavailable):
-            last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
-            connection.close(Close.OVERLOADED, "try again in a moment", last)
+            self._try_again(connection, RETRY_MS)
             return
         except Exception:
             connection.close(Close.INTERNAL, "this failed on the server; it was logged")

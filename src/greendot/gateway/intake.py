@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from random import randint
 
+from msgspec import structs
+
 from greendot.clock import Clock
 from greendot.core.breaker import Level
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
@@ -190,6 +192,9 @@ class Intake:
             connection.close(Close.PROTOCOL_ERROR, "hello was said already")
         elif isinstance(command, wire.Hello):
             connection.waiting = deque()
+            offered, connection.token = connection.token, ""  # it is not kept any longer than it is needed
+            if offered and not command.token:
+                command = structs.replace(command, token=offered)
             self._reception.ask(connection, command)
         else:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")

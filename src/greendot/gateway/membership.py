@@ -57,6 +57,14 @@ class Membership:
             raise Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")
         return admitted
 
+    async def admits(self, grants: Grants, room: str) -> bool:
+        """Whether somebody with these grants may be in a room that is there."""
+        found = await self._room(grants.tenant, room, fresh=False)
+        if found is None:
+            return False
+        standing = await self._standing((grants.tenant, room, grants.user), False)
+        return may_be_in(grants, found, standing.role)
+
     async def _admitted(self, session: Session, room: Room | None, fresh: bool) -> Admission | None:
         if room is None:
             return None

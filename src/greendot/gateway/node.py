@@ -78,6 +78,7 @@ class Node(Parts):
         self.tenancy.start()
         if self._driven:
             self.pressure.start()
+        await self.renewing.start()
 
     async def drain(self, within_s: float) -> None:
         """Ask every client to go elsewhere, wait for them a while, end the rest."""
@@ -106,6 +107,7 @@ class Node(Parts):
     async def close(self) -> None:
         self.timers.close()
         self.pressure.stop()
+        await self.renewing.close()
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.tasks.finish()
@@ -129,11 +131,15 @@ class Node(Parts):
     def has_output(self, connection: Connection) -> None:
         self.hub.has_output(connection)
 
-    def connect(self, agent: str | None) -> Connection:
-        """A connection for a socket that is being upgraded."""
+    @property
+    def token_in_query(self) -> bool:
+        return self.settings.auth.token_in_query
+
+    def connect(self, agent: str | None, token: str = "") -> Connection:
+        """A connection for a socket that is being upgraded; `token` came with its request."""
         self._numbers += 1
         agent_hash = blake2b(agent.encode(errors="surrogateescape"), digest_size=8).hexdigest() if agent else None
-        return Connection(self, f"{self.incarnation}/{self._numbers}", agent_hash)
+        return Connection(self, f"{self.incarnation}/{self._numbers}", agent_hash, token)
 
     def opened(self, connection: Connection) -> None:
         self.metrics.ws_connections_total += 1

@@ -19,6 +19,7 @@ from greendot.gateway.commands import Commands
 from greendot.gateway.commands import Parts as Acting
 from greendot.gateway.connection import Connection
 from greendot.gateway.crowds import Crowds
+from greendot.gateway.granting import Granting
 from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
 from greendot.gateway.inboxes import Inboxes
@@ -32,6 +33,7 @@ from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
 from greendot.gateway.refreshing import Refreshing
 from greendot.gateway.registry import Registry
+from greendot.gateway.renewing import Renewing
 from greendot.gateway.rooms import RoomLimits, Rooms
 from greendot.gateway.seating import Seating
 from greendot.gateway.sessions import Periods, Sessions
@@ -46,7 +48,7 @@ from greendot.gateway.watching import Watching
 from greendot.metrics import Metrics
 from greendot.settings import Limits, Settings
 from greendot.store.base import Store
-from greendot.tokens import Tokens
+from greendot.tokens import make_tokens
 
 RESTORE_S = 2.0  # beside a renewal, what all nodes need to restore their sessions
 
@@ -66,7 +68,7 @@ class Parts:
         self.limiting = Limiting(_quota(settings.limits), quotas, clock, self.metrics, self.registry.tallies)
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
-        self.tokens = Tokens(settings.auth.secret)
+        self.tokens = make_tokens(settings.auth, clock.monotonic)
         self.started_at = clock.now_ms()
         self.counters: list[Callable[[], Mapping[str, int]]] = []  # of what runs beside it and is looked at with it
         self._build(settings, engine, store, clock)
@@ -78,7 +80,7 @@ class Parts:
         self.statuses = Statuses(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
         accept = settings.engine.when_away == "accept"
-        periods = Periods(presence.dead_after_s, presence.idle_s, graces, accept)
+        periods = Periods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept)
         seating = Seating(engine, self.statuses, shared)
         self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
         pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
@@ -97,12 +99,13 @@ class Parts:
         self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace)
+        self.renewing = Renewing(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
         self.tenancy = Tenancy(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
         entry, promises = (self.tokens, self.tenancy), (presence.heartbeat_s, self.limiting)
         greeting = Greeting(self.sessions, self.rooms, self.inboxes, shared, entry, promises)
         commands = Commands(
             Acting(
-                sessions=self.sessions,
+                granting=Granting(self.sessions, self.rooms, self.watching),
                 statuses=self.statuses,
                 watching=self.watching,
                 rooms=self.rooms,

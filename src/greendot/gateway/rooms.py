@@ -7,7 +7,7 @@ same turn of the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 
@@ -274,12 +274,20 @@ class Rooms:
             local.removals += 1
         for session in self._shared.registry.sessions_of(tenant, user):
             self._seating.exit(session, room)  # also one that lingers
-        frame = encode_event(RoomChanged(room, removed=True, reason=reason), self._shared.clock.now_ms())
         for connection in [*self._shared.registry.connections_of(tenant, user)]:
-            if connection.rooms is not None and room in connection.rooms:
-                self.leave(connection, room)
-                connection.drop(lambda key: isinstance(key, RoomKey) and key.room == room)
-                connection.send(frame)
+            self.lose(connection, (room,), reason)
+
+    def lose(self, connection: Connection, rooms: Collection[str], reason: str) -> None:
+        """The connection may not be in these rooms any more; what waits for it of them is not sent."""
+        lost = (connection.rooms or set()).intersection(rooms)
+        if not lost:
+            return
+        for room in lost:
+            self.leave(connection, room)
+        connection.drop(lambda key: isinstance(key, RoomKey) and key.room in lost)
+        for room in sorted(lost):
+            event = RoomChanged(room, removed=True, reason=reason)
+            connection.send(encode_event(event, self._shared.clock.now_ms()))
 
     # --- when something may have been missed ---
 

@@ -21,7 +21,7 @@ from greendot.errors import ConfigError
 from greendot.gateway.acceptor import Acceptor
 from greendot.gateway.connection import Connection
 from greendot.gateway.timers import Timers
-from greendot.gateway.upgrade import PATH, plain_upgrade
+from greendot.gateway.upgrade import PATH, Asked, asked, plain_upgrade, query_of
 from greendot.gateway.websocket import UpgradedProtocol
 
 REQUEST_S = 10.0  # a request that is not complete by then ends its connection
@@ -39,11 +39,13 @@ class Sockets(Protocol):
 
     timers: Timers
 
-    def connect(self, agent: str | None) -> Connection: ...
+    @property
+    def token_in_query(self) -> bool: ...
+    def connect(self, agent: str | None, token: str) -> Connection: ...
     def crowded_s(self) -> float | None: ...
 
 
-def accept(sockets: Sockets, transport: asyncio.Transport, head: bytes, agent: str | None) -> None:
+def accept(sockets: Sockets, transport: asyncio.Transport, head: bytes, asked: Asked) -> None:
     """Make a WebSocket of a socket that asked for one: here, and nowhere else, it is let in or sent away.
 
     `head` is its request as picows wants it; what is wrong with it is answered by picows.
@@ -51,7 +53,7 @@ def accept(sockets: Sockets, transport: asyncio.Transport, head: bytes, agent: s
     if (wait_s := sockets.crowded_s()) is not None:
         refuse(transport, b"503 Service Unavailable", b"retry-after: %d\r\n" % ceil(wait_s))
         return
-    protocol = UpgradedProtocol(lambda request: sockets.connect(agent))
+    protocol = UpgradedProtocol(lambda request: sockets.connect(asked.agent, asked.token), by_name=asked.by_name)
     protocol.connection_made(transport)
     protocol.feed(head)
     transport.set_protocol(protocol)
@@ -85,9 +87,10 @@ class Entrance(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._leave()
-        upgrade = plain_upgrade(data) if len(data) <= MAX_HEAD else None
+        in_query = self._sockets.token_in_query
+        upgrade = plain_upgrade(data, token_in_query=in_query) if len(data) <= MAX_HEAD else None
         if upgrade is not None:
-            accept(self._sockets, self._transport, b"%b%b\r\n\r\n" % (_PLAIN, upgrade.key), upgrade.agent)
+            accept(self._sockets, self._transport, b"%b%b\r\n\r\n" % (_PLAIN, upgrade.key), upgrade.asked)
             return
         door = Door(self._sockets, *self._web, within_s=self._deadline.due - self._sockets.timers.now())
         self._transport.set_protocol(door)
@@ -155,10 +158,11 @@ class Door(HttpToolsProtocol):
         # picows accepts no token beside `upgrade`; Firefox sends `keep-alive, Upgrade`, which uvicorn has checked.
         lines = [b"%b %b HTTP/1.1" % (self.scope["method"].encode(), self.url), b"connection: upgrade"]
         lines += [b"%b: %b" % item for item in self.headers if item[0] in _HANDED_OVER]
-        agent = next(
-            (value.decode(errors="surrogateescape") for name, value in self.headers if name == b"user-agent"), None
-        )
-        accept(self._sockets, self.transport, b"\r\n".join([*lines, b"", b""]), agent)
+        headers: dict[bytes, bytes] = {}
+        for name, value in self.headers:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+        query = query_of(self.url) if self._sockets.token_in_query else b""
+        accept(self._sockets, self.transport, b"\r\n".join([*lines, b"", b""]), asked(headers, query))
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn's word for bytes it cannot parse; nothing more is said where the request was refused already."""

@@ -42,6 +42,7 @@ class Periods(Struct, frozen=True):
     dead_after: float
     idle: float
     graces: Graces
+    leeway: float = 0.0  # a token holds so much longer than it says
     accept_when_away: bool = False  # whether clients may come while the engine is away
 
 
@@ -187,7 +188,7 @@ class Sessions:
         now = self._timers.now()
         dates = [
             connection.heard + self._periods.dead_after,
-            now + (session.grants.expires_at - self._clock.now_ms()) / 1000,
+            now + (session.grants.expires_at - self._clock.now_ms()) / 1000 + self._periods.leeway,
         ]
         if not session.idle:
             dates.append(session.active_at + self._periods.idle)
@@ -205,7 +206,7 @@ class Sessions:
             connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s")
         elif has_come(connection.heard + self._periods.dead_after, now):
             connection.close(Close.HEARTBEAT_LOST, "heartbeat lost")
-        elif self._clock.now_ms() >= session.grants.expires_at:
+        elif self._clock.now_ms() >= session.grants.expires_at + round(self._periods.leeway * 1000):
             connection.close(Close.TOKEN_EXPIRED, "token expired")
         else:
             if not session.idle and has_come(session.active_at + self._periods.idle, now):

@@ -7,9 +7,13 @@ parser that knows HTTP, and to its answers.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import parse_qs
 
 PATH = b"/v1/connect"
+SUBPROTOCOL = b"greendot.v1"
+_BEARER = b"bearer."
 
 # One complete head and nothing behind it: visible characters, no lines that are continued, no names with odd signs.
 _HEAD = re.compile(rb"GET %b(?:\?[!-\"$-~]*)? HTTP/1\.1\r\n(?:[A-Za-z0-9-]+:[ -~]*\r\n)+\r\n" % PATH)
@@ -17,14 +21,42 @@ _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # 16 bytes
 _BODY = (b"content-length", b"transfer-encoding", b"expect")  # a request that has one of these is not a plain one
 
 
+class Asked(NamedTuple):
+    """What else a request for a WebSocket says."""
+
+    agent: str | None
+    token: str = ""
+    by_name: bool = False  # it asks for our subprotocol, and waits for the answer to name it
+
+
 class Upgrade(NamedTuple):
-    """What is asked for."""
+    """A request that asks for nothing unusual."""
 
     key: bytes
-    agent: str | None
+    asked: Asked
 
 
-def plain_upgrade(data: bytes) -> Upgrade | None:
+def asked(headers: Mapping[bytes, bytes], query: bytes = b"") -> Asked:
+    """What the headers say, by their names in lower case. `query` is empty where tokens are not taken from there."""
+    agent = headers.get(b"user-agent")
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() != b"bearer":
+        token = b""
+    named = [name.strip() for name in headers.get(b"sec-websocket-protocol", b"").split(b",")]
+    if not token:
+        # All a page can send with its request: new WebSocket(url, ["greendot.v1", "bearer." + token]).
+        token = next((name[len(_BEARER) :] for name in named if name.startswith(_BEARER)), b"")
+    offered = _text(token).strip()
+    if not offered and query:
+        offered = parse_qs(query.decode("latin-1")).get("token", [""])[0]
+    return Asked(_text(agent) if agent else None, offered, SUBPROTOCOL in named)
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="surrogateescape")
+
+
+def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | None:
     """The request, if `data` is exactly one and there is nothing unusual in it."""
     if _HEAD.fullmatch(data) is None:
         return None
@@ -42,5 +74,9 @@ def plain_upgrade(data: bytes) -> Upgrade | None:
     key = headers.get(b"sec-websocket-key", b"")
     if b"upgrade" not in tokens or headers.get(b"sec-websocket-version") != b"13" or not _KEY.fullmatch(key):
         return None
-    agent = headers.get(b"user-agent")
-    return Upgrade(key, agent.decode() if agent else None)
+    return Upgrade(key, asked(headers, query_of(lines[0]) if token_in_query else b""))
+
+
+def query_of(text: bytes) -> bytes:
+    """The query in a request's line, or in its address."""
+    return text.partition(b"?")[2].partition(b" ")[0]

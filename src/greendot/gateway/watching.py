@@ -74,6 +74,14 @@ class Watching:
                 connection.watches.discard(user)
                 self._detach(Topic("watch", session.tenant, user), connection)
 
+    def keep_granted(self, connection: Connection, session: Session) -> None:
+        """The session has another token: whom it does not let watch is not watched any more."""
+        lost = [user for user in connection.watches or () if not session.grants.may_watch(user)]
+        if lost:
+            self.unwatch(connection, session, lost)
+            keys = {("presence", user) for user in lost}
+            connection.drop(lambda key: isinstance(key, tuple) and key in keys)
+
     def forget(self, connection: Connection) -> None:
         """The connection is gone, and its interest with it."""
         if connection.watches is not None and connection.session is not None:

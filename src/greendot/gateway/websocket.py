@@ -14,7 +14,7 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 from picows.common import WSUpgradeResponseWithListener
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not public: the seam test notices if it moves
 
-from greendot.gateway.upgrade import PATH
+from greendot.gateway.upgrade import PATH, SUBPROTOCOL
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Close
 
@@ -116,6 +116,7 @@ class _Silent:
 _SILENT = _Silent()
 # One answer serves every upgrade: picows only sets the accept key in it before it is sent.
 _UPGRADED = WSUpgradeResponse.create_101_response()
+_UPGRADED_BY_NAME = WSUpgradeResponse.create_101_response({"Sec-WebSocket-Protocol": SUBPROTOCOL.decode()})
 _NO_AUTO_PING = (False, 0, 0, 1)
 
 
@@ -124,14 +125,15 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
 
     __slots__ = ()
 
-    def __init__(self, make_listener: Any) -> None:
+    def __init__(self, make_listener: Any, *, by_name: bool = False) -> None:
         def route(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
             if request.path.partition(b"?")[0] != PATH:
                 body = b"WebSockets connect to " + PATH
                 return WSUpgradeResponseWithListener(
                     WSUpgradeResponse.create_error_response(HTTPStatus.NOT_FOUND, body), None
                 )
-            return WSUpgradeResponseWithListener(_UPGRADED, make_listener(request))
+            answer = _UPGRADED_BY_NAME if by_name else _UPGRADED
+            return WSUpgradeResponseWithListener(answer, make_listener(request))
 
         # host, path, client side, factory, logger, close on exception, handshake timeout, auto ping (4), auto pong,
         # largest frame, extra headers, read buffer: small, because there is one per idle connection.

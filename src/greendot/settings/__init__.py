@@ -4,13 +4,15 @@
 settings are checked once, at the start, with a sentence a person can act on.
 """
 
-from greendot.settings.checks import check, check_id
-from greendot.settings.sections import Api, Auth, Kind, Limits, Server, Settings, Tenant
+from greendot.settings.checks import check
+from greendot.settings.names import check_id
+from greendot.settings.sections import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
 from greendot.settings.sources import load, strange_variables
 
 __all__ = [
     "Api",
     "Auth",
+    "AuthKey",
     "Kind",
     "Limits",
     "Server",

@@ -6,7 +6,8 @@ from string import ascii_letters, digits
 from urllib.parse import parse_qs, urlsplit
 
 from greendot.errors import ConfigError
-from greendot.ids import ID_RULE, valid_id
+from greendot.settings.auth import check_auth
+from greendot.settings.names import check_id
 from greendot.settings.sections import POSTGRES, Limits, Settings
 
 REDIS = (
@@ -46,10 +47,6 @@ def check(settings: Settings) -> None:
             "late renewal makes a healthy node look dead. Raise lease_s or lower renew_s.",
         ),
         (
-            not settings.auth.secret or len(settings.auth.secret) >= 32,
-            "auth.secret is shorter than 32 characters and could be guessed. Make one with: openssl rand -hex 32",
-        ),
-        (
             server.log in ("debug", "info", "warning", "error"),
             f"server.log is {server.log!r}; it must be one of debug, info, warning, error.",
         ),
@@ -65,6 +62,7 @@ def check(settings: Settings) -> None:
     for name, tenant in settings.tenants.items():
         _check_limits(f"tenants.{name}.limits", tenant.limits)
     _check_celebrities(settings)
+    check_auth(settings.auth)
     _check_urls(settings)
 
 
@@ -151,10 +149,3 @@ def _check_postgres(setting: str, url: str) -> None:
         raise ConfigError(
             f"{setting}: user and password come before the host: postgresql://USER:PASSWORD@HOST/DATABASE."
         )
-
-
-def check_id(what: str, text: str) -> str:
-    """`text` if it may be an id, else ConfigError."""
-    if not valid_id(text):
-        raise ConfigError(f"{what} {text!r} is not a valid id: {ID_RULE}.")
-    return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -29,9 +30,32 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
     )
 
 
+Algorithm = Literal["HS256", "HS384", "HS512", "RS256", "ES256", "EdDSA"]
+
+
+class AuthKey(Struct, frozen=True, forbid_unknown_fields=True):
+    kid: Annotated[str, Meta(min_length=1, max_length=256)]
+    alg: Algorithm
+    secret: str = ""  # of these three exactly one: for HS256, HS384, HS512
+    public_key: str = ""  # PEM, or a certificate: for RS256, ES256, EdDSA
+    file: str = ""  # either of the two
+    tenant: str = ""  # its tokens can only be of this tenant; empty: of any
+    retired: bool = False  # its tokens are refused
+    not_after: datetime | None = None  # its tokens hold no longer than this
+
+
 class Auth(Struct, frozen=True, forbid_unknown_fields=True):
     secret: str = ""  # HS256; at least 32 characters
     tenants: Literal["any", "registered"] = "any"  # whose users may come: any that a token names, or registered ones
+    keys: tuple[AuthKey, ...] = ()  # further ones, chosen by a token's `kid`; in the file only
+    algorithms: tuple[Algorithm, ...] = ()  # those that are taken; empty: those of the keys
+    jwks_url: str = ""  # of keys another server publishes: https://, or http:// on this machine
+    jwks_refresh_s: Annotated[float, Meta(ge=10, le=86_400)] = 300.0  # how often they are fetched
+    jwks_timeout_s: Annotated[float, Meta(gt=0, le=9)] = 5.0  # for an answer; a hello waits for it
+    audience: str = ""  # what a token's `aud` must be, or have in it; empty: whatever it is
+    issuer: str = ""  # what its `iss` must be; empty: whatever it is
+    leeway_s: Annotated[float, Meta(ge=0, le=600)] = 0.0  # tokens hold so much longer, and from so much before `nbf`
+    token_in_query: bool = False  # take tokens from the address too, where they end up in logs of others
 
 
 class Api(Struct, frozen=True, forbid_unknown_fields=True):

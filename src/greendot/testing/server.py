@@ -70,9 +70,9 @@ class Served:
         await client.request(type="room.join", room=room)
         return client
 
-    async def socket(self) -> WireClient:
+    async def socket(self, path: str = "/v1/connect", headers: dict[str, str] | None = None) -> WireClient:
         """A client that has not said anything yet; closed with the server."""
-        client = await WireClient.connect(self.port)
+        client = await WireClient.connect(self.port, path, headers)
         self._clients.append(client)
         return client
 

@@ -34,23 +34,31 @@ class WireClient:
         self._writer = writer
         self._numbers = 0
         self._unread: list[dict[str, Any]] = []
+        self.head = ""  # of the answer to the upgrade
         self.welcome: dict[str, Any] = {}
         self.deaf_to: frozenset[str] = frozenset()  # types of events that are passed over
 
     @classmethod
-    async def connect(cls, port: int, path: str = "/v1/connect") -> Self:
+    async def connect(cls, port: int, path: str = "/v1/connect", headers: dict[str, str] | None = None) -> Self:
         """Open a socket and upgrade it; no hello yet."""
+        more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
         key = base64.b64encode(os.urandom(16)).decode()
         writer.write(
             f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: keep-alive, Upgrade\r\n"
             f"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-            f"User-Agent: wire\r\n\r\n".encode()
+            f"User-Agent: wire\r\n{more}\r\n".encode()
         )
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
-        if not head.startswith(b"HTTP/1.1 101"):
-            raise ConnectionError(head.decode())
-        return cls(reader, writer)
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+            if not head.startswith(b"HTTP/1.1 101"):
+                raise ConnectionError(head.decode())
+        except BaseException:
+            writer.close()
+            raise
+        client = cls(reader, writer)
+        client.head = head.decode()
+        return client
 
     async def hello(self, token: str, **fields: Any) -> dict[str, Any]:
         """Say hello and return the data of the welcome."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.gateway.upgrade import Upgrade, plain_upgrade
+from greendot.gateway.upgrade import Asked, Upgrade, asked, plain_upgrade
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 PLAIN = {
@@ -46,7 +46,7 @@ def request(headers: dict[str, str], line: str = "GET /v1/connect HTTP/1.1") -> 
 
 @pytest.mark.parametrize("headers", [PLAIN, CHROME, FIREFOX], ids=["plain", "Chrome", "Firefox"])
 def test_what_clients_send_is_recognised(headers: dict[str, str]) -> None:
-    assert plain_upgrade(request(headers)) == Upgrade(KEY.encode(), headers.get("User-Agent"))
+    assert plain_upgrade(request(headers)) == Upgrade(KEY.encode(), Asked(headers.get("User-Agent")))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_clients_send_is_recognised(headers: dict[str, str]) -> None:
     [("Upgrade", "WebSocket"), ("Connection", "UPGRADE"), ("Connection", " keep-alive ,upgrade "), ("User-Agent", "")],
 )
 def test_how_it_is_written_makes_no_difference(name: str, value: str) -> None:
-    assert plain_upgrade(request(PLAIN | {name: value})) == Upgrade(KEY.encode(), None)
+    assert plain_upgrade(request(PLAIN | {name: value})) == Upgrade(KEY.encode(), Asked(None))
 
 
 def test_a_query_makes_no_difference() -> None:
@@ -103,3 +103,49 @@ OTHERS = {
 @pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
 def test_anything_else_is_left_to_the_parser_that_knows_http(data: bytes) -> None:
     assert plain_upgrade(data) is None
+
+
+# --- tokens that come with the request ---
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "token", "by_name"),
+    [
+        ("Authorization", "Bearer abc.def.ghi", "abc.def.ghi", False),
+        ("authorization", "bearer   abc", "abc", False),
+        ("Authorization", "Basic abc", "", False),
+        ("Authorization", "Bearer", "", False),
+        ("Authorization", "abc.def.ghi", "", False),
+        ("Sec-WebSocket-Protocol", "greendot.v1, bearer.abc.def.ghi", "abc.def.ghi", True),
+        ("Sec-WebSocket-Protocol", "bearer.abc,greendot.v1", "abc", True),
+        ("Sec-WebSocket-Protocol", "greendot.v1", "", True),
+        ("Sec-WebSocket-Protocol", "bearer.abc", "abc", False),
+        ("Sec-WebSocket-Protocol", "greendot.v2, Bearer.abc", "", False),
+    ],
+)
+def test_a_token_comes_in_a_header_or_as_a_subprotocol(name: str, value: str, token: str, by_name: bool) -> None:
+    found = plain_upgrade(request(PLAIN | {name: value}))
+    assert found == Upgrade(KEY.encode(), Asked(None, token, by_name))
+    assert asked({name.lower().encode(): value.encode()}) == found.asked
+
+
+def test_the_header_goes_before_the_subprotocol_and_that_before_the_query() -> None:
+    headers = {b"authorization": b"Bearer one", b"sec-websocket-protocol": b"greendot.v1, bearer.two"}
+    assert asked(headers, b"token=three").token == "one"
+    del headers[b"authorization"]
+    assert asked(headers, b"token=three").token == "two"
+    assert asked({}, b"token=three").token == "three"
+
+
+def test_a_query_has_a_token_only_where_it_may() -> None:
+    data = request(PLAIN, "GET /v1/connect?x=1&token=abc.def HTTP/1.1")
+    off, on = plain_upgrade(data), plain_upgrade(data, token_in_query=True)
+    assert off is not None
+    assert on is not None
+    assert (off.asked.token, on.asked.token) == ("", "abc.def")
+
+
+@pytest.mark.parametrize("query", ["", "token", "token=", "&&&", "token=%ff", "a=1;token=2", "=".join(["t"] * 500)])
+def test_a_strange_query_is_no_trouble(query: str) -> None:
+    data = request(PLAIN, f"GET /v1/connect?{query} HTTP/1.1")
+    assert plain_upgrade(data, token_in_query=True) is not None

@@ -1,0 +1,117 @@
+"""Keys that verify tokens. A key is of one algorithm, whatever a token says, so that they cannot be mixed up.
+
+Were a token's `alg` to decide, a public key could be used as the secret of an HMAC, and everybody could sign.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.x509 import load_pem_x509_certificate
+from jwt.algorithms import get_default_algorithms
+from msgspec import Struct
+
+HASHES = {"HS256": "sha256", "HS384": "sha384", "HS512": "sha512"}
+PUBLIC = ("RS256", "ES256", "EdDSA")  # those whose keys need not be secret
+ALGORITHMS = (*HASHES, *PUBLIC)
+SHORTEST = {"HS256": 32, "HS384": 48, "HS512": 64}  # bytes of a secret: as many as its hash has (RFC 7518 3.2)
+_RSA_BITS = range(2048, 8193)  # shorter ones can be broken, longer ones take long
+_MOST_EXPONENT = 1 << 32  # the same
+_verifiers = get_default_algorithms()
+
+
+class Key(Struct, frozen=True, eq=False):
+    """One key. `material` is a secret or a public key that fits `alg`."""
+
+    alg: str
+    material: Any
+    kid: str | None = None  # None: for tokens that name no key, or one nobody has
+    tenant: str | None = None  # its tokens can only be of this one
+    retired: bool = False  # its tokens are refused
+    not_after: int | None = None  # milliseconds UTC: no token of it holds longer
+
+    def verifies(self, signed: bytes, signature: bytes) -> bool:
+        name = HASHES.get(self.alg)
+        if name is not None:
+            return hmac.compare_digest(hmac.digest(self.material, signed, name), signature)
+        return _verifiers[self.alg].verify(signed, self.material, signature)
+
+
+class BadKey(ValueError):
+    """Why something cannot be a key. Never repeats it."""
+
+
+def secret_of(alg: str, secret: bytes) -> bytes:
+    """The secret, if it is one and long enough. BadKey says what is wrong."""
+    if secret.lstrip().startswith(b"-----BEGIN"):
+        raise BadKey(f"{alg} needs a secret, and this is a key in PEM, such as everybody may know")
+    if len(secret) < SHORTEST[alg]:
+        raise BadKey(
+            f"{alg} needs a secret of at least {SHORTEST[alg]} characters. Make one with: openssl rand -hex "
+            f"{SHORTEST[alg]}"
+        )
+    return secret
+
+
+def public_key_of(alg: str, pem: bytes) -> Any:
+    """The public key in `pem`, be it by itself or in a certificate. BadKey says what is wrong."""
+    if b"PRIVATE KEY" in pem:
+        raise BadKey("this is a private key; the server needs the public one (openssl pkey -pubout)")
+    try:
+        if b"BEGIN CERTIFICATE" in pem:
+            return checked(alg, load_pem_x509_certificate(pem).public_key())
+        return checked(alg, load_pem_public_key(pem))
+    except (ValueError, UnsupportedAlgorithm) as error:
+        if isinstance(error, BadKey):
+            raise
+        raise BadKey("this is not a public key in PEM (-----BEGIN PUBLIC KEY-----)") from None
+
+
+def checked(alg: str, key: Any) -> Any:
+    """`key`, if it is one for `alg`. BadKey says what is wrong."""
+    match alg:
+        case "RS256":
+            if not isinstance(key, RSAPublicKey):
+                raise BadKey("RS256 needs an RSA key")
+            if key.key_size not in _RSA_BITS:
+                raise BadKey(f"an RSA key must have {_RSA_BITS[0]} to {_RSA_BITS[-1]} bits; this has {key.key_size}")
+            if key.public_numbers().e > _MOST_EXPONENT:
+                raise BadKey("the RSA key's exponent is too large")
+        case "ES256":
+            if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+                raise BadKey("ES256 needs a key on the curve P-256")
+        case "EdDSA":
+            if not isinstance(key, Ed25519PublicKey):
+                raise BadKey("EdDSA needs an Ed25519 key")
+    return key
+
+
+class Keyring:
+    """Keys by name and algorithm."""
+
+    def __init__(self, keys: list[Key]) -> None:
+        self._named = {(key.kid, key.alg): key for key in reversed(keys) if key.kid is not None}  # the first counts
+        self._nameless = [key for key in keys if key.kid is None]
+        self._kids = {key.kid for key in keys if key.kid is not None}
+        self.algorithms = frozenset(key.alg for key in keys)
+
+    def knows(self, kid: str | None) -> bool:
+        return kid in self._kids
+
+    def fitting(self, kid: str | None, alg: str) -> list[Key]:
+        """The keys that may have signed a token that says so. One that names no key may be of the only one there is."""
+        if kid is not None and (key := self._named.get((kid, alg))) is not None:
+            return [key]
+        if kid in self._kids:
+            return []  # the key is known, and is not for this algorithm
+        nameless = [key for key in self._nameless if key.alg == alg]
+        if nameless or kid is not None:
+            return nameless
+        named = [key for key in self._named.values() if key.alg == alg]
+        return named if len(named) == 1 else []

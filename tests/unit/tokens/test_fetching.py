@@ -1,0 +1,101 @@
+"""Fetching keys from real servers that answer badly."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+
+import pytest
+
+from greendot.tokens.fetching import MOST_BYTES, Fetching
+from greendot.tokens.remote import FetchFailed
+from signers import key_server, signer
+
+KEY = signer("EdDSA").jwk("k")
+
+
+async def why_not(url: str, timeout_s: float = 5.0) -> str:
+    with pytest.raises(FetchFailed) as caught:
+        await Fetching(url, timeout_s)()
+    return str(caught.value)
+
+
+async def test_a_document_is_fetched_as_it_is() -> None:
+    async with key_server(KEY) as server:
+        assert await Fetching(server.url, 5)() == server.document()
+
+
+async def test_a_document_as_large_as_allowed_is_taken_and_a_larger_one_is_not() -> None:
+    async with key_server() as server:
+        server.body = b" " * MOST_BYTES
+        assert await Fetching(server.url, 5)() == server.body
+        server.body += b" "
+        assert "larger" in await why_not(server.url)
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+    async with key_server() as server:
+        server.body = b" " * 200_000_000
+        before = time.perf_counter()
+        assert "larger" in await why_not(server.url)
+        assert time.perf_counter() - before < 3
+
+
+@pytest.mark.parametrize("how", ["silent", "trickling"])
+async def test_a_slow_server_is_given_up_on_and_the_loop_goes_on(how: str) -> None:
+    async with key_server(KEY) as server:
+        if how == "silent":
+            server.hold.clear()
+        server.trickle = how == "trickling"
+        turns = 0
+
+        async def beat() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0.01)
+                turns += 1
+
+        beating = asyncio.create_task(beat())
+        try:
+            before = time.perf_counter()
+            assert "within 0.3 s" in await why_not(server.url, 0.3)
+            assert time.perf_counter() - before < 2
+            assert turns >= 5
+        finally:
+            beating.cancel()
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "500 Oops", "204 No Content", "302 Found", "206 Partial Content"])
+async def test_any_other_answer_is_none(status: str) -> None:
+    async with key_server(KEY) as server, key_server(KEY) as other:
+        server.head = f"HTTP/1.1 {status}\r\nlocation: {other.url}\r\n"
+        if status.startswith("204"):
+            server.body = b""
+        assert status[:3] in await why_not(server.url)
+        assert other.requests == 0  # nobody is followed elsewhere
+
+
+async def test_a_compressed_answer_is_not_unpacked() -> None:
+    async with key_server() as server:
+        server.head += "content-encoding: gzip\r\n"
+        server.body = gzip.compress(b" " * 50_000_000)
+        assert "compressed" in await why_not(server.url)
+
+
+async def test_a_server_that_is_down_or_speaks_something_else() -> None:
+    async with key_server() as server:
+        server.head = "SSH-2.0-OpenSSH\r\n"
+        assert "reached" in await why_not(server.url)
+    assert "reached" in await why_not(server.url)
+    assert "reached" in await why_not("https://keys.invalid/keys")
+
+
+async def test_a_proxy_of_the_environment_does_not_get_in_between_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with key_server(KEY) as server, key_server(signer("EdDSA", "forger").jwk("k")) as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url.removesuffix("/keys"))
+        assert await Fetching(server.url, 5)() == server.document()
+        assert proxy.requests == 0

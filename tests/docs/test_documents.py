@@ -18,7 +18,7 @@ from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import COMMANDS
 from greendot.protocol.events import EVENTS
 from greendot.protocol.versions import ESSENTIAL, VERSIONS
-from greendot.settings import Kind, Settings, Tenant
+from greendot.settings import AuthKey, Kind, Settings, Tenant
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -95,6 +95,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for name in re.findall(r"GREENDOT_[A-Z_]+", text):
         _, section, key = name.lower().split("_", 2)
         assert hasattr(getattr(Settings(), section), key), name
+
+
+def test_all_that_can_be_set_of_a_key_is_documented() -> None:
+    text = (DOCS / "settings.md").read_text().split("\n## auth\n", 1)[1].split("\n## ", 1)[0]
+    (shown,) = re.findall(r"```toml\n\[\[auth.keys\]\](.*?)```", text, re.DOTALL)
+    assert {field for field in fields(AuthKey) if not re.search(rf"\b{field} = ", shown)} == set()
 
 
 def test_every_command_of_the_command_line_is_documented() -> None:

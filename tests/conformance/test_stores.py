@@ -12,6 +12,7 @@ from greendot.store.base import Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import StoreSuite
+from greendot.testing.hook_suite import HOOKED, HookSuite
 from postgres_server import fresh_schema
 
 
@@ -24,7 +25,7 @@ async def started(store: Store) -> AsyncIterator[Store]:
         await store.close()
 
 
-class TestSqlite(StoreSuite):
+class TestSqlite(StoreSuite, HookSuite):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.path = tmp_path / "store.db"
@@ -35,19 +36,29 @@ class TestSqlite(StoreSuite):
             yield store
 
     @asynccontextmanager
+    async def hooked(self) -> AsyncIterator[Store]:
+        async with started(SqliteStore(str(self.path), hooked=HOOKED)) as store:
+            yield store
+
+    @asynccontextmanager
     async def opened_twice(self) -> AsyncIterator[tuple[Store, Store]]:
         async with self.opened() as one, self.opened() as two:
             yield one, two
 
 
-class TestSqliteInMemory(StoreSuite):
+class TestSqliteInMemory(StoreSuite, HookSuite):
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
         async with started(SqliteStore(":memory:")) as store:
             yield store
 
+    @asynccontextmanager
+    async def hooked(self) -> AsyncIterator[Store]:
+        async with started(SqliteStore(":memory:", hooked=HOOKED)) as store:
+            yield store
 
-class TestPostgres(StoreSuite):
+
+class TestPostgres(StoreSuite, HookSuite):
     """Each test has a schema of its own in a server shared by all."""
 
     @pytest.fixture(autouse=True)
@@ -58,6 +69,12 @@ class TestPostgres(StoreSuite):
     async def opened(self) -> AsyncIterator[Store]:
         async with fresh_schema(self.url) as place, started(PostgresStore(place, migrate=True)) as store:
             yield store
+
+    @asynccontextmanager
+    async def hooked(self) -> AsyncIterator[Store]:
+        async with fresh_schema(self.url) as place:
+            async with started(PostgresStore(place, migrate=True, hooked=HOOKED)) as store:
+                yield store
 
     @asynccontextmanager
     async def opened_twice(self) -> AsyncIterator[tuple[Store, Store]]:

@@ -98,7 +98,7 @@ _GONE = NodeLife(None, 0)
 class UserPresence:
     """The record of one user with sessions. Dropped when `empty`; `face` is what remains as last-seen."""
 
-    __slots__ = ("devices", "face", "last_heard", "manual", "name", "own", "seats", "told_name")
+    __slots__ = ("devices", "face", "last_heard", "manual", "name", "own", "seats", "told_name", "turned")
 
     def __init__(self, face: Face = NOBODY, name: str | None = None) -> None:
         self.face = face
@@ -109,6 +109,7 @@ class UserPresence:
         self.manual: Manual | None = None  # None: not known yet, so the user is shown to nobody
         self.last_heard: int | None = None  # of the sessions that have left
         self.devices: list[str] = []  # of the sessions that count, as last told
+        self.turned: bool | None = None  # whether the last verb made others see the user come (True) or go (False)
 
     @property
     def empty(self) -> bool:
@@ -240,6 +241,8 @@ class UserPresence:
         own = self._face(self.own, state, manual, version, since, self.last_heard)
         public = (face.state, face.text) != (self.face.state, self.face.text)
         private = own is not self.own
+        came_or_went = (face.state == "offline") != (self.face.state == "offline")
+        self.turned = face.state != "offline" if came_or_went else None
         devices = sorted({seat.device for seat in self.seats.values()})
         if not public and not private and (devices, self.name) == (self.devices, self.told_name):
             return None

@@ -23,6 +23,7 @@ from greendot.core.breaker import Level
 from greendot.core.presence import Change, Manual, Ref, Snapshot
 from greendot.core.typists import Typist
 from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
+from greendot.engine.turns import TurnEngine
 from greendot.errors import EngineUnavailable
 
 Tenant = str
@@ -313,8 +314,8 @@ class Bus(Protocol):
     async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
 
 
-class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, Protocol):
-    """All four, and the life of the node that uses them."""
+class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, Protocol):
+    """All of them, and the life of the node that uses them."""
 
     async def start(self, host: Host) -> str:
         """Register a new life of this node and return its name. The host is told what arrives from then on.

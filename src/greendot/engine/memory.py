@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from msgspec import structs
 
@@ -17,6 +18,7 @@ from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, 
 from greendot.core.typists import Typist, Typists
 from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
 from greendot.engine.base import Engine, Entered, Fenced, Host, Left, Message, Pace, Topic, Typing
+from greendot.engine.turns import Turn
 from greendot.ids import new_incarnation
 
 Key = tuple[str, str]  # tenant and user, or tenant and room
@@ -51,6 +53,7 @@ class MemoryEngine:
         self._incarnation = ""
         self._host: Host | None = None
         self._topics: set[Topic] = set()
+        self.turned: Callable[[Turn], None] | None = None
 
     # --- life ---
 
@@ -212,8 +215,14 @@ class MemoryEngine:
             del self._users[key]
             self._seen[key] = (record.face, record.name, self.now_ms())
             self._forget_seen()
+        if record.turned is not None and not (change is not None and change.restored):
+            self._tell("user", key, record.turned)
         if change is not None:
             self.publish(Topic("watch", *key), change)
+
+    def _tell(self, kind: Literal["user", "room"], key: Key, on: bool) -> None:
+        if self.turned is not None:
+            self.turned(Turn(kind, *key, on))
 
     def _snapshot(self, key: Key) -> Snapshot:
         record = self._users.get(key)
@@ -263,7 +272,11 @@ class MemoryEngine:
 
     async def enter(self, tenant: str, room: str, user: str, ref: Ref, *, restoring: bool = False) -> None:
         self._check_life(ref)
-        occupants = self._occupants.setdefault((tenant, room), Occupants())
+        occupants = self._occupants.get((tenant, room))
+        if occupants is None:
+            occupants = self._occupants[tenant, room] = Occupants()
+            if not restoring:
+                self._tell("room", (tenant, room), True)
         if occupants.enter(user, ref, self.now_ms(), self._nodes):
             self.publish(Topic("room", tenant, room), Entered(user, restoring))
 
@@ -274,6 +287,7 @@ class MemoryEngine:
         left = occupants.exit(user, ref.session, self.now_ms(), self._nodes)
         if occupants.empty:
             del self._occupants[tenant, room]
+            self._tell("room", (tenant, room), False)
         if left:
             self.publish(Topic("room", tenant, room), Left(user))
 

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from greendot.core.presence import Manual
+from greendot.store.hooks import HookStore
 from greendot.store.keys import KeyStore, TenantStore
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
@@ -301,7 +302,7 @@ class StatusStore(Protocol):
         ...
 
 
-class Store(RoomStore, MessageStore, InboxStore, StatusStore, KeyStore, TenantStore, Protocol):
+class Store(RoomStore, MessageStore, InboxStore, StatusStore, KeyStore, TenantStore, HookStore, Protocol):
     """All of it, and its life."""
 
     async def start(self) -> None:

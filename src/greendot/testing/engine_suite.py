@@ -7,9 +7,10 @@ from greendot.engine.base import Deliver, Fenced, Topic, Typing
 from greendot.testing.engine_harness import AUTO, T
 from greendot.testing.life_suite import LifeSuite
 from greendot.testing.occupant_suite import OccupantSuite
+from greendot.testing.turn_suite import TurnSuite
 
 
-class EngineSuite(LifeSuite, OccupantSuite):
+class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
     """The contract of `greendot.engine.base`, as tests."""
 
     # --- presence ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from greendot.core.presence import Manual, Ref, Snapshot
 from greendot.engine.answers import Adopted, Known, Page, SeatInfo, Touched
@@ -15,6 +15,7 @@ from greendot.engine.redis.messages import Messages
 from greendot.engine.redis.pack import STATUS_LETTERS, escape, read_seats, read_snapshot
 from greendot.engine.redis.servers import Servers
 from greendot.engine.redis.timekeeping import EngineTime
+from greendot.engine.turns import Turn
 
 READ_BATCH = 250  # users in one script where they need not be in one slot
 
@@ -29,6 +30,7 @@ class Verbs:
         self.prefix = prefix
         self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
         self.alive: Collection[str] = ()  # incarnations known to live, as of the latest look
+        self.turned: Callable[[Turn], None] | None = None
         # Awaited when a verb was refused: with the error's code, and the incarnation it was refused for.
         self.repair: Callable[[str, int, str], Any] = lambda code, partition, refused: None
 
@@ -36,14 +38,23 @@ class Verbs:
         """A verb on one user."""
         where = keys.user_keys(self.prefix, tenant, user)
         names = (where.presence, where.nodes, where.seen)
-        return await self._on(where.partition, name, names, (where.field, where.channel), arguments)
+        answer = await self._on(where.partition, name, names, (where.field, where.channel), arguments)
+        return self._heard("user", tenant, user, answer)
 
     async def on_room(self, name: str, tenant: str, room: str, *arguments: Argument) -> Any:
         """A verb on who is in one room."""
         partition = keys.partition_of(tenant, room)
         names = (keys.present_key(self.prefix, tenant, room), keys.nodes_key(self.prefix, partition))
         channel = keys.channel(self.prefix, Topic("room", tenant, room))
-        return await self._on(partition, name, names, (channel,), arguments)
+        return self._heard("room", tenant, room, await self._on(partition, name, names, (channel,), arguments))
+
+    def _heard(self, kind: Literal["user", "room"], tenant: str, name: str, answer: Any) -> Any:
+        """What the verb answers by itself. Beside it may stand that somebody came or went."""
+        if not (isinstance(answer, list) and answer and answer[0] == b"!"):
+            return answer
+        if self.turned is not None:
+            self.turned(Turn(kind, tenant, name, bool(answer[1])))
+        return answer[2]
 
     async def _on(
         self, partition: int, name: str, names: Sequence[str], where: Sequence[str], arguments: Sequence[Argument]

@@ -19,6 +19,7 @@ from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, Table
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.server import Server
+from greendot.engine.turns import Turn
 from greendot.errors import EngineUnavailable
 
 AT_ONCE = 64  # buckets asked for together
@@ -139,7 +140,7 @@ class Sweeper:
     ) -> tuple[int, int, int, int]:
         verbs = self._verbs
         presence, seen = keys.buckets(verbs.prefix, partition, bucket)
-        ended, gone, forgotten = await verbs.servers.run(
+        ended, gone, forgotten, seen_going = await verbs.servers.run(
             partition,
             "reap",
             [presence, keys.nodes_key(verbs.prefix, partition), seen],
@@ -150,6 +151,9 @@ class Sweeper:
             "" if retention_ms is None else retention_ms,
             *only,
         )
+        for field in seen_going if verbs.turned is not None else ():
+            tenant, _, user = field.decode().partition("/")
+            verbs.turned(Turn("user", tenant, user, False))
         return ended, gone, forgotten, 0
 
     def _add(self, swept: Swept) -> None:

@@ -42,6 +42,11 @@ WRITE = """
         UPDATE greendot_inboxes i SET head = h.head, unread = unread + h.new, unseen = unseen + h.new
         FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS h (tenant, user_id, head, new)
         WHERE i.tenant = h.tenant AND i.user_id = h.user_id
+    ), hooks AS (
+        INSERT INTO greendot_hook_events (tenant, type, stream, seq, at)
+        SELECT tenant, 'notification.created', user_id, seq, at
+        FROM unnest($5::text[], $6::text[], $7::bigint[], $12::bigint[]) AS h (tenant, user_id, seq, at)
+        WHERE tenant = ANY ($15::text[])
     )
     INSERT INTO greendot_notifications (tenant, user_id, seq, id, kind, body, key, created_at, expires_at, ack)
     SELECT * FROM unnest($5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::bytea[], $11::text[],
@@ -117,10 +122,11 @@ class PostgresInbox:
         return found
 
 
-async def write(link: Link, batch: Sequence[list[Letter]]) -> list[list[Created]]:
+async def write(link: Link, batch: Sequence[list[Letter]], hooked: Sequence[str] = ()) -> list[list[Created]]:
     """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new.
 
-    Very many are written in several statements: while one is made ready the node does nothing else.
+    Very many are written in several statements: while one is made ready the node does nothing else. What is new to
+    `hooked` tenants is queued for their apps.
     """
     letters = [letter for letters in batch for letter in letters]
     streams = [columns(part, 2) for part in _parts(sorted({(n.tenant, n.user) for n, _ in letters}))]
@@ -130,12 +136,16 @@ async def write(link: Link, batch: Sequence[list[Letter]]) -> list[list[Created]
     for part in streams:
         heads |= {(row[0], row[1]): row[2] for row in await link.fetch(LOCK, *part)}
     known: dict[_Ident, Notification] = {}
-    created = iter([made for part in _parts(letters) for made in await _write(link, part, heads, known)])
+    created = iter([made for part in _parts(letters) for made in await _write(link, part, heads, known, hooked)])
     return [[next(created) for _ in letters] for letters in batch]
 
 
 async def _write(
-    link: Link, letters: Sequence[Letter], heads: dict[Key, int], known: dict[_Ident, Notification]
+    link: Link,
+    letters: Sequence[Letter],
+    heads: dict[Key, int],
+    known: dict[_Ident, Notification],
+    hooked: Sequence[str],
 ) -> list[Created]:
     found = await link.fetch(KNOWN, *columns(sorted({(n.tenant, n.user, n.key) for n, _ in letters}), 3))
     known |= {(row[0], row[1], row[2]): Notification(*row[3:]) for row in found}
@@ -144,7 +154,7 @@ async def _write(
     created = [_number(letter, heads, known, new, counts) for letter in letters]
     if new:
         changed = [(*key, heads[key], count) for key, count in counts.items()]
-        await link.execute(WRITE, *columns(changed, 4), *columns(new, 10))
+        await link.execute(WRITE, *columns(changed, 4), *columns(new, 10), hooked)
     return created
 
 

@@ -10,8 +10,9 @@ from typing import Literal
 
 from greendot.ids import number_of
 from greendot.store.base import Inbox, Key, Mark, Marked
+from greendot.store.postgres.hooks import PostgresHooks, queue_marked
 from greendot.store.postgres.inbox import LOCK
-from greendot.store.postgres.links import Link, Links
+from greendot.store.postgres.links import Link
 from greendot.store.postgres.messages import columns
 
 COLUMNS: dict[Mark, tuple[str, ...]] = {  # the first tells whether it is marked already
@@ -56,10 +57,8 @@ def delivered_sql(how: Literal["live", "push"]) -> str:
     """
 
 
-class PostgresMarks:
+class PostgresMarks(PostgresHooks):
     """The part of `InboxStore` that changes notifications."""
-
-    _links: Links
 
     async def mark(
         self,
@@ -91,6 +90,8 @@ class PostgresMarks:
             rows = await link.fetch(mark_sql(mark, which), tenant, user, *values) if head else []
             if not rows:
                 return Marked([], Inbox(*head) if head else Inbox()), 0
+            if self._wants(tenant, "notification.updated"):
+                await queue_marked(link, (tenant, user), mark, [row[1] for row in rows], values[0])
             unread = sum(row[2] for row in rows) if mark != "seen" else 0
             head = await link.fetchrow(_LOWER, tenant, user, unread, sum(row[3] for row in rows))
             return Marked([row[1] for row in rows], Inbox(*head)), rows[-1][0]

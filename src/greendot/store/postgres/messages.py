@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from greendot.ids import new_message_id
@@ -26,16 +26,29 @@ KNOWN = f"""
     JOIN greendot_messages m USING (room, user_id, key)
     WHERE m.tenant || '' = k.tenant -- not by the primary key, which would read the whole room for each of the keys
 """
-WRITE = """
-    WITH heads AS (
+_HEADS = """
+    heads AS (
         UPDATE greendot_rooms r SET head = h.head
         FROM unnest($1::text[], $2::text[], $3::bigint[]) AS h (tenant, room, head)
         WHERE r.tenant = h.tenant AND r.room = h.room
     )
+"""
+_INSERT = """
     INSERT INTO greendot_messages (tenant, room, seq, id, user_id, name, body, key, at, ref, op)
     SELECT * FROM unnest($4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bytea[],
                          $11::text[], $12::bigint[], $13::bigint[], $14::text[])
 """
+# What apps are to be told of, in the same statement: no round trip more.
+_HOOKS = """
+    hooks AS (
+        INSERT INTO greendot_hook_events (tenant, type, stream, seq, at)
+        SELECT tenant, 'room.message', room, seq, at
+        FROM unnest($4::text[], $5::text[], $6::bigint[], $12::bigint[]) AS h (tenant, room, seq, at)
+        WHERE tenant = ANY ($15::text[])
+    )
+"""
+WRITE = f"WITH {_HEADS} {_INSERT}"
+WRITE_HOOKED = f"WITH {_HEADS}, {_HOOKS} {_INSERT}"
 _BEYOND = 2**62  # no number is as large
 _Ident = tuple[str, str, str, str]  # tenant, room, user, key
 
@@ -79,8 +92,11 @@ class PostgresMessages:
         return Record(*rows[0]) if rows else None
 
 
-async def write(link: Link, batch: Sequence[Message]) -> list[Written | None]:
-    """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new."""
+async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = ()) -> list[Written | None]:
+    """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new.
+
+    What is new to `hooked` tenants is queued for their apps.
+    """
     rooms = await link.fetch(LOCK, *columns(sorted({message.stream for message in batch}), 2))
     heads: dict[Key, int] = {(row[0], row[1]): row[2] for row in rooms}
     facts: dict[Key, tuple[int, BusMode]] = {(row[0], row[1]): (row[3], row[4]) for row in rooms}
@@ -102,7 +118,11 @@ async def write(link: Link, batch: Sequence[Message]) -> list[Written | None]:
         written.append(Written(record, record.id == message_id, *facts[tenant, room]))
     if new:
         changed = {(row[0], row[1]) for row in new}
-        await link.execute(WRITE, *columns([(*key, heads[key]) for key in changed], 3), *columns(new, 11))
+        values = (*columns([(*key, heads[key]) for key in changed], 3), *columns(new, 11))
+        if any(row[0] in hooked for row in new):
+            await link.execute(WRITE_HOOKED, *values, [*hooked])
+        else:
+            await link.execute(WRITE, *values)
     return written
 
 

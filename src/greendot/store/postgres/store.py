@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from greendot.errors import StoreUnavailable
 from greendot.store.base import Created, InboxStore, Store, Written
+from greendot.store.hooks import Hooked
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.inbox import Letter, PostgresInbox
@@ -27,11 +28,21 @@ class PostgresStore(
     PostgresKeys,
     PostgresTenants,
 ):
-    """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start."""
+    """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start; what
+    `hooked` tenants are to be told of is queued for them."""
 
-    def __init__(self, url: str, *, pool: int = 8, migrate: bool = False, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool: int = 8,
+        migrate: bool = False,
+        limits: Limits | None = None,
+        hooked: Hooked | None = None,
+    ) -> None:
         self._links = Links(url, pool, limits or Limits())
         self._migrate = migrate
+        self._hooked = hooked or {}
         flights, patience_s = max(1, pool // 4), self._links.limits.patience_s  # other connections are for readers
         self._appends: Batches[Message, Written | None] = Batches(self._write_messages, flights, patience_s)
         self._notifies: Batches[list[Letter], list[Created]] = Batches(self._write_letters, flights, patience_s)
@@ -68,10 +79,12 @@ class PostgresStore(
         await self._links.ping()
 
     async def _write_messages(self, batch: list[Message]) -> list[Written | None]:
-        return await self._links.transact_once(lambda link: messages.write(link, batch))
+        hooked = self._wanting("room.message")
+        return await self._links.transact_once(lambda link: messages.write(link, batch, hooked))
 
     async def _write_letters(self, batch: list[list[Letter]]) -> list[list[Created]]:
-        return await self._links.transact_once(lambda link: inbox.write(link, batch))
+        hooked = self._wanting("notification.created")
+        return await self._links.transact_once(lambda link: inbox.write(link, batch, hooked))
 
 
 _: type[Store] = PostgresStore

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from greendot.ids import new_message_id, number_of, numbered_id
 from greendot.store.base import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification
-from greendot.store.sqlite.thread import DatabaseThread
+from greendot.store.sqlite.hooks import SqliteHooks, queue, queue_marked
 
 _FIELDS = "seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at, ack"
 _CONDITIONS: dict[Filter, str] = {
@@ -24,6 +24,7 @@ _COLUMNS: dict[Mark, tuple[str, ...]] = {  # the first tells whether it is marke
     "ack": ("acked_at", "read_at", "seen_at"),
 }
 _INDEXES: dict[Mark, str] = {"seen": "unseen", "read": "unread", "archive": "all", "ack": "unacked"}
+_Row = tuple[int, str, int, int]  # number, id, whether it was unread, whether it was unseen
 _BEYOND = 2**62  # no number is as large
 _CHUNK = 5_000  # marked in one commit: the thread serves everybody
 
@@ -63,13 +64,18 @@ COUNTED = """
 """
 
 
-class SqliteInbox:
+class SqliteInbox(SqliteHooks):
     """See `InboxStore`."""
 
-    _thread: DatabaseThread
-
     async def notify(self, notices: Sequence[Notice]) -> list[Created]:
-        return await self._thread.do(lambda db: _notify(db, notices))
+        def work(db: sqlite3.Connection) -> list[Created]:
+            created = _notify(db, notices)
+            made = ((n.tenant, n.user, c.notification) for n, c in zip(notices, created, strict=True) if c.new)
+            wanted = "notification.created"
+            queue(db, [(t, wanted, user, n.seq, n.created_at) for t, user, n in made if self._wants(t, wanted)])
+            return created
+
+        return await self._thread.do(work)
 
     async def inbox(self, tenant: str, user: str) -> Inbox:
         return await self._thread.do(lambda db: _inbox(db, (tenant, user)) or Inbox())
@@ -108,15 +114,27 @@ class SqliteInbox:
     ) -> Marked:
         key = tenant, user
         if ids is not None:
-            return await self._thread.do(lambda db: _mark(db, key, mark, _these(db, key, mark, ids), at))
+            return await self._thread.do(lambda db: self._mark(db, key, mark, _these(db, key, mark, ids), at))
         marked: list[str] = []
         after, last = 0, min(through or 0, _BEYOND)
         while True:
             chunk = (*key, after, last, _CHUNK)
-            part, after = await self._thread.do(lambda db, c=chunk: _mark_chunk(db, key, mark, c, at))  # type: ignore[misc]
+            part, after = await self._thread.do(lambda db, c=chunk: self._mark_chunk(db, key, mark, c, at))  # type: ignore[misc]
             marked += part.ids
             if len(part.ids) < _CHUNK:
                 return Marked(marked, part.inbox)
+
+    def _mark_chunk(
+        self, db: sqlite3.Connection, key: Key, mark: Mark, chunk: tuple[object, ...], at: int
+    ) -> tuple[Marked, int]:
+        rows = db.execute(unmarked_sql(mark), chunk).fetchall()
+        return self._mark(db, key, mark, rows, at), rows[-1][0] if rows else 0
+
+    def _mark(self, db: sqlite3.Connection, key: Key, mark: Mark, rows: Sequence[_Row], at: int) -> Marked:
+        marked = _mark(db, key, mark, rows, at)
+        if self._wants(key[0], "notification.updated"):
+            queue_marked(db, key, mark, marked.ids, at)
+        return marked
 
     async def pending(self, users: Sequence[Key], *, limit: int) -> dict[Key, list[Notification]]:
         def work(db: sqlite3.Connection) -> dict[Key, list[Notification]]:
@@ -184,9 +202,6 @@ def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
     return created
 
 
-_Row = tuple[int, str, int, int]  # number, id, whether it was unread, whether it was unseen
-
-
 def _these(db: sqlite3.Connection, key: Key, mark: Mark, ids: Sequence[str]) -> list[_Row]:
     """Those of the ids that are this user's and not marked yet."""
     sql = (
@@ -196,11 +211,6 @@ def _these(db: sqlite3.Connection, key: Key, mark: Mark, ids: Sequence[str]) -> 
     numbers = {text: seq for text in ids if (seq := number_of(text)) is not None}
     found = (db.execute(sql, (*key, seq, text)).fetchone() for text, seq in numbers.items())
     return sorted(row for row in found if row is not None)
-
-
-def _mark_chunk(db: sqlite3.Connection, key: Key, mark: Mark, chunk: tuple[object, ...], at: int) -> tuple[Marked, int]:
-    rows = db.execute(unmarked_sql(mark), chunk).fetchall()
-    return _mark(db, key, mark, rows, at), rows[-1][0] if rows else 0
 
 
 def _mark(db: sqlite3.Connection, key: Key, mark: Mark, rows: Sequence[_Row], at: int) -> Marked:

@@ -6,8 +6,8 @@ import sqlite3
 
 from greendot.ids import new_message_id
 from greendot.store.base import Draft, MessageStore, Record, Written
+from greendot.store.sqlite.hooks import QUEUE, SqliteHooks
 from greendot.store.sqlite.rooms import read_room
-from greendot.store.sqlite.thread import DatabaseThread
 
 MESSAGE = "SELECT room, seq, id, user, name, body, at, ref, op FROM messages WHERE tenant = ? AND room = ?"
 AFTER = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq LIMIT ?"
@@ -16,13 +16,12 @@ NEWEST = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?"
 _BEYOND = 2**62  # no number is as large
 
 
-class SqliteMessages:
+class SqliteMessages(SqliteHooks):
     """See `MessageStore`."""
 
-    _thread: DatabaseThread
-
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
-        return await self._thread.do(lambda db: _append(db, tenant, room, draft))
+        hooked = self._wants(tenant, "room.message")
+        return await self._thread.do(lambda db: _append(db, tenant, room, draft, hooked=hooked))
 
     async def messages(
         self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
@@ -37,7 +36,7 @@ class SqliteMessages:
         return row and Record(*row)
 
 
-def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft) -> Written | None:
+def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hooked: bool) -> Written | None:
     found = read_room(db, tenant, room)
     if found is None:
         return None
@@ -52,6 +51,8 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft) -> Wri
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (tenant, room, record.seq, record.id, d.user, d.name, d.body, d.key, d.at, d.ref, d.op),
     )
+    if hooked:
+        db.execute(QUEUE, (tenant, "room.message", room, record.seq, d.at))
     return Written(record, True, found.members_rev, found.bus)
 
 

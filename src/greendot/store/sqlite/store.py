@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from greendot.store.base import Store
+from greendot.store.hooks import Hooked
 from greendot.store.sqlite.inbox import SqliteInbox
 from greendot.store.sqlite.keys import SqliteKeys
 from greendot.store.sqlite.messages import SqliteMessages
@@ -15,10 +16,11 @@ from greendot.store.sqlite.thread import DatabaseThread
 
 
 class SqliteStore(SqliteRooms, SqliteMessages, SqliteInbox, SqliteStatus, SqliteKeys, SqliteTenants):
-    """See `Store`. `path` is a file, or `:memory:`."""
+    """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, hooked: Hooked | None = None) -> None:
         self._thread = DatabaseThread(path)
+        self._hooked = hooked or {}
 
     async def start(self) -> None:
         await self._thread.start()

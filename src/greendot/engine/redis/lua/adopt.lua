@@ -11,9 +11,9 @@ if not record then return {} end
 local before = told(record)
 prune(record, v.nodes, v.now)
 local seat = find_seat(record, ARGV[9])
-local answer = {}
+local found = {}
 if seat then
-  answer = { seat.node, seat.idle and 'i' or '' }
+  found = { seat.node, seat.idle and 'i' or '' }
   local kept = {}
   for _, other in ipairs(record.seats) do
     if other == seat or other.session ~= session then kept[#kept + 1] = other end
@@ -23,4 +23,4 @@ if seat then
   seat.node, seat.conn, seat.deadline, seat.heard = node, conn, nil, nil
 end
 settle(v, record, before)
-return answer
+return answer(found)

@@ -12,8 +12,9 @@ for _, seat in ipairs(seats_in_room(redis.call('HGET', KEYS[1], user) or '', KEY
   was_there = true
   if seat.session ~= session then seats[#seats + 1] = seat.text end
 end
+if ARGV[9] == '1' and redis.call('EXISTS', KEYS[1]) == 0 then turned = 1 end
 seats[#seats + 1] = node == string.match(session, '^[^-]*') and session or session .. ',' .. node
 redis.call('HSET', KEYS[1], user, table.concat(seats, ';'))
 redis.call('PEXPIRE', KEYS[1], DAY_MS)
 if not was_there then tell_room(user, ARGV[9]) end
-return was_there and 0 or 1
+return answer(was_there and 0 or 1)

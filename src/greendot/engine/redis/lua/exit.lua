@@ -15,6 +15,7 @@ if #seats > 0 then
   return 0
 end
 redis.call('HDEL', KEYS[1], user)
+if redis.call('EXISTS', KEYS[1]) == 0 then turned = 0 end
 -- One that was not there was lost with others perhaps, which are being restored: then nobody knows who left.
 if was_there then tell_room(user, '') end
-return was_there and 1 or 0
+return answer(was_there and 1 or 0)

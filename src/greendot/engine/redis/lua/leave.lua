@@ -8,4 +8,4 @@ local remaining = -1
 local seat = find_seat(record, ARGV[6], ARGV[7], tonumber(ARGV[8]))
 if seat and seat.deadline and seat.deadline > v.now then remaining = seat.deadline - v.now end
 settle(v, record, told(record))
-return remaining
+return answer(remaining)

@@ -10,4 +10,4 @@ prune(record, v.nodes, v.now)  -- a linger that is over must not be prolonged
 local seat = find_seat(record, session, node, conn)
 if seat then seat.deadline, seat.heard = v.now + grace, v.now - silent end
 settle(v, record, before)
-return seat and grace or -1
+return answer(seat and grace or -1)

@@ -21,4 +21,5 @@ for index = 1, #found, 2 do
     end
   end
 end
-return answers
+if #found > 0 and redis.call('EXISTS', KEYS[1]) == 0 then turned = 0 end
+return answer(answers)

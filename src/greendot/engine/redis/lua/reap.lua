@@ -1,12 +1,12 @@
 -- One bucket: settle every user something has run out for, forget last-seens past their time.
--- Answers {sessions ended, users gone offline, last-seens forgotten}.
+-- Answers {sessions ended, users gone offline, last-seens forgotten, fields of those whom others saw go}.
 -- KEYS: presence bucket, nodes, seen bucket
 -- ARGV: time, publish command, bus key, channels' beginning, how long a last-seen is kept (ms; empty: look another time),
 --   incarnations: then only records that name one of these are looked at
 local now = clock(KEYS[2], ARGV[1])
 if not now then return other_time() end
 local publish, key, channels, retention = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local ended, gone, forgotten = 0, 0, 0
+local ended, gone, forgotten, seen_going = 0, 0, 0, {}
 local match, gmatch, sha1hex, call = string.match, string.gmatch, redis.sha1hex, redis.call
 
 -- When a node died there are thousands of these and they are all alike: one session, an automatic status, everybody
@@ -19,6 +19,7 @@ local function end_simple(field, version, name, heard, life)
   local seen = math.max(number(heard) or 0, life.renewed or now)
   local face = 'f' .. hex(after) .. ',' .. (after == now and '' or hex(now)) .. ',' .. hex(seen)
   left[#left + 1] = field
+  seen_going[#seen_going + 1] = field
   kept[#kept + 1] = field
   kept[#kept + 1] = face .. '|' .. name
   local channel, body = channels .. field, face .. '|' .. face .. '|' .. name .. '||1|1|'
@@ -46,6 +47,7 @@ local function end_any(field, text)
   if #record.seats == 0 then gone = gone + 1 end
   settle({ presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = now, field = field, channel = channels .. field,
            publish = publish, key = key }, record, before)
+  if turned == 0 then seen_going[#seen_going + 1] = field end
 end
 
 local function concerned(text)
@@ -87,4 +89,4 @@ if retention then
     end
   end
 end
-return { ended, gone, forgotten }
+return { ended, gone, forgotten, seen_going }

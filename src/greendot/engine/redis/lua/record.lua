@@ -211,6 +211,15 @@ local function keep(v, record)
   end
 end
 
+-- Whether the verb made others see its user come (1) or go (0), or its room have somebody in it (1) or nobody (0). The
+-- node that called it, and no other, is told so beside what the verb answers. What is restored was never gone.
+local turned
+
+local function answer(what)
+  if turned then return { '!', turned, what } end
+  return what
+end
+
 -- Bring the record up to now, keep it, tell what is new. `before` is what was told before the verb. A record that is
 -- being restored goes on since when it was, and the change says so: its user may have more sessions than are back yet.
 local function settle(v, record, before)
@@ -232,6 +241,8 @@ local function settle(v, record, before)
   local own = next_face(record.own, state, manual, version, now, record.heard, since)
   local public = face.state ~= record.face.state or face.text ~= record.face.text
   local private = own ~= record.own
+  turned = nil
+  if (face.state == 'f') ~= (record.face.state == 'f') and not v.restoring then turned = face.state == 'f' and 0 or 1 end
   if public then record.face = face end
   record.own = own
   if write_face(own) == write_face(record.face) then record.own = record.face end

@@ -3,4 +3,4 @@ local v = verb()
 if not v.now then return other_time() end
 local record = load_record(v)
 if record then settle(v, record, told(record)) end
-return snapshot(v)
+return answer(snapshot(v))

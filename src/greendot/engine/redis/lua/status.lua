@@ -10,4 +10,4 @@ if record then
   end
   settle(v, record, told(record))
 end
-return snapshot(v)
+return answer(snapshot(v))

@@ -38,4 +38,4 @@ if came then
   record.seats = kept
 end
 settle(v, record, before)
-return { found and 1 or 0, record.manual and 1 or 0 }
+return answer({ found and 1 or 0, record.manual and 1 or 0 })

@@ -1,0 +1,134 @@
+"""Calling an app over HTTP, at an address that somebody else chose.
+
+The name is resolved here, every address it has is checked, and the connection goes to one that was: what the name means
+a moment later does not matter. Nothing is followed (redirects, proxies of the environment), everything is bounded (time,
+size of the answer). TLS is verified, with the machine's certificates or a file of one's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import httpcore2
+
+from greendot.core.addresses import Network, is_allowed, is_public
+from greendot.errors import GreendotError
+
+MOST_ANSWER = 64 * 1024  # bytes of an answer that are read; a longer one costs its connection
+CONNECT_S = 5.0
+KEEP_S = 30.0
+
+
+class NotCalled(GreendotError):
+    """There was no answer. Says why in words that may be logged: never more of the URL than its host."""
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]  # by names in lower case
+    body: bytes  # its beginning
+
+
+class Caller:
+    """Calls one place, and keeps a connection to it. `timeout_s` is for all of a call: resolving to the last byte.
+
+    One caller has one URL: callers that share connections would take the certificate of one name for another's.
+    """
+
+    def __init__(
+        self, url: str, *, allowed: Sequence[Network] = (), timeout_s: float = 10.0, ca_file: str = "", most: int = 2
+    ) -> None:
+        self.host = urlsplit(url).hostname or ""
+        self._url = url
+        self._timeout_s = timeout_s
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=ssl.create_default_context(cafile=ca_file or None),
+            max_connections=most,
+            keepalive_expiry=KEEP_S,
+            network_backend=_Checked(allowed, plain=url.startswith("http:")),
+        )
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """NotCalled if there was no answer in time."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._post(body, {"Content-Type": "application/json", "User-Agent": "Greendot"} | headers)
+        except NotCalled:
+            raise
+        except TimeoutError:
+            raise NotCalled(f"{self.host} did not answer within {self._timeout_s:g} s") from None
+        except (httpcore2.NetworkError, httpcore2.TimeoutException, OSError) as error:
+            raise NotCalled(f"{self.host} could not be reached: {_words(error)}") from None
+        except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
+            raise NotCalled(f"{self.host} does not speak HTTP as expected: {_words(error)}") from None
+
+    async def _post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        limits = {"connect": CONNECT_S, "pool": self._timeout_s, "read": self._timeout_s, "write": self._timeout_s}
+        async with self._pool.stream(
+            "POST", self._url, headers=[*headers.items()], content=body, extensions={"timeout": limits}
+        ) as response:
+            start = bytearray()
+            async for part in response.aiter_stream():
+                start += part
+                if len(start) > MOST_ANSWER:
+                    break
+            named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            return Answer(response.status, named, bytes(start[:MOST_ANSWER]))
+
+    async def close(self) -> None:
+        await self._pool.aclose()
+
+
+class _Checked(httpcore2.AsyncNetworkBackend):
+    """Connections to addresses that may be called, and to no others."""
+
+    def __init__(self, allowed: Sequence[Network], *, plain: bool) -> None:
+        self._allowed = allowed
+        self._plain = plain
+        self._backend = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        trouble: Exception | None = None
+        for address in await self._addresses(host, port):
+            try:
+                return await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                trouble = error
+        raise trouble or NotCalled(f"{host} has no address")
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """All addresses of the name. One that may not be called spoils the name: who sets such a trap has others."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise NotCalled(f"{host} could not be resolved: {_words(error)}") from None
+        addresses = [*dict.fromkeys(str(entry[4][0]) for entry in found)]
+        for address in addresses:
+            if is_allowed(address, self._allowed):
+                continue
+            if not is_public(address):
+                raise NotCalled(
+                    f"{host} leads to {address}, which is not an address of the public internet. If it may be called, "
+                    "list its network in webhooks.allow_private."
+                )
+            if self._plain:
+                raise NotCalled(f"{host} is outside: without TLS only networks in webhooks.allow_private are called.")
+        return addresses
+
+
+def _words(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200] or type(error).__name__

@@ -1,0 +1,115 @@
+"""What an app is sent by webhook, and how it knows that Greendot sent it.
+
+A delivery is signed as a whole: `Greendot-Signature: t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY` with the hook's
+secret. While a secret is being changed there is one `v1` for each of the two.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+
+from msgspec import Raw, Struct
+
+from greendot.protocol.events import MarkedAs
+
+SIGNATURE = "Greendot-Signature"
+DELIVERY = "Greendot-Delivery"
+TOLERANCE_S = 300
+_MOST_HEADER = 1024  # characters; two signatures are 150
+
+SIGNALS = ("user.online", "user.offline", "room.occupied", "room.vacated")  # at most once
+RECORDS = ("room.message", "notification.created", "notification.updated")  # at least once, with the same id
+TYPES = (*SIGNALS, *RECORDS)
+PING = "ping"  # what `greendot webhooks test` sends
+
+
+class HookEvent(Struct, frozen=True, gc=False):
+    """One thing that happened. Sent again, it has the same id."""
+
+    id: str
+    type: str
+    tenant: str
+    at: int
+    data: Raw
+
+
+class HookDelivery(Struct, frozen=True):
+    """The body of one request."""
+
+    id: str
+    sent_at: int
+    events: list[HookEvent]
+
+
+class OfUser(Struct, frozen=True, gc=False):
+    """Data of `user.online` and `user.offline`."""
+
+    user: str
+
+
+class OfRoom(Struct, frozen=True, gc=False):
+    """Data of `room.occupied` and `room.vacated`."""
+
+    room: str
+
+
+class CreatedFor(Struct, frozen=True, gc=False):
+    """Data of `notification.created`."""
+
+    user: str
+    seq: int
+    id: str
+    kind: str
+    body: Raw
+    created_at: int
+    ack: bool
+
+
+class UpdatedFor(Struct, frozen=True, gc=False):
+    """Data of `notification.updated`."""
+
+    user: str
+    state: MarkedAs
+    ids: list[str]
+
+
+class BadSignature(ValueError):
+    """What came is not, or not any more, what Greendot sent. Says why, never what was expected."""
+
+
+def sign(secret: str, seconds: int, body: bytes) -> str:
+    """In hexadecimal."""
+    return hmac.new(secret.encode(), b"%d." % seconds + body, "sha256").hexdigest()
+
+
+def signature(secrets: Sequence[str], seconds: int, body: bytes) -> str:
+    """The header's value, with a signature by each of the secrets."""
+    return ",".join((f"t={seconds}", *(f"v1={sign(secret, seconds, body)}" for secret in secrets)))
+
+
+def check_signature(body: bytes, header: str, secret: str, now_s: float, tolerance_s: float = TOLERANCE_S) -> None:
+    """BadSignature unless one of the header's signatures is by this secret, of this body and of about now."""
+    if not secret:
+        raise BadSignature("there is no secret to check it with")
+    seconds, given = _parts(header)
+    # Checked before the time is: whoever does not know the secret learns nothing about the clock.
+    expected = sign(secret, seconds, body).encode()
+    # All are compared, each in the same time wherever it differs.
+    if not any([hmac.compare_digest(expected, one.encode()) for one in given]):
+        raise BadSignature("the signature is not by this secret, or the body is not as it was sent")
+    if abs(now_s - seconds) > tolerance_s:
+        raise BadSignature("the signature is too old, or one of the clocks is wrong")
+
+
+def _parts(header: str) -> tuple[int, list[str]]:
+    seconds, given = "", list[str]()
+    for part in header.split(",") if len(header) <= _MOST_HEADER else ():
+        name, _, value = part.strip().partition("=")
+        if name == "t":
+            seconds = value
+        elif name == "v1":
+            given.append(value)
+    if not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= 12 and given):
+        raise BadSignature(f"there is no {SIGNATURE} header as Greendot sends it")
+    return int(seconds), given

@@ -12,6 +12,7 @@ from greendot.api.app import make_app
 from greendot.api.backend import Backend, Dev
 from greendot.api.keys import ApiKeys
 from greendot.clock import Clock, SystemClock
+from greendot.core.addresses import networks
 from greendot.engine.base import Engine
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.redis.engine import Options, RedisEngine
@@ -19,11 +20,16 @@ from greendot.engine.redis.nodes import Periods
 from greendot.errors import ConfigError, StoreUnavailable
 from greendot.gateway.node import Node
 from greendot.gateway.server import Server
+from greendot.outbound import Caller, Terms
 from greendot.relay.relay import Relay
 from greendot.settings import Settings
+from greendot.settings.webhooks import Hook as HookSettings
 from greendot.store.base import Draft, Notice, Store
 from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.sqlite import SqliteStore
+from greendot.webhooks.hook import Hook
+from greendot.webhooks.records import Pace
+from greendot.webhooks.webhooks import Webhooks
 
 LOBBY = "lobby"  # the open room of dev mode
 
@@ -55,6 +61,11 @@ class Greendot:
         if settings.outbox.url:
             self._relay = Relay(make_outbox(settings), Delivery(self.node), clock, settings.outbox.poll_s)
             self.node.counters.append(self._relay.items)
+        self._webhooks: Webhooks | None = None
+        if settings.hooks:
+            self._webhooks = make_webhooks(settings, self.node.store, clock)
+            self.node.engine.turned = self._webhooks.turned
+            self.node.counters.append(self._webhooks.items)
         self._lock: int | None = None
 
     async def start(self) -> None:
@@ -71,6 +82,8 @@ class Greendot:
             await self.node.store.put_room("default", LOBBY, open=True)
         if self._relay is not None:
             self._relay.start()
+        if self._webhooks is not None:
+            self._webhooks.start()
 
     async def stop(self) -> None:
         """Drain: no new clients, the present ones are asked to return elsewhere, then everything is closed."""
@@ -79,6 +92,8 @@ class Greendot:
         await self.server.close()
         if self._relay is not None:
             await self._relay.close()
+        if self._webhooks is not None:
+            await self._webhooks.close()
         await self.node.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -164,16 +179,38 @@ def lock_store(settings: Settings) -> int | None:
 
 
 def make_store(settings: Settings) -> Store:
+    hooked = {tenant: hook.events for tenant, hook in settings.hooks.items()}
     if settings.on_postgres:
         migrate = settings.store.migrate or settings.server.dev
-        return PostgresStore(settings.store.url, pool=settings.store.pool, migrate=migrate)
+        return PostgresStore(settings.store.url, pool=settings.store.pool, migrate=migrate, hooked=hooked)
     path = settings.store_path
     if path != ":memory:":
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot make the folder of the store {path}: {error.strerror}") from None
-    return SqliteStore(path)
+    return SqliteStore(path, hooked=hooked)
+
+
+def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:
+    common, terms = settings.webhooks, call_terms(settings)
+    hooks = {tenant: make_hook(tenant, hook, terms, clock) for tenant, hook in settings.hooks.items()}
+    pace = Pace(common.batch_max, common.batch_wait_ms / 1000, round(common.give_up_after_s * 1000))
+    return Webhooks(hooks, store, clock, pace)
+
+
+def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Hook:
+    secrets = (hook.secret, hook.secret_before)
+    return Hook(tenant, hook.url, secrets, hook.events, Caller(hook.url, terms), clock)
+
+
+def call_terms(settings: Settings) -> Terms:
+    """ConfigError if there are no certificates where the settings say."""
+    common = settings.webhooks
+    try:
+        return Terms(allowed=networks(common.allow_private), timeout_s=common.timeout_s, ca_file=common.ca_file)
+    except OSError as error:
+        raise ConfigError(f"webhooks.ca_file {common.ca_file}: {error.strerror or error}") from None
 
 
 def make_outbox(settings: Settings) -> PostgresOutbox:

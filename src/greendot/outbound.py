@@ -1,8 +1,8 @@
 """Calling an app over HTTP, at an address that somebody else chose.
 
-The name is resolved here, every address it has is checked, and the connection goes to one that was: what the name means
-a moment later does not matter. Nothing is followed (redirects, proxies of the environment), everything is bounded (time,
-size of the answer). TLS is verified, with the machine's certificates or a file of one's own.
+The name is resolved here, every address it has is checked, and the connection goes to one that was: what the name
+means a moment later does not matter. Nothing is followed (redirects, proxies of the environment), everything is bounded
+(time, size of the answer). TLS is verified, with the machine's certificates or a file of one's own.
 """
 
 from __future__ import annotations
@@ -36,30 +36,37 @@ class Answer(NamedTuple):
     body: bytes  # its beginning
 
 
+class Terms:
+    """On which calls are made. OSError if `ca_file` cannot be read."""
+
+    def __init__(self, *, allowed: Sequence[Network] = (), timeout_s: float = 10.0, ca_file: str = "") -> None:
+        self.allowed = allowed  # networks that are not of the public internet, and may be called
+        self.timeout_s = timeout_s  # for all of a call: from resolving to the last byte
+        self.tls = ssl.create_default_context(cafile=ca_file or None)
+
+
 class Caller:
-    """Calls one place, and keeps a connection to it. `timeout_s` is for all of a call: resolving to the last byte.
+    """Calls one place, and keeps connections to it, at most `most`.
 
     One caller has one URL: callers that share connections would take the certificate of one name for another's.
     """
 
-    def __init__(
-        self, url: str, *, allowed: Sequence[Network] = (), timeout_s: float = 10.0, ca_file: str = "", most: int = 2
-    ) -> None:
+    def __init__(self, url: str, terms: Terms, *, most: int = 2) -> None:
         self.host = urlsplit(url).hostname or ""
         self._url = url
-        self._timeout_s = timeout_s
+        self._timeout_s = terms.timeout_s
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context(cafile=ca_file or None),
+            ssl_context=terms.tls,
             max_connections=most,
             keepalive_expiry=KEEP_S,
-            network_backend=_Checked(allowed, plain=url.startswith("http:")),
+            network_backend=_Checked(terms.allowed, plain=url.startswith("http:")),
         )
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """NotCalled if there was no answer in time."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._post(body, {"Content-Type": "application/json", "User-Agent": "Greendot"} | headers)
+                return await self._post(body, {"Content-Type": "application/json", "User-Agent": "Greendot", **headers})
         except NotCalled:
             raise
         except TimeoutError:
@@ -113,7 +120,7 @@ class _Checked(httpcore2.AsyncNetworkBackend):
     async def _addresses(self, host: str, port: int) -> list[str]:
         """All addresses of the name. One that may not be called spoils the name: who sets such a trap has others."""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await _resolve(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise NotCalled(f"{host} could not be resolved: {_words(error)}") from None
         addresses = [*dict.fromkeys(str(entry[4][0]) for entry in found)]
@@ -132,3 +139,7 @@ class _Checked(httpcore2.AsyncNetworkBackend):
 
 def _words(error: BaseException) -> str:
     return str(error).partition("\n")[0][:200] or type(error).__name__
+
+
+async def _resolve(host: str, port: int, **wanted: int) -> Sequence[Any]:
+    return await asyncio.get_running_loop().getaddrinfo(host, port, **wanted)

@@ -72,9 +72,9 @@ class TestPostgres(StoreSuite, HookSuite):
 
     @asynccontextmanager
     async def hooked(self) -> AsyncIterator[Store]:
-        async with fresh_schema(self.url) as place:
-            async with started(PostgresStore(place, migrate=True, hooked=HOOKED)) as store:
-                yield store
+        async with AsyncExitStack() as stack:
+            place = await stack.enter_async_context(fresh_schema(self.url))
+            yield await stack.enter_async_context(started(PostgresStore(place, migrate=True, hooked=HOOKED)))
 
     @asynccontextmanager
     async def opened_twice(self) -> AsyncIterator[tuple[Store, Store]]:

@@ -18,6 +18,7 @@ from greendot.cli.repair import repair
 from greendot.cli.serve import serve
 from greendot.cli.tenants import tenants
 from greendot.cli.token import token
+from greendot.cli.webhooks import webhooks
 from greendot.errors import GreendotError
 
 
@@ -37,7 +38,8 @@ def version() -> None:
 
 
 looking = nodes, presence, sessions, typing, rooms, inbox
-for command in (serve, token, notify, keys, tenants, *looking, sweep, migrate, outbox, repair, check_config, version):
+changing = sweep, migrate, outbox, webhooks, repair
+for command in (serve, token, notify, keys, tenants, *looking, *changing, check_config, version):
     cli.add_command(command)
 
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -47,6 +48,9 @@ def check_config(config: Path | None) -> None:
     if settings.on_postgres:
         shown["store"]["url"] = store_shown(settings)
     shown["outbox"]["url"] = url.without_login(settings.outbox.url)
+    for hook in (shown["webhooks"], *(tenant["webhooks"] for tenant in shown["tenants"].values())):
+        hook |= {name: "(set)" if hook[name] else "(not set)" for name in ("secret", "secret_before")}
+        hook["url"] = _host(hook["url"])
     for section, values in shown.items():
         click.echo(f"[{section}]")
         for key, value in values.items():
@@ -57,6 +61,12 @@ def check_config(config: Path | None) -> None:
     for note in strange_variables(os.environ):
         click.echo(f"Note: {note}")
     click.echo("The settings are good.")
+
+
+def _host(place: str) -> str:
+    """Of a URL whose path may be as good as a password."""
+    split = urlsplit(place)
+    return f"{split.scheme}://{split.netloc}/…" if place else ""
 
 
 def store_shown(settings: Settings) -> str:

@@ -17,10 +17,12 @@ from greendot.client.inbox import Inbox
 from greendot.client.records import Cursors
 from greendot.client.state import typing_text
 from greendot.client.stream import EventStream
+from greendot.client.webhooks import BadWebhook, verify_webhook
 
 __all__ = [
     "Backoff",
     "BadReply",
+    "BadWebhook",
     "Client",
     "ClientError",
     "Closed",
@@ -37,4 +39,5 @@ __all__ = [
     "Unreachable",
     "body_of",
     "typing_text",
+    "verify_webhook",
 ]

@@ -7,7 +7,8 @@ GreendotError
 │   ├── Unreachable          the first connection was not made in time
 │   ├── Closed               the client was closed by its own program
 │   ├── Overrun              a consumer of events() fell too far behind to be given every record
-│   └── BadReply             the server's answer could not be read
+│   ├── BadReply             the server's answer could not be read
+│   └── BadWebhook           a request is not what Greendot sent (client.webhooks)
 └── Refused
     └── CommandRefused       the server understood a command and did not grant it
 """

@@ -44,8 +44,8 @@ def _seconds(text: str | None) -> float:
 
 
 def pause_s(failures: int, chance: float, wait_s: float = 0.0) -> float:
-    """How long to wait after so many failures in a row: 1 s, doubled each time up to 15 min, a share of it (`chance`, of
-    0 to 1) by lot, so that what failed together is not tried again together. At least `wait_s`."""
+    """How long to wait after so many failures in a row: 1 s, doubled each time up to 15 min, half of it by lot
+    (`chance`, 0 to 1), so that what failed together is not tried again together. At least `wait_s`."""
     longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(max(failures, 1) - 1, 20))
     return max(wait_s, longest * (0.5 + chance / 2))
 

@@ -18,8 +18,8 @@ class Turn(NamedTuple):
 class TurnEngine(Protocol):
     """Tells of turns the one node whose verb made them; nobody if the verb's answer was lost on its way.
 
-    What is restored after a loss is no turn. When a node dies its users are told of by the node that ends their sessions;
-    of its rooms nobody is told before somebody looks into them.
+    What is restored after a loss is no turn. When a node dies its users are told of by the node that ends their
+    sessions; of its rooms nobody is told before somebody looks into them.
     """
 
     turned: Callable[[Turn], None] | None  # called in the loop's thread; must not take long

@@ -1,7 +1,7 @@
 """What an app is sent by webhook, and how it knows that Greendot sent it.
 
-A delivery is signed as a whole: `Greendot-Signature: t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY` with the hook's
-secret. While a secret is being changed there is one `v1` for each of the two.
+A delivery is signed as a whole: `Greendot-Signature: t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY` with the
+hook's secret. While a secret is being changed there is one `v1` for each of the two.
 """
 
 from __future__ import annotations
@@ -95,8 +95,9 @@ def check_signature(body: bytes, header: str, secret: str, now_s: float, toleran
     seconds, given = _parts(header)
     # Checked before the time is: whoever does not know the secret learns nothing about the clock.
     expected = sign(secret, seconds, body).encode()
-    # All are compared, each in the same time wherever it differs.
-    if not any([hmac.compare_digest(expected, one.encode()) for one in given]):
+    # All of them are compared, each in the same time wherever it differs.
+    matches = [hmac.compare_digest(expected, one.encode(errors="replace")) for one in given]
+    if not any(matches):
         raise BadSignature("the signature is not by this secret, or the body is not as it was sent")
     if abs(now_s - seconds) > tolerance_s:
         raise BadSignature("the signature is too old, or one of the clocks is wrong")

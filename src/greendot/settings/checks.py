@@ -9,6 +9,7 @@ from greendot.errors import ConfigError
 from greendot.settings.auth import check_auth
 from greendot.settings.names import check_id
 from greendot.settings.sections import POSTGRES, Limits, Settings
+from greendot.settings.webhooks import check_webhooks
 
 REDIS = (
     "redis://",
@@ -64,6 +65,7 @@ def check(settings: Settings) -> None:
     _check_celebrities(settings)
     check_auth(settings.auth)
     _check_urls(settings)
+    check_webhooks(settings.webhooks, {name: tenant.webhooks for name, tenant in settings.tenants.items()})
 
 
 def _check_limits(section: str, limits: Limits) -> None:

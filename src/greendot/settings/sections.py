@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from greendot.settings.webhooks import Hook, Webhooks
+
 POSTGRES = ("postgresql://", "postgres://")
 OF_THE_NODE = ("sends_per_s",)  # limits that no tenant can have of its own
 
@@ -164,6 +166,7 @@ class Kind(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()  # in force for it: what its section does not say is as in [limits]
+    webhooks: Hook = Hook()  # its own: no other's is used for it
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -182,8 +185,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     store: Store = Store()
     outbox: Outbox = Outbox()
     inbox: Inbox = Inbox()
+    webhooks: Webhooks = Webhooks()
     kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only
-    tenants: dict[str, Tenant] = {}  # those with limits of their own, by name; in the file only
+    tenants: dict[str, Tenant] = {}  # those with settings of their own, by name; in the file only
 
     @property
     def on_postgres(self) -> bool:
@@ -197,6 +201,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.store.url:
             return str(Path(self.server.data_dir) / "greendot.db")
         return self.store.url.removeprefix("sqlite:///")
+
+    @property
+    def hooks(self) -> dict[str, Hook]:
+        """The tenants whose apps are told by webhook."""
+        named = {"default": self.webhooks} | {name: tenant.webhooks for name, tenant in self.tenants.items()}
+        if self.webhooks.url:
+            named["default"] = self.webhooks
+        return {tenant: hook for tenant, hook in named.items() if hook.url}
 
     @property
     def outbox_url(self) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import FieldInfo, fields
 from greendot.errors import ConfigError
 from greendot.settings.checks import check
 from greendot.settings.sections import OF_THE_NODE, Kind, Limits, Settings, Tenant
+from greendot.settings.webhooks import Hook, Webhooks
 
 NAMED: dict[str, type] = {"kinds": Kind, "tenants": Tenant}  # sections of sections, by names people give
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
@@ -103,6 +104,7 @@ def _known(source: str, section: str, keys: Any) -> None:
         _all_known(source, f"{section}.{name}", own, NAMED[section])
         if section == "tenants":
             _known_limits(source, f"tenants.{name}.limits", own.get("limits", {}))
+            _known_hook(source, f"tenants.{name}.webhooks", own.get("webhooks", {}))
 
 
 def _known_limits(source: str, section: str, keys: Any) -> None:
@@ -112,6 +114,16 @@ def _known_limits(source: str, section: str, keys: Any) -> None:
         if key in OF_THE_NODE:
             raise ConfigError(f"in {source}: [{section}]: {key} is of the whole node. Set it in [limits].")
     _all_known(source, section, keys, Limits)
+
+
+def _known_hook(source: str, section: str, keys: Any) -> None:
+    if not isinstance(keys, Mapping):
+        raise ConfigError(f"in {source}: [{section}] must be a section of keys, such as url and secret.")
+    own = [field.name for field in fields(Hook)]
+    for key in keys:
+        if key not in own and key in (field.name for field in fields(Webhooks)):
+            raise ConfigError(f"in {source}: [{section}]: {key} holds for all webhooks. Set it in [webhooks].")
+    _all_known(source, section, keys, Hook)
 
 
 def _all_known(source: str, section: str, keys: Mapping[str, Any], kind: Any) -> None:

@@ -1,8 +1,8 @@
 """The part of the store port for webhooks: what happened to records and the apps have still to be told.
 
-An event is queued in the transaction that makes it true, for tenants that have a hook: nobody can be told of what was not
-written, and nothing that was written can be missed. The queue names the record; its content is read when it is sent, so
-what was removed meanwhile is told no more.
+An event is queued in the transaction that makes it true, for tenants that have a hook: nobody can be told of what was
+not written, and nothing that was written can be missed. The queue names the record; its content is read when it is
+sent, so what was removed meanwhile is told no more.
 
 One process at a time works on a tenant's queue, by a lease. Who stood still and goes on after its lease may send what
 another has sent: events keep their ids, and ids are never used again.
@@ -64,6 +64,13 @@ class DeadEvent(NamedTuple):
     reason: str
 
 
+class Claim(NamedTuple):
+    """What came of claiming a queue."""
+
+    held: bool
+    stopped: str  # the place its hook was stopped at; empty: it was not
+
+
 class HookState(NamedTuple):
     """How it stands with a tenant's hook."""
 
@@ -79,9 +86,8 @@ class HookState(NamedTuple):
 class HookStore(Protocol):
     """The queue of every tenant, and who works on it."""
 
-    async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, str]:
-        """Hold these tenants' queues for so long, unless another does. Answers those that are held, each with the place
-        it was stopped at (empty: it was not)."""
+    async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, Claim]:
+        """Hold these tenants' queues for so long, those that no other holds."""
         ...
 
     async def release_hooks(self, holder: str) -> None:
@@ -118,5 +124,5 @@ class HookStore(Protocol):
         ...
 
     async def prune_hooks(self, before: int, limit: int) -> int:
-        """Forget at most `limit` events that happened before this, sent or not. Answers how many."""
+        """Forget at most `limit` events that were last tried before this. Answers how many."""
         ...

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from greendot.protocol.webhooks import RECORDS
 from greendot.store.base import Notice, Store
-from greendot.store.hooks import MOST_IDS, DeadEvent, Failed, Queued
+from greendot.store.hooks import MOST_IDS, Claim, DeadEvent, Failed, Queued
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
 OTHER = "t2"  # a tenant with a hook for messages only
@@ -15,12 +15,14 @@ LEASE_MS = 10_000
 HOOKED = {T: RECORDS, OTHER: ("room.message",)}
 
 
-async def queue(store: Store, tenant: str = T, *, again: bool = False, now: int = NOW, limit: int = 100) -> list[Queued]:
+async def queue(
+    store: Store, tenant: str = T, *, again: bool = False, now: int = NOW, limit: int = 100
+) -> list[Queued]:
     return await store.take_hooks(tenant, now, limit, again=again)
 
 
 class HookSuite(StoreHarness):
-    """Subclasses define `hooked`, and `hooked_twice` if they can be shared."""
+    """Beside `StoreSuite`, for webhooks. Subclasses define `hooked`."""
 
     def hooked(self) -> AbstractAsyncContextManager[Store]:
         """A store with nothing in it that queues for `HOOKED`."""
@@ -140,28 +142,39 @@ class HookSuite(StoreHarness):
 
     async def test_one_holds_a_queue_until_its_lease_ends_or_is_given_up(self) -> None:
         async with self.hooked() as store:
-            assert await store.claim_hooks("a", [T, OTHER], NOW, LEASE_MS) == {T: "", OTHER: ""}
-            assert await store.claim_hooks("b", [T, "t3"], NOW + LEASE_MS - 1, LEASE_MS) == {"t3": ""}
-            assert await store.claim_hooks("a", [T], NOW + LEASE_MS - 1, LEASE_MS) == {T: ""}
-            assert await store.claim_hooks("b", [T, OTHER], NOW + LEASE_MS, LEASE_MS) == {OTHER: ""}
+
+            async def claim(holder: str, tenants: list[str], now: int) -> list[str]:
+                claims = await store.claim_hooks(holder, tenants, now, LEASE_MS)
+                assert sorted(claims) == sorted(tenants)
+                return sorted(tenant for tenant, claim in claims.items() if claim.held)
+
+            assert await claim("a", [T, OTHER], NOW) == [T, OTHER]
+            assert await claim("b", [T, "t3"], NOW + LEASE_MS - 1) == ["t3"]
+            assert await claim("a", [T], NOW + LEASE_MS - 1) == [T]
+            assert await claim("b", [T, OTHER], NOW + LEASE_MS) == [OTHER]
             await store.release_hooks("a")
-            assert await store.claim_hooks("b", [T], NOW + LEASE_MS, LEASE_MS) == {T: ""}
-            assert await store.claim_hooks("a", [T, OTHER], NOW + LEASE_MS, LEASE_MS) == {}
-            assert await store.claim_hooks("a", [], NOW, LEASE_MS) == {}
+            assert await claim("b", [T], NOW + LEASE_MS) == [T]
+            assert await claim("a", [T, OTHER], NOW + LEASE_MS) == []
+            assert await claim("a", [], NOW) == []
 
     async def test_of_many_who_claim_at_once_one_holds(self) -> None:
         async with self.hooked() as store:
             found = await asyncio.gather(*(store.claim_hooks(str(n), [T, OTHER], NOW, LEASE_MS) for n in range(8)))
-            assert sorted(tenant for held in found for tenant in held) == [T, OTHER]
+            holds = sorted(tenant for claims in found for tenant, claim in claims.items() if claim.held)
+            assert holds == [T, OTHER]
 
     async def test_a_hook_that_was_stopped_stays_so_until_it_is_replayed(self) -> None:
         async with self.hooked() as store:
+            await store.claim_hooks("a", [T], NOW, LEASE_MS)
             await store.stop_hook(T, "place", "the app answered 410", NOW)
-            assert await store.claim_hooks("a", [T, OTHER], NOW, LEASE_MS) == {T: "place", OTHER: ""}
+            assert await store.claim_hooks("b", [T, OTHER], NOW, LEASE_MS) == {
+                T: Claim(False, "place"),
+                OTHER: Claim(True, ""),
+            }
             (state,) = await store.hook_states([T])
             assert (state.stopped_at, state.reason) == (NOW, "the app answered 410")
             await store.replay_hooks(T, None)
-            assert await store.claim_hooks("a", [T], NOW, LEASE_MS) == {T: ""}
+            assert await store.claim_hooks("a", [T], NOW, LEASE_MS) == {T: Claim(True, "")}
             (state,) = await store.hook_states([T])
             assert state[1:] == (0, 0, 0, None, None, None)
 
@@ -174,12 +187,15 @@ class HookSuite(StoreHarness):
             assert (other.tenant, *other[1:5]) == (OTHER, 0, 0, 0, None)
             assert (state.tenant, *state[1:5]) == (T, 3, 1, 1, NOW + 1)
 
-    async def test_what_is_older_than_wanted_is_forgotten(self) -> None:
+    async def test_what_failed_long_ago_is_forgotten_and_what_was_never_tried_is_not(self) -> None:
         async with self.hooked() as store:
-            await store.notify([notice(key=f"k{n}", created_at=NOW + n) for n in range(5)])
-            first, *_ = await queue(store)
-            await store.settle_hooks(T, [], [Failed(first.id, None, "no")], NOW)
-            assert await store.prune_hooks(NOW + 3, 2) == 2
-            assert await store.prune_hooks(NOW + 3, 2) == 1
-            assert await store.prune_hooks(NOW + 3, 2) == 0
-            assert [event.at for event in await queue(store)] == [NOW + 3, NOW + 4]
+            await store.notify([notice(key=f"k{n}", created_at=n) for n in range(5)])
+            one, two, three, four, five = await queue(store)
+            await store.settle_hooks(T, [], [Failed(one.id, None, "no"), Failed(two.id, NOW, "no")], NOW)
+            await store.settle_hooks(T, [], [Failed(three.id, None, "no")], NOW + 1)
+            await store.settle_hooks(T, [], [Failed(four.id, None, "no")], NOW + 2)
+            assert await store.prune_hooks(NOW + 2, 2) == 2
+            assert await store.prune_hooks(NOW + 2, 2) == 1
+            assert await store.prune_hooks(NOW + 2, 2) == 0
+            assert [event.id for event in await store.dead_hooks(T, 9)] == [four.id]
+            assert await queue(store) == [five]

@@ -13,6 +13,7 @@ import msgspec
 from greendot.assembly import Greendot
 from greendot.gateway.node import Node
 from greendot.settings import Kind, Limits, Settings, Tenant
+from greendot.settings.webhooks import Hook
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
 
@@ -130,7 +131,11 @@ async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
         elif name == "tenants":
             common = sections.get("limits", {})
             section = {
-                tenant: Tenant(msgspec.convert(common | own["limits"], Limits)) for tenant, own in values.items()
+                tenant: Tenant(
+                    msgspec.convert(common | own.get("limits", {}), Limits),
+                    msgspec.convert(own.get("webhooks", {}), Hook),
+                )
+                for tenant, own in values.items()
             }
         else:
             section = msgspec.structs.replace(getattr(settings, name), **values)

@@ -151,9 +151,10 @@ class Sweeper:
             "" if retention_ms is None else retention_ms,
             *only,
         )
-        for field in seen_going if verbs.turned is not None else ():
-            tenant, _, user = field.decode().partition("/")
-            verbs.turned(Turn("user", tenant, user, False))
+        if (tell := verbs.turned) is not None:
+            for field in seen_going:
+                tenant, _, user = field.decode().partition("/")
+                tell(Turn("user", tenant, user, False))
         return ended, gone, forgotten, 0
 
     def _add(self, swept: Swept) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from greendot.store.base import Key, Mark, Notification, Record
-from greendot.store.hooks import MOST_IDS, STATES, DeadEvent, Failed, Hooked, HookState, HookStore, Queued
+from greendot.store.hooks import MOST_IDS, STATES, Claim, DeadEvent, Failed, Hooked, HookState, HookStore, Queued
 from greendot.store.postgres.links import Link, Links
 
 NEW, AGAIN, DEAD = range(3)  # phases
@@ -38,8 +38,8 @@ _CLAIM = """
     INSERT INTO greendot_hooks AS h (tenant, holder, until)
     SELECT t, $2, $4 FROM unnest($1::text[]) t ORDER BY t
     ON CONFLICT (tenant) DO UPDATE SET holder = $2, until = $4 WHERE h.holder = $2 OR h.until <= $3
-    RETURNING h.tenant, h.stopped
 """
+_CLAIMED = "SELECT tenant, holder = $2, stopped FROM greendot_hooks WHERE tenant = ANY ($1::text[])"
 _DONE = "DELETE FROM greendot_hook_events WHERE tenant = $1 AND phase < 2 AND id = ANY ($2::bigint[])"
 _FAIL = """
     UPDATE greendot_hook_events h SET phase = f.phase, next_at = f.next_at, reason = f.reason, failed_at = $2,
@@ -71,7 +71,7 @@ _GO_ON = """
 """
 _PRUNE = """
     DELETE FROM greendot_hook_events WHERE ctid IN (
-        SELECT ctid FROM greendot_hook_events WHERE at < $1 LIMIT $2
+        SELECT ctid FROM greendot_hook_events WHERE failed_at < $1 LIMIT $2
     ) RETURNING 1
 """
 
@@ -80,7 +80,7 @@ class PostgresHooks:
     """See `HookStore`."""
 
     _links: Links
-    _hooked: Hooked = {}
+    _hooked: Hooked
 
     def _wants(self, tenant: str, event: str) -> bool:
         return event in self._hooked.get(tenant, ())
@@ -89,9 +89,10 @@ class PostgresHooks:
         """The tenants that want to be told of such events."""
         return [tenant for tenant, wanted in self._hooked.items() if event in wanted]
 
-    async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, str]:
-        rows = await self._links.fetch(_CLAIM, [*tenants], holder, now, now + lease_ms)
-        return {row[0]: row[1] for row in rows}
+    async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, Claim]:
+        await self._links.fetch(_CLAIM, [*tenants], holder, now, now + lease_ms)
+        rows = await self._links.fetch(_CLAIMED, [*tenants], holder)
+        return {row[0]: Claim(row[1], row[2]) for row in rows}
 
     async def release_hooks(self, holder: str) -> None:
         await self._links.fetch("UPDATE greendot_hooks SET until = 0 WHERE holder = $1", holder)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from greendot.store.base import Mark, Notification, Record
-from greendot.store.hooks import MOST_IDS, STATES, DeadEvent, Failed, Hooked, HookState, HookStore, Queued
+from greendot.store.hooks import MOST_IDS, STATES, Claim, DeadEvent, Failed, Hooked, HookState, HookStore, Queued
 from greendot.store.sqlite.thread import DatabaseThread
 
 NEW, AGAIN, DEAD = range(3)  # phases
@@ -32,8 +32,9 @@ WAITING = """
 """
 _CLAIM = """
     INSERT INTO hooks (tenant, holder, until) VALUES (?1, ?2, ?4) ON CONFLICT DO UPDATE
-    SET holder = ?2, until = ?4 WHERE holder = ?2 OR until <= ?3 RETURNING stopped
+    SET holder = ?2, until = ?4 WHERE holder = ?2 OR until <= ?3
 """
+_CLAIMED = "SELECT tenant, holder, stopped FROM hooks WHERE tenant = ?"
 _FAIL = """
     UPDATE hook_events SET phase = ?3, next_at = ?4, reason = ?5, failed_at = ?6, first_at = ifnull(first_at, ?6),
         attempts = attempts + 1 WHERE tenant = ?1 AND id = ?2 AND phase < 2
@@ -60,15 +61,16 @@ class SqliteHooks:
     """See `HookStore`."""
 
     _thread: DatabaseThread
-    _hooked: Hooked = {}
+    _hooked: Hooked
 
     def _wants(self, tenant: str, event: str) -> bool:
         return event in self._hooked.get(tenant, ())
 
-    async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, str]:
-        def work(db: sqlite3.Connection) -> dict[str, str]:
-            rows = ((t, db.execute(_CLAIM, (t, holder, now, now + lease_ms)).fetchone()) for t in tenants)
-            return {tenant: row[0] for tenant, row in rows if row is not None}
+    async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, Claim]:
+        def work(db: sqlite3.Connection) -> dict[str, Claim]:
+            db.executemany(_CLAIM, [(tenant, holder, now, now + lease_ms) for tenant in tenants])
+            rows = (db.execute(_CLAIMED, (tenant,)).fetchone() for tenant in tenants)
+            return {row[0]: Claim(row[1] == holder, row[2]) for row in rows}
 
         return await self._thread.do(work)
 
@@ -122,7 +124,7 @@ class SqliteHooks:
         return await self._thread.do(work)
 
     async def prune_hooks(self, before: int, limit: int) -> int:
-        sql = "DELETE FROM hook_events WHERE id IN (SELECT id FROM hook_events WHERE at < ? ORDER BY id LIMIT ?)"
+        sql = "DELETE FROM hook_events WHERE id IN (SELECT id FROM hook_events WHERE failed_at < ? ORDER BY id LIMIT ?)"
         return await self._thread.do(lambda db: db.execute(sql, (before, limit)).rowcount)
 
 
@@ -142,7 +144,7 @@ def queue_marked(db: sqlite3.Connection, key: tuple[str, str], mark: Mark, ids: 
 def _queued(tenant: str, row: tuple[Any, ...]) -> Queued:
     event, kind, stream, at, state, ids, attempts, first_at, *found = row
     record = Record(*found[:9]) if found[0] is not None else None
-    notification = Notification(*found[9:-1], bool(found[-1])) if found[9] is not None else None
+    notification = Notification(*(*found[9:-1], bool(found[-1]))) if found[9] is not None else None
     named = msgspec.json.decode(ids, type=list[str]) if ids is not None else []
     return Queued(event, tenant, kind, stream, at, state, named, attempts, first_at, record, notification)
 

@@ -1,0 +1,146 @@
+"""`greendot webhooks`: how it stands with them, what could not be sent, sending it again, trying one."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import click
+from msgspec import structs
+
+from greendot.assembly import call_terms, make_hook
+from greendot.cli.config import config_option, settings_from
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.stored import on_a_loop, on_store, store_option, store_settings
+from greendot.cli.tables import NOTHING, ago, several, table
+from greendot.clock import SystemClock
+from greendot.errors import ConfigError
+from greendot.ids import new_message_id
+from greendot.outbound import Answer, NotCalled
+from greendot.settings import Settings
+from greendot.settings.webhooks import Hook, check_hook
+from greendot.webhooks.events import ping_event
+
+MOST_LISTED = 50
+MOST_SHOWN = 200  # characters of what an app answered
+
+tenant_option = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
+
+
+@click.group()
+def webhooks() -> None:
+    """What apps are told by webhook."""
+
+
+@webhooks.command("list")
+@json_option
+@store_option
+@config_option
+def list_(as_json: bool, store: str | None, config: Path | None) -> None:
+    """Each tenant's hook: what waits, what fails, what was given up."""
+    settings = store_settings(store, config)
+    states = on_store(settings, lambda store: store.hook_states(sorted(settings.hooks)))
+    hooks = settings.hooks
+    if as_json:
+        print_json([state._asdict() | {"hook": state.tenant in hooks} for state in states])
+        return
+    if not states:
+        click.echo("There are no webhooks: set webhooks.url and webhooks.secret.")
+        return
+    now = SystemClock().now_ms()
+    rows = [
+        (
+            state.tenant,
+            "none" if state.tenant not in hooks else "stopped" if state.stopped_at is not None else "on",
+            str(state.waiting),
+            str(state.failing),
+            str(state.dead),
+            ago(state.oldest_at, now) if state.oldest_at is not None else NOTHING,
+            state.reason or NOTHING,
+        )
+        for state in states
+    ]
+    click.echo(table(("TENANT", "HOOK", "WAITING", "FAILING", "DEAD", "OLDEST", "WHY STOPPED"), rows))
+
+
+@webhooks.command()
+@json_option
+@tenant_option
+@store_option
+@config_option
+def dead(as_json: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
+    """Events that were given up, the oldest first."""
+    found = on_store(store_settings(store, config), lambda store: store.dead_hooks(tenant, MOST_LISTED + 1))
+    if as_json:
+        print_json([event._asdict() for event in found])
+        return
+    if not found:
+        click.echo("There are no dead letters.")
+        return
+    now = SystemClock().now_ms()
+    rows = [
+        (str(e.id), e.tenant, e.type, e.stream, str(e.seq or NOTHING), str(e.attempts), ago(e.failed_at, now), e.reason)
+        for e in found[:MOST_LISTED]
+    ]
+    click.echo(table(("ID", "TENANT", "TYPE", "OF", "NUMBER", "TRIES", "LAST", "WHY"), rows))
+    if len(found) > MOST_LISTED:
+        click.echo("… and more.")
+    click.echo("Once the reason is gone, `greendot webhooks replay --id ID` or `--all` has them sent.")
+
+
+@webhooks.command()
+@click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be given several times.")
+@click.option("--all", "everything", is_flag=True, help="All dead letters.")
+@tenant_option
+@store_option
+@config_option
+def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
+    """Have dead letters sent again. A hook that was stopped goes on."""
+    if bool(ids) == everything:
+        raise click.UsageError("Give --id (`greendot webhooks dead` shows them), or --all.")
+    settings = store_settings(store, config)
+    found = on_store(settings, lambda store: store.replay_hooks(tenant, None if everything else ids))
+    click.echo(f"{several(len(found), 'event')} will be sent." if found else "There are no such dead letters.")
+    if missing := sorted({*ids} - {*found}):
+        click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")
+
+
+@webhooks.command()
+@click.argument("url", metavar="[URL]", required=False)
+@click.option("--tenant", metavar="NAME", default="default", help="Whose hook, and secret. [default: default]")
+@config_option
+def test(url: str | None, tenant: str, config: Path | None) -> None:
+    """Send a signed ping, and say what came back. Without URL, to the tenant's hook."""
+    settings = settings_from(config, {})
+    hook = _hook(settings, tenant, url)
+    try:
+        answer = on_a_loop(_ping(settings, tenant, hook))
+    except NotCalled as error:
+        raise ConfigError(str(error)) from None
+    shown = answer.body[:MOST_SHOWN].decode(errors="replace")
+    click.echo(f"Answered {answer.status}." + (f" {shown!r}" if shown else ""))
+    if not 200 <= answer.status < 300:
+        raise ConfigError("only an answer of 200 to 299 counts as taken.")
+    click.echo("The webhook is taken.")
+
+
+def _hook(settings: Settings, tenant: str, url: str | None) -> Hook:
+    known = settings.hooks.get(tenant)
+    if known is None and url is None:
+        raise ConfigError(f"tenant {tenant} has no webhook: give a URL, or set webhooks.url and webhooks.secret.")
+    if known is None:
+        secret = secrets.token_hex(32)
+        click.echo(f"Tenant {tenant} has no webhook; the ping is signed with this secret: {secret}")
+        known = Hook(secret=secret)
+    hook = structs.replace(known, url=url or known.url)
+    check_hook("webhooks", hook, settings.webhooks)
+    return hook
+
+
+async def _ping(settings: Settings, tenant: str, hook: Hook) -> Answer:
+    clock = SystemClock()
+    made = make_hook(tenant, hook, call_terms(settings), clock)
+    try:
+        return await made.post([ping_event(tenant, new_message_id(), clock.now_ms())])
+    finally:
+        await made.close()

@@ -1,0 +1,1 @@
+"""Webhooks: telling apps what happened, so that they need not ask."""

@@ -1,0 +1,97 @@
+"""One tenant's hook: where its app is told, and how it stands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.core.hooks import Verdict, verdict
+from greendot.ids import new_message_id
+from greendot.outbound import Answer, Caller, NotCalled
+from greendot.protocol.webhooks import DELIVERY, SIGNATURE, HookDelivery, HookEvent, signature
+
+_log = logging.getLogger("greendot.webhooks")
+
+
+class HookCounts(Struct):
+    """What was done, of all hooks of a node."""
+
+    requests: int = 0
+    failures: int = 0
+    events: int = 0  # taken by the apps
+    dropped: int = 0  # signals nobody took in time
+    dead: int = 0  # records nobody took in time
+    held: int = 0  # queues this node works on
+
+    def items(self) -> dict[str, int]:
+        """For `/metrics`."""
+        return {
+            "webhooks_requests_total": self.requests,
+            "webhooks_failures_total": self.failures,
+            "webhooks_events_total": self.events,
+            "webhooks_dropped_total": self.dropped,
+            "webhooks_dead_total": self.dead,
+            "webhooks_queues": self.held,
+        }
+
+
+class Hook:
+    """Sends. Nothing that is logged names more of the URL than its host, nor what was sent."""
+
+    def __init__(
+        self, tenant: str, url: str, secrets: Sequence[str], wanted: Collection[str], caller: Caller, clock: Clock
+    ) -> None:
+        self.tenant = tenant
+        self.wanted = frozenset(wanted)
+        # By this a stop is for this URL only, and the URL, which may contain what nobody should read, is not kept.
+        self.place = blake2b(url.encode(), digest_size=12).hexdigest()
+        self.stopped = False  # the app wants nothing more here
+        self.gone: str | None = None  # why, as long as the other nodes do not know it
+        self.counts = HookCounts()
+        self._secrets = [secret for secret in secrets if secret]
+        self._caller = caller
+        self._clock = clock
+        self._trouble: str | None = None
+
+    async def send(self, events: Sequence[HookEvent]) -> Verdict:
+        """One attempt."""
+        self.counts.requests += 1
+        try:
+            answer = await self.post(events)
+        except NotCalled as error:
+            found = Verdict("failed", str(error))
+        else:
+            found = verdict(answer.status, answer.headers.get("retry-after"))
+        if found.outcome == "taken":
+            self.counts.events += len(events)
+        else:
+            self.counts.failures += 1
+        self._note(found)
+        return found
+
+    async def post(self, events: Sequence[HookEvent]) -> Answer:
+        now, delivery = self._clock.now_ms(), new_message_id()
+        body = msgspec.json.encode(HookDelivery(delivery, now, [*events]))
+        return await self._caller.post(
+            body, {SIGNATURE: signature(self._secrets, now // 1000, body), DELIVERY: delivery}
+        )
+
+    async def close(self) -> None:
+        await self._caller.close()
+
+    def _note(self, found: Verdict) -> None:
+        """Once for each trouble, not for each attempt."""
+        if found.outcome == "gone" and not self.stopped:
+            _log.error("webhook of tenant %s: %s; it is stopped, until it is replayed", self.tenant, found.reason)
+        elif found.outcome == "failed" and self._trouble != found.reason:
+            _log.warning("webhook of tenant %s: %s; it is tried again", self.tenant, found.reason)
+        elif found.outcome == "taken" and self._trouble is not None:
+            _log.info("webhook of tenant %s: it is taken again", self.tenant)
+        self._trouble = found.reason or None
+        if found.outcome == "gone":
+            self.stopped, self.gone = True, found.reason

@@ -1,0 +1,220 @@
+"""Telling apps what became of records: at least once, from the queue in the store.
+
+Each node tries to hold the queues; who holds one sends what is in it, oldest first, and removes it when the app has
+taken it. Who is killed in between leaves a lease that runs out, and events that another sends again under the same ids.
+
+An event that fails waits by itself, longer each time, while those behind it go on. When nothing at all is taken the
+hook rests, and is tried with something now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.core.hooks import ALONE_AFTER, Verdict, batches, pause_s
+from greendot.errors import StoreUnavailable
+from greendot.ids import new_message_id
+from greendot.protocol.webhooks import HookEvent
+from greendot.store.hooks import Failed, HookStore, Queued
+from greendot.webhooks.events import queued_event
+from greendot.webhooks.hook import Hook
+
+LEASE_S = 10.0
+CLAIM_EVERY_S = 3.0
+FINISH_S = 2.0  # what is being sent when it is told to end may take so long
+KEEP_MS = 30 * 86_400_000  # dead letters are kept so long
+PRUNE_EVERY_S = 3_600.0
+PRUNED_AT_ONCE = 1_000
+AWAY_S = 1.0  # between two looks at a store that is away
+MOST_REASON = 300  # characters
+
+_log = logging.getLogger("greendot.webhooks")
+
+
+class Pace(Struct, frozen=True):
+    """From the settings."""
+
+    batch_max: int
+    poll_s: float
+    give_up_ms: int
+
+
+class _Lane(Struct):
+    """How it goes with one queue."""
+
+    hook: Hook
+    failures: int = 0  # in a row
+    rests_until: float = 0.0  # monotonic seconds
+    task: asyncio.Task[None] | None = None
+
+
+class RecordLanes:
+    """All queues, on one node."""
+
+    def __init__(self, store: HookStore, hooks: Mapping[str, Hook], clock: Clock, pace: Pace) -> None:
+        self._store = store
+        self._lanes = {tenant: _Lane(hook) for tenant, hook in hooks.items()}
+        self._clock = clock
+        self._pace = pace
+        self._holder = new_message_id()
+        self._ending = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._next_claim = self._next_prune = 0.0
+        self.held: list[str] = []
+
+    def start(self) -> None:
+        if self._lanes:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """What is being sent is finished; the rest is left to others."""
+        self._ending.set()
+        if self._task is None:
+            return
+        tasks = [self._task, *(lane.task for lane in self._lanes.values() if lane.task is not None)]
+        _, late = await asyncio.wait(tasks, timeout=FINISH_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self._store.release_hooks(self._holder)
+        except StoreUnavailable:
+            pass  # the leases run out
+
+    # --- which queues ---
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._ending.is_set():
+            pause = self._pace.poll_s
+            try:
+                if loop.time() >= self._next_claim:
+                    await self._claim()
+                    self._next_claim = loop.time() + CLAIM_EVERY_S
+                await self._start_lanes()
+                if loop.time() >= self._next_prune:
+                    await self._prune()
+                    self._next_prune = loop.time() + PRUNE_EVERY_S * random.uniform(0.5, 1)
+            except StoreUnavailable as error:
+                _log.info("webhooks wait for the store: %s", error)
+                self.held, self._next_claim, pause = [], 0.0, AWAY_S
+            except Exception:
+                _log.exception("webhooks failed; they begin again")
+                self.held, self._next_claim, pause = [], 0.0, AWAY_S
+            # Who holds nothing need not look before it may.
+            await self._wait(pause if self.held else max(pause, self._next_claim - loop.time()))
+
+    async def _claim(self) -> None:
+        """Hold what no other does; learn what was stopped, and tell what was stopped here."""
+        now = self._clock.now_ms()
+        for lane in self._lanes.values():
+            if lane.hook.gone is not None:
+                await self._store.stop_hook(lane.hook.tenant, lane.hook.place, lane.hook.gone, now)
+                lane.hook.gone = None
+        claims = await self._store.claim_hooks(self._holder, sorted(self._lanes), now, round(LEASE_S * 1000))
+        for tenant, (held, stopped) in claims.items():
+            hook = self._lanes[tenant].hook
+            hook.stopped = hook.gone is not None or stopped == hook.place
+            hook.counts.held = int(held)
+        self.held = sorted(tenant for tenant, claim in claims.items() if claim.held)
+
+    async def _start_lanes(self) -> None:
+        loop = asyncio.get_running_loop()
+        for lane in self._lanes.values():
+            if lane.task is not None and lane.task.done():
+                task, lane.task = lane.task, None
+                task.result()
+        idle = [
+            tenant
+            for tenant in self.held
+            if (lane := self._lanes[tenant]).task is None
+            and lane.rests_until <= self._clock.monotonic()
+            and not lane.hook.stopped
+        ]
+        for tenant in self.held:
+            if self._lanes[tenant].hook.stopped:
+                await self._bury(tenant)
+        for tenant in await self._store.waiting_hooks(idle, self._clock.now_ms()) if idle else ():
+            self._lanes[tenant].task = loop.create_task(self._work(self._lanes[tenant]))
+
+    async def _bury(self, tenant: str) -> None:
+        """What comes to be queued for a hook that was stopped is dead: it would be kept for ever."""
+        now, rows = self._clock.now_ms(), await self._take(tenant, again=False)
+        if rows:
+            await self._store.settle_hooks(
+                tenant, [], [Failed(row.id, None, "the hook is stopped") for row in rows], now
+            )
+
+    async def _prune(self) -> None:
+        pruned = PRUNED_AT_ONCE
+        while self.held and pruned == PRUNED_AT_ONCE:
+            pruned = await self._store.prune_hooks(self._clock.now_ms() - KEEP_MS, PRUNED_AT_ONCE)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ending.wait()
+        except TimeoutError:
+            pass
+
+    # --- one queue ---
+
+    async def _work(self, lane: _Lane) -> None:
+        """Send until nothing is left, or the hook rests, or the queue is another's."""
+        tenant = lane.hook.tenant
+        while not self._ending.is_set() and tenant in self.held and not lane.hook.stopped:
+            if lane.rests_until > self._clock.monotonic():
+                return
+            # After a failure something else is tried: one that the app cannot take must not hold up the others.
+            again = lane.failures == 0
+            rows = await self._take(tenant, again=again) or await self._take(tenant, again=not again)
+            if not rows:
+                return
+            for batch in self._batches(rows):
+                if not await self._send(lane, batch):
+                    break
+
+    async def _take(self, tenant: str, *, again: bool) -> list[Queued]:
+        return await self._store.take_hooks(tenant, self._clock.now_ms(), self._pace.batch_max, again=again)
+
+    def _batches(self, rows: Sequence[Queued]) -> list[list[tuple[Queued, HookEvent | None]]]:
+        """Together, or one by one where that has failed."""
+        made = [(row, queued_event(row)) for row in rows]
+        alone = [[one] for one in made if one[0].attempts >= ALONE_AFTER]
+        sized = [(one, len(one[1].data) if one[1] else 0) for one in made if one[0].attempts < ALONE_AFTER]
+        return [*batches(sized, self._pace.batch_max), *alone]
+
+    async def _send(self, lane: _Lane, batch: Sequence[tuple[Queued, HookEvent | None]]) -> bool:
+        """Whether it was taken."""
+        events = [event for _, event in batch if event is not None]
+        found = await lane.hook.send(events) if events else Verdict("taken")
+        rows, now, tenant = [row for row, _ in batch], self._clock.now_ms(), lane.hook.tenant
+        if found.outcome == "taken":
+            lane.failures = 0
+            await self._store.settle_hooks(tenant, [row.id for row in rows], [], now)
+            return True
+        if found.outcome == "gone":
+            self._next_claim = 0.0  # then it is said to the others
+            return False
+        lane.failures += 1
+        # The first failure may be this batch's own; from the second on it is the hook's.
+        rest_s = 0.0 if lane.failures == 1 else pause_s(lane.failures - 1, random.random())
+        lane.rests_until = self._clock.monotonic() + max(found.wait_s, rest_s)
+        chance = random.random()  # one for all: what failed together comes again together, in order
+        failed = [self._failed(row, found, now, chance) for row in rows]
+        lane.hook.counts.dead += sum(event.next_at is None for event in failed)
+        await self._store.settle_hooks(tenant, [], failed, now)
+        return False
+
+    def _failed(self, row: Queued, found: Verdict, now: int, chance: float) -> Failed:
+        pause = pause_s(row.attempts + 1, chance, found.wait_s)
+        is_over = row.first_at is not None and now - row.first_at >= self._pace.give_up_ms
+        if is_over:
+            _log.error("webhook of tenant %s: event %s is a dead letter: %s", row.tenant, row.id, found.reason)
+        return Failed(row.id, None if is_over else now + round(pause * 1000), found.reason[:MOST_REASON])

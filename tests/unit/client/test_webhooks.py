@@ -1,0 +1,42 @@
+"""An app knows what Greendot sent it."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+
+from greendot.client import BadWebhook, ClientError, verify_webhook
+from greendot.protocol.webhooks import signature
+
+SECRET = "a secret that is long enough for a test"
+BODY = (
+    b'{"id":"d1","sent_at":5,"events":[{"id":"e1","type":"room.message","tenant":"t","at":4,"data":{"seq":7}}],"new":1}'
+)
+
+
+def test_what_was_sent_is_read() -> None:
+    found = verify_webhook(BODY, signature([SECRET], 100, BODY), SECRET, 100)
+    assert (found.id, found.sent_at) == ("d1", 5)
+    (event,) = found.events
+    assert (event.id, event.type, event.tenant, event.at) == ("e1", "room.message", "t", 4)
+    assert msgspec.json.decode(event.data) == {"seq": 7}
+
+
+def test_now_is_now_unless_it_is_said() -> None:
+    now = int(time.time())
+    assert verify_webhook(BODY, signature([SECRET], now, BODY), SECRET).id == "d1"
+    with pytest.raises(BadWebhook, match="too old"):
+        verify_webhook(BODY, signature([SECRET], now - 1000, BODY), SECRET)
+
+
+def test_what_others_sent_is_refused() -> None:
+    with pytest.raises(ClientError, match="not by this secret"):
+        verify_webhook(BODY, signature(["another"], 100, BODY), SECRET, 100)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b'{"id":1,"sent_at":2,"events":[]}'])
+def test_what_is_signed_and_cannot_be_read_is_refused_too(body: bytes) -> None:
+    with pytest.raises(BadWebhook, match="cannot read"):
+        verify_webhook(body, signature([SECRET], 100, body), SECRET, 100)

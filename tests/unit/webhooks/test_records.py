@@ -1,0 +1,255 @@
+"""What became of records is told at least once, whatever the app does, and to nobody else's app."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from greendot.core.hooks import ALONE_AFTER
+from greendot.webhooks.records import LEASE_S
+from receiver import SECRET, Verdict, receiving
+
+from .sites import GIVE_UP_S, site, until, until_so
+
+
+async def test_what_happens_is_told_in_order_in_batches_and_signed() -> None:
+    async with receiving() as app, site(t1=app) as s:
+        await s.say(25)
+        async with s.lanes(s.hook("t1"), batch_max=10):
+            await until(lambda: len(app.events) == 25)
+        assert s.numbers() == [*range(1, 26)]
+        assert [len(request.events) for request in app.taken] == [10, 10, 5]
+        app.verify()
+        assert {event["tenant"] for event in app.events} == {"t1"}
+        assert len({event["id"] for event in app.events}) == 25
+        assert app.events[0] == {
+            "id": app.events[0]["id"],
+            "type": "room.message",
+            "tenant": "t1",
+            "at": s.clock.now_ms(),
+            "data": {
+                "room": "r1",
+                "seq": 1,
+                "user": "ann",
+                "name": "Ann",
+                "body": {"n": 1},
+                "at": s.clock.now_ms(),
+                "id": app.events[0]["data"]["id"],
+                "ref": None,
+                "op": None,
+            },
+        }
+        assert await s.store.waiting_hooks(["t1"], s.clock.now_ms()) == []
+
+
+async def test_notifications_and_what_users_do_with_them_are_told() -> None:
+    async with receiving() as app, site(t1=app) as s:
+        await s.notify()
+        await s.store.mark("t1", "ann", "ack", through=1, at=7)
+        async with s.lanes(s.hook("t1")):
+            await until(lambda: len(app.events) == 2)
+        created, updated = (event["data"] for event in app.events)
+        assert (created["user"], created["seq"], created["kind"], created["body"]) == ("ann", 1, "news", "hi")
+        assert updated == {"user": "ann", "state": "acked", "ids": [created["id"]]}
+
+
+async def test_each_tenant_is_told_its_own_and_the_one_without_a_hook_nothing() -> None:
+    async with receiving() as one, receiving() as two, site(t1=one, t2=two) as s:
+        for _ in range(5):
+            await s.say(1, "t1")
+            await s.say(1, "t2")
+        await s.store.put_room("t3", "r1", open=True)
+        await s.say(1, "t3")
+        async with s.lanes(s.hook("t1"), s.hook("t2")):
+            await until(lambda: len(one.events) == len(two.events) == 5)
+        assert {event["tenant"] for event in one.events} == {"t1"}
+        assert {event["tenant"] for event in two.events} == {"t2"}
+
+
+@pytest.mark.parametrize("failing", [500, 503, 404, 400, 301, "drop", b"nonsense\r\n\r\n"])
+async def test_what_fails_is_tried_again_with_the_same_ids(failing: Verdict) -> None:
+    async with receiving(lambda events: failing) as app, site(t1=app) as s:
+        await s.say(3)
+        async with s.lanes(s.hook("t1")):
+            await until(lambda: len(app.requests) >= 1)
+            await s.later(10)
+            app.behave = lambda events: 200
+            await s.later(30)
+            await until(lambda: len(app.events) == 3)
+        tried = [event["id"] for request in app.requests[:1] for event in request.events]
+        assert sorted(tried) == sorted(event["id"] for event in app.events)
+        assert sorted(s.numbers()) == [1, 2, 3]
+        deliveries = [request.headers["greendot-delivery"] for request in app.requests]
+        assert len({*deliveries}) == len(deliveries), "a delivery that is tried again is another one"
+
+
+async def test_pauses_grow_and_an_app_that_is_away_for_hours_is_not_hammered() -> None:
+    async with receiving(lambda events: 500) as app, site(t1=app) as s:
+        await s.say(5)
+        async with s.lanes(s.hook("t1")):
+            await until(lambda: len(app.requests) >= 1)
+            await s.later(3000, steps=300)
+            assert 8 <= len(app.requests) <= 30
+            app.behave = lambda events: 200
+            await s.later(1800)
+            await until(lambda: len(app.events) == 5)
+
+
+async def test_retry_after_is_honoured() -> None:
+    busy = b"HTTP/1.1 429 X\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n"
+    async with receiving(lambda events: busy) as app, site(t1=app) as s:
+        await s.say()
+        async with s.lanes(s.hook("t1")):
+            await until(lambda: len(app.requests) == 1)
+            await s.say()
+            await s.later(590)
+            assert len(app.requests) == 1
+            app.behave = lambda events: 200
+            await s.later(20)
+            await until(lambda: len(app.events) == 2)
+
+
+async def test_an_event_the_app_cannot_take_does_not_hold_up_the_others_and_dies_alone() -> None:
+    def poison(events: list[dict[str, Any]]) -> int:
+        return 500 if any(event["data"]["body"] == {"n": 3} for event in events) else 200
+
+    async with receiving(poison) as app, site(t1=app) as s:
+        await s.say(5)
+        async with s.lanes(s.hook("t1")) as lanes:
+            await s.later(60, steps=60)
+            await until(lambda: sorted(s.numbers()) == [1, 2, 4, 5])
+            await s.say(5)
+            await s.later(5)
+            await until(lambda: len(s.numbers()) == 9)
+            await s.later(GIVE_UP_S + 1800, steps=400)
+
+            async def is_dead() -> bool:
+                return bool(await s.store.dead_hooks("t1", 9))
+
+            await until_so(is_dead)
+            (dead,) = await s.store.dead_hooks("t1", 9)
+            assert (dead.seq, dead.reason) == (3, "the app answered 500")
+            assert dead.attempts > ALONE_AFTER
+            assert await s.store.waiting_hooks(["t1"], s.clock.now_ms() * 2) == []
+            app.behave = lambda events: 200
+            assert await s.store.replay_hooks("t1", [dead.id]) == [dead.id]
+            await until(lambda: 3 in s.numbers())
+            assert lanes.held == ["t1"]
+        ids = [event["id"] for event in app.events]
+        assert len({*ids}) == len(ids) == 10
+
+
+async def test_an_app_that_says_gone_is_left_alone_until_it_is_replayed(caplog: pytest.LogCaptureFixture) -> None:
+    async with receiving(lambda events: 410) as app, site(t1=app) as s:
+        await s.say()
+        async with s.lanes(s.hook("t1")):
+
+            async def is_stopped() -> bool:
+                return (await s.store.hook_states(["t1"]))[0].stopped_at is not None
+
+            await until_so(is_stopped)
+            await s.say(3)
+
+            async def are_dead() -> bool:
+                return len(await s.store.dead_hooks("t1", 9)) == 4
+
+            await until_so(are_dead)
+            assert len(app.requests) == 1
+            assert "the app answered 410; it is stopped" in caplog.text
+        app.behave = lambda events: 200
+        async with s.lanes(s.hook("t1")):  # another process learns of it
+            await s.later(60)
+            assert len(app.requests) == 1
+        await s.store.replay_hooks("t1", None)
+        async with s.lanes(s.hook("t1")):
+            await until(lambda: sorted(s.numbers()) == [1, 2, 3, 4])
+
+
+async def test_a_stop_is_for_one_url() -> None:
+    async with receiving(lambda events: 410) as app, receiving() as other, site(t1=app) as s:
+        await s.say()
+        async with s.lanes(s.hook("t1")):
+            await until(lambda: len(app.requests) == 1)
+        s.apps["t1"] = other
+        async with s.lanes(s.hook("t1")):
+            await until(lambda: s.numbers() == [1])
+
+
+async def test_while_a_secret_is_changed_the_app_may_use_either() -> None:
+    async with receiving() as app, site(t1=app) as s:
+        await s.say()
+        async with s.lanes(s.hook("t1", secrets=("n" * 40, SECRET))):
+            await until(lambda: len(app.events) == 1)
+        app.verify(SECRET)
+        app.verify("n" * 40)
+
+
+async def test_of_two_processes_one_sends_and_the_other_goes_on_when_it_is_gone() -> None:
+    async with receiving() as app, site(t1=app) as s:
+        async with s.lanes(s.hook("t1")) as first, s.lanes(s.hook("t1")) as second:
+            await until(lambda: bool(first.held or second.held))
+            await s.say(10)
+            await until(lambda: len(app.events) == 10)
+            assert sorted([first.held, second.held]) == [[], ["t1"]]
+        assert s.numbers() == [*range(1, 11)]
+        async with s.lanes(s.hook("t1")):  # those gave up their leases, so nobody waits for them to end
+            await s.say()
+            await until(lambda: len(app.events) == 11)
+
+
+async def test_who_was_killed_is_followed_by_another_when_the_lease_ends() -> None:
+    async with receiving() as app, site(t1=app) as s:
+        await s.store.claim_hooks("killed", ["t1"], s.clock.now_ms(), round(LEASE_S * 1000))
+        await s.say(3)
+        async with s.lanes(s.hook("t1")) as lanes:
+            await s.later(LEASE_S - 1)
+            assert (lanes.held, app.requests) == ([], [])
+            s.clock.advance(2)
+            await until(lambda: s.numbers() == [1, 2, 3])
+
+
+async def test_an_app_that_never_answers_costs_one_request_at_a_time() -> None:
+    async with receiving(lambda events: "hang") as app, site(t1=app) as s:
+        await s.say(3)
+        async with s.lanes(s.hook("t1", timeout_s=0.2)):
+            await until(lambda: len(app.requests) == 1)
+            await asyncio.sleep(0.1)
+            assert len(app.requests) == 1
+            app.behave = lambda events: 200
+            await s.later(30)
+            await until(lambda: s.numbers() == [1, 2, 3])
+
+
+async def test_what_was_removed_before_it_was_told_is_told_no_more() -> None:
+    async with receiving() as app, site(t1=app) as s:
+        await s.notify()
+        await s.store.prune(s.clock.now_ms() + 10, keep_ms=0, limit=9)
+        await s.say()
+        async with s.lanes(s.hook("t1")):
+            await until(lambda: len(app.events) == 1)
+
+            async def is_settled() -> bool:
+                return await s.store.waiting_hooks(["t1"], s.clock.now_ms()) == []
+
+            await until_so(is_settled)
+        assert [event["type"] for event in app.events] == ["room.message"]
+
+
+async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with receiving(lambda events: 500) as app, site(t1=app) as s:
+            await s.say()
+            async with s.lanes(s.hook("t1")):
+                await until(lambda: len(app.requests) >= 1)
+                await s.later(5)
+                app.behave = lambda events: 410
+                await s.later(5)
+            header = app.requests[0].headers["greendot-signature"]
+    assert "webhook of tenant t1" in caplog.text
+    ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("greendot"))
+    for secret in (SECRET, header, "/hook", '"n"'):
+        assert secret not in ours
+    assert SECRET not in caplog.text

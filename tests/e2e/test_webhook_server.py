@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
+from e2e.processes import Process, ask, greendot, running, until
 from greendot.testing import serving
 from greendot.testing.server import API_KEY
 from receiver import LOOPBACK, SECRET, by_type, receiving
-
-from processes import Process, ask, greendot, running, until
 
 OTHER_SECRET = "another secret of a webhook, for tests"
 
@@ -187,11 +186,10 @@ async def test_dead_letters_are_listed_and_replayed_from_the_command_line(tmp_pa
             await server.ask("PUT", "/v1/rooms/r1", {"open": True})
             await say(server, range(1, 3))
             async with asyncio.timeout(30):
-                while "2 " not in (listed := await greendot(tmp_path, "webhooks", "list", **given)).out.split("\n")[1]:
-                    await asyncio.sleep(0.1)
-                while (await greendot(tmp_path, "webhooks", "dead", **given)).out.count("the app answered 500") < 2:
-                    await asyncio.sleep(0.1)
-            dead = await greendot(tmp_path, "webhooks", "dead", **given)
+                while (dead := await greendot(tmp_path, "webhooks", "dead", **given)).out.count("answered 500") < 2:
+                    pass
+            listed = await greendot(tmp_path, "webhooks", "list", **given)
+            assert listed.out.splitlines()[1].split()[:5] == ["default", "on", "0", "0", "2"]
             assert dead.code == 0
             assert "room.message" in dead.out
             assert SECRET not in dead.out + listed.out

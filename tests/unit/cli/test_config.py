@@ -31,6 +31,19 @@ def test_the_settings_are_shown_with_where_they_came_from_but_without_secrets(tm
     assert result.output.endswith("The settings are good.\n")
 
 
+def test_what_is_secret_about_webhooks_is_not_shown(tmp_path: Path) -> None:
+    secret = "the secret of a webhook, which nobody should read"
+    hook = f"url = 'https://app.example/token-in-the-path'\nsecret = '{secret}'\nsecret_before = '{secret}'"
+    file = tmp_path / "greendot.toml"
+    file.write_text(f"[webhooks]\n{hook}\n[tenants.acme.webhooks]\n{hook}")
+    result = call("check-config", "--config", str(file))
+    assert result.exit_code == 0
+    assert 'url = "https://app.example/…"\n' in result.output
+    assert 'secret_before = "(set)"\n' in result.output
+    assert secret not in result.output
+    assert "token-in-the-path" not in result.output
+
+
 def test_wrong_settings_are_explained(tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     file.write_text("[presence]\ngrace = 12")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greendot.core.presence import Manual, Ref
-from greendot.engine.base import Known
+from greendot.engine.answers import Known
 from greendot.engine.turns import Turn
 from greendot.testing.engine_harness import AUTO, EngineHarness, EngineTests, T
 

@@ -33,7 +33,6 @@ from greendot.engine.redis.sweeper import Sweeper
 from greendot.engine.redis.timekeeping import EngineTime
 from greendot.engine.redis.typing import RedisTyping
 from greendot.engine.redis.watchdog import Watchdog
-from greendot.engine.turns import Turn
 from greendot.errors import EngineUnavailable
 
 RESTORE_EVERY_S = 3_600.0  # everything is restored and read again so often, whatever happened
@@ -151,14 +150,6 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         if len(down) < len(self.servers.all):
             return None
         return "; ".join(f"Redis at {server.address}: {server.trouble}" for server in down) or "not connected"
-
-    @property
-    def turned(self) -> Callable[[Turn], None] | None:
-        return self._verbs.turned
-
-    @turned.setter
-    def turned(self, tell: Callable[[Turn], None] | None) -> None:
-        self._verbs.turned = tell
 
     async def _listen(self) -> None:
         self.bus.own.add(self.lives.incarnation)

@@ -79,13 +79,21 @@ def _named(error: RedisError, arguments: Sequence[Argument]) -> Exception:
 
 
 class RedisPresence:
-    """See `engine.base.PresenceEngine`."""
+    """See `engine.base.PresenceEngine`; and who is told of turns (`engine.turns`), of users and rooms."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
 
     def now_ms(self) -> int:
         return self._verbs.time.now()
+
+    @property
+    def turned(self) -> Callable[[Turn], None] | None:
+        return self._verbs.turned
+
+    @turned.setter
+    def turned(self, tell: Callable[[Turn], None] | None) -> None:
+        self._verbs.turned = tell
 
     async def touch(
         self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None

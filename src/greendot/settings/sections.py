@@ -90,7 +90,7 @@ class Node(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Admission(Struct, frozen=True, forbid_unknown_fields=True):
     hellos_per_s: Count = 2_000  # new clients taken; those beyond are told when to come back
-    hellos_at_once: Count = 256  # being answered at the same time: bounds how late the loop can be in a storm
+    hellos_at_once: Count = 500  # being answered at the same time: bounds how late the loop can be in a storm
     waiting: Count = 2_000  # hellos that may wait for that, of clients that return, and as many of new ones
     strangers: Count = 10_000  # sockets that have not said hello; beyond it an upgrade is answered 503
 

@@ -39,16 +39,12 @@ def _deliveries(contenders: Sequence[Figures], path: Path) -> Path:
     )
     for axis, level in zip(axes, levels, strict=True):
         values = [middle(one.rates.get(level, {})) for one in contenders]
-        spreads = [one.rates.get(level, {}) for one in contenders]
+        spreads = [list(one.rates.get(level, {}).values()) for one in contenders]
         texts = [
             f"{value / 1000:,.0f} k" if value else ("too slow" if one.too_slow_for(level) else "not measured")
             for one, value in zip(contenders, values, strict=True)
         ]
-        _bars(axis, contenders, values, texts, f"{level} message{'s' * (level > 1)} in flight")
-        for at, (value, rounds) in enumerate(zip(values, spreads, strict=True)):
-            if rounds:
-                low, high = min(rounds.values()), max(rounds.values())
-                axis.errorbar(value, at, xerr=[[value - low], [high - value]], color="#222", lw=1, capsize=2)
+        _bars(axis, contenders, values, texts, f"{level} message{'s' * (level > 1)} in flight", spreads)
         axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f} k" if value else "0")
         axis.locator_params(axis="x", nbins=4)
     _save(figure, path, "bars: median of the rounds; lines: lowest to highest")
@@ -122,12 +118,26 @@ def _panels(count: int, bars: int, title: str, width: float = 13):  # matplotlib
     return figure, list(axes[0])
 
 
-def _bars(axis, contenders: Sequence[Figures], values: Sequence[float], texts: Sequence[str], title: str) -> None:
-    bars = axis.barh(range(len(contenders)), values, color=[_color(one) for one in contenders], zorder=2)
-    axis.bar_label(bars, texts, padding=6, fontsize=9)
+def _bars(
+    axis,
+    contenders: Sequence[Figures],
+    values: Sequence[float],
+    texts: Sequence[str],
+    title: str,
+    spreads: Sequence[Sequence[float]] = (),
+) -> None:
+    """Bars from zero, with a line from the lowest to the highest round where there are several."""
+    axis.barh(range(len(contenders)), values, color=[_color(one) for one in contenders], zorder=2)
+    ends = [max([value, *rounds]) for value, rounds in zip(values, spreads or [[]] * len(values), strict=True)]
+    room = max([*ends, 1e-9]) * 1.4  # for the texts
+    for at, (text, end) in enumerate(zip(texts, ends, strict=True)):
+        axis.text(end + room * 0.02, at, text, va="center", fontsize=9)
+    for at, rounds in enumerate(spreads):
+        if len(rounds) > 1:
+            axis.plot([min(rounds), max(rounds)], [at, at], color="#222", lw=1, marker="|", zorder=3)
     axis.set_yticks(range(len(contenders)), [one.label for one in contenders])
     axis.set_title(title, fontsize=10)
-    axis.set_xlim(0, max([*values, 1e-9]) * 1.35)  # room for the labels
+    axis.set_xlim(0, room)
     axis.grid(axis="x", color="#eee", zorder=0)
     axis.spines[["top", "right"]].set_visible(False)
     if not axis.yaxis_inverted():

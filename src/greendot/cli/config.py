@@ -18,6 +18,8 @@ from greendot.errors import ConfigError
 from greendot.settings import Api, Settings, load, strange_variables
 from greendot.tokens import make_tokens
 
+SECRETS = ("auth", "secret"), ("api", "key"), ("privacy", "hash_key")
+
 config_option = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -54,7 +56,7 @@ def check_config(config: Path | None) -> None:
     for section, values in shown.items():
         click.echo(f"[{section}]")
         for key, value in values.items():
-            if (section, key) in (("auth", "secret"), ("api", "key")):
+            if (section, key) in SECRETS:
                 value = "(set)" if value else "(not set)"
             click.echo(f"{key} = {msgspec.json.encode(value).decode()}")
         click.echo()

@@ -9,10 +9,10 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterator
-from hashlib import blake2b
 from typing import Any
 
 from greendot.clock import Clock
+from greendot.core.hashing import hashed
 from greendot.core.leaving import Cause
 from greendot.core.presence import Change
 from greendot.core.wheel import Timer
@@ -138,7 +138,7 @@ class Node(Parts):
     def connect(self, agent: str | None, token: str = "") -> Connection:
         """A connection for a socket that is being upgraded; `token` came with its request."""
         self._numbers += 1
-        agent_hash = blake2b(agent.encode(errors="surrogateescape"), digest_size=8).hexdigest() if agent else None
+        agent_hash = hashed(self.hash_key, agent) if agent else None
         return Connection(self, f"{self.incarnation}/{self._numbers}", agent_hash, token)
 
     def opened(self, connection: Connection) -> None:

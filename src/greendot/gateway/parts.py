@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from secrets import token_bytes
 
 from greendot.clock import Clock
 from greendot.core.admission import Admission
 from greendot.core.breaker import Bounds, Breaker, Load
+from greendot.core.hashing import hash_key
 from greendot.core.kinds import Kind, Kinds
 from greendot.core.leaving import Graces
 from greendot.core.quotas import ACTIVITIES, SCOPES, Quota
@@ -69,6 +71,7 @@ class Parts:
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
         self.tokens = make_tokens(settings.auth, clock.monotonic)
+        self.hash_key = hash_key(settings.privacy.hash_key, settings.auth.secret) or token_bytes(32)
         self.started_at = clock.now_ms()
         self.counters: list[Callable[[], Mapping[str, int]]] = []  # of what runs beside it and is looked at with it
         self._build(settings, engine, store, clock)
@@ -80,7 +83,7 @@ class Parts:
         self.statuses = Statuses(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
         accept = settings.engine.when_away == "accept"
-        periods = Periods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept)
+        periods = Periods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept, self.hash_key)
         seating = Seating(engine, self.statuses, shared)
         self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
         pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)

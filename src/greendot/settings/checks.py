@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 from greendot.errors import ConfigError
 from greendot.settings.auth import check_auth
 from greendot.settings.names import check_id
-from greendot.settings.sections import POSTGRES, Limits, Settings
+from greendot.settings.sections import POSTGRES, Limits, Privacy, Settings
 from greendot.settings.webhooks import check_webhooks
 
 REDIS = (
@@ -64,6 +64,7 @@ def check(settings: Settings) -> None:
         _check_limits(f"tenants.{name}.limits", tenant.limits)
     _check_celebrities(settings)
     check_auth(settings.auth)
+    _check_privacy(settings.privacy)
     _check_urls(settings)
     check_webhooks(settings.webhooks, {name: tenant.webhooks for name, tenant in settings.tenants.items()})
 
@@ -73,6 +74,13 @@ def _check_limits(section: str, limits: Limits) -> None:
         raise ConfigError(
             f"{section}.commands_burst ({limits.commands_burst}) must be at least {section}.commands_per_s "
             f"({limits.commands_per_s}). Raise commands_burst."
+        )
+
+
+def _check_privacy(privacy: Privacy) -> None:
+    if privacy.hash_key and len(privacy.hash_key) < 32:
+        raise ConfigError(
+            "privacy.hash_key is shorter than 32 characters and could be guessed. Make one with: openssl rand -hex 32"
         )
 
 

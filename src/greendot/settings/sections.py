@@ -159,6 +159,11 @@ class Inbox(Struct, frozen=True, forbid_unknown_fields=True):
     keep_days: Annotated[float, Meta(gt=0, le=36_500)] = 90.0  # notifications older than this are removed
 
 
+class Privacy(Struct, frozen=True, forbid_unknown_fields=True):
+    hash_key: str = ""  # what addresses, browsers and, in logs, ids are hashed with; empty: made of auth.secret
+    log_ids: Literal["plain", "hashed"] = "plain"  # users, rooms and sessions in log lines
+
+
 class Kind(Struct, frozen=True, forbid_unknown_fields=True):
     promise: Literal["ephemeral", "recomputable", "durable", "acknowledged"] = "durable"
     bus: Literal["full", "hint"] = "full"  # hint: the content of a notification stays in the store
@@ -186,6 +191,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     outbox: Outbox = Outbox()
     inbox: Inbox = Inbox()
     webhooks: Webhooks = Webhooks()
+    privacy: Privacy = Privacy()
     kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only
     tenants: dict[str, Tenant] = {}  # those with settings of their own, by name; in the file only
 

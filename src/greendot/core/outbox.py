@@ -8,11 +8,20 @@ dropped. Records go first. There is no outbox while the socket keeps up.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_SIGNAL_KEYS = 1_000
 MAX_SIGNAL_BYTES = 1024 * 1024
+
+
+class Waiting(NamedTuple):
+    """A frame that waits, or is taken out to be written."""
+
+    frame: bytes
+    record: bool
+    key: object
 
 
 class Outbox:
@@ -53,12 +62,11 @@ class Outbox:
         self.signal_bytes += len(frame)
         return True
 
-    def drop(self, of: Callable[[object], bool]) -> None:
-        """Forget what waits with a key that is `of` something the client may not see any more."""
-        self._signals = {key: frame for key, frame in self._signals.items() if not of(key)}
-        self._records = deque(item for item in self._records if not of(item[1]))
-        self.record_bytes = sum(len(frame) for frame, _ in self._records)
-        self.signal_bytes = sum(len(frame) for frame in self._signals.values())
+    def drop(self, of: Callable[[object], bool]) -> list[object]:
+        """Forget what waits with a key that is `of` something the client may not see any more; the keys, in order."""
+        waiting = self.take(self.record_bytes + self.signal_bytes + 1)
+        self.put_back(item for item in waiting if not of(item.key))
+        return [item.key for item in waiting if of(item.key)]
 
     @property
     def pressed(self) -> bool:
@@ -69,21 +77,36 @@ class Outbox:
             or 2 * len(self._signals) >= MAX_SIGNAL_KEYS
         )
 
-    def drain(self, most: int = 64 * 1024) -> bytes:
-        """Take out about `most` bytes, records first; empty when nothing waits."""
-        taken: list[bytes] = []
+    def take(self, most: int = 64 * 1024) -> list[Waiting]:
+        """Take out frames of about `most` bytes, records first; none when nothing waits."""
+        taken: list[Waiting] = []
         size = 0
         while self._records and size < most:
-            frame, _ = self._records.popleft()
+            frame, key = self._records.popleft()
             self.record_bytes -= len(frame)
-            taken.append(frame)
+            taken.append(Waiting(frame, True, key))
             size += len(frame)
         while self._signals and size < most:
-            frame = self._signals.pop(next(iter(self._signals)))
+            key = next(iter(self._signals))
+            frame = self._signals.pop(key)
             self.signal_bytes -= len(frame)
-            taken.append(frame)
+            taken.append(Waiting(frame, False, key))
             size += len(frame)
-        return b"".join(taken)
+        return taken
+
+    def put_back(self, taken: Iterable[Waiting]) -> None:
+        """What was taken out and not written is first again."""
+        records: list[tuple[bytes, object]] = []
+        signals: dict[object, bytes] = {}
+        for frame, record, key in taken:
+            if record:
+                records.append((frame, key))
+                self.record_bytes += len(frame)
+            else:
+                signals[key] = frame
+                self.signal_bytes += len(frame)
+        self._records.extendleft(reversed(records))
+        self._signals = signals | self._signals if signals else self._signals
 
     def __len__(self) -> int:
         return len(self._records) + len(self._signals)

@@ -20,6 +20,15 @@ class RoomKey(NamedTuple):
     what: object  # equal for signals that replace each other; never a text, so that it equals no other topic's key
 
 
+class Asked(NamedTuple):
+    """What a reply with something of a room in it is of: the command that asked for it."""
+
+    id: str | int
+
+
+MISSED = object()  # what a message is of that a client had missed when it came
+
+
 class Pending(NamedTuple):
     """A frame for a topic's listeners, waiting to be written."""
 

@@ -128,13 +128,15 @@ class Commands:
         assert connection.session is not None
         await self._parts.speaking.speaker(connection, connection.session, room)
         limit(connection, connection.session, room)
-        say()
+        if not connection.session.revoked:
+            say()
         return None
 
     async def _room_present(self, connection: Connection, session: Session, command: wire.RoomPresent) -> Outcome:
-        await self._parts.rooms.membership.admit(session, command.room)
-        topic = Topic("room", session.tenant, command.room)
-        return await self._parts.rooms.present(topic, session.user, command.after, command.limit)
+        rooms, topic = self._parts.rooms, Topic("room", session.tenant, command.room)
+        return await rooms.membership.throughout(
+            session, command.room, lambda: rooms.present(topic, session.user, command.after, command.limit)
+        )
 
     def _room_send(self, connection: Connection, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
         _may_send(session)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from picows import WSTransport
 
 from greendot.core.leaving import Cause
 from greendot.core.limits import CommandLimit
-from greendot.core.outbox import Outbox
+from greendot.core.outbox import Outbox, Waiting
 from greendot.core.wheel import Timer
 from greendot.gateway.websocket import Framing, forget_handshake
 from greendot.protocol.codec import pong_frame
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from greendot.gateway.tallies import Tally
 
 Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, whether a record, key, …
-_COLLECTED = object()  # in place of a key: it was let in before, and counts against what comes after it
+AnyItem = TypeVar("AnyItem", bound=Item)
+RESUMED = 64 * 1024  # bytes offered at a time to a socket that takes some again
 CLOSE_WAIT_S = 2.0  # how long a peer may take to read what is left and answer our close frame
 
 
@@ -106,7 +107,7 @@ class Connection(Framing):
         self.hears_inbox = False  # whether it is told what is new in its user's inbox
         self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
         self.direct = -1  # the fd while bytes may go straight to it: nothing waits, and they are as it reads them
-        self._out: list[bytes] | None = None  # collected in this tick
+        self._out: list[Waiting] | None = None  # collected in this tick
         self._hold: Outbox | None = None  # exists during hello: what the client missed comes before what is live
         self._outbox: Outbox | None = None  # exists while the kernel does not take everything
         self._paused = False  # reading, while too many commands wait
@@ -141,8 +142,9 @@ class Connection(Framing):
     def resume_writing(self) -> None:
         if self.closing or self._outbox is None:
             return
-        while data := self._outbox.drain():
-            if self._push(data) != len(data):
+        # By TLS one at a time: what it was given cannot be taken back.
+        while items := self._outbox.take(RESUMED if self.fd >= 0 else 1):
+            if not self._push(items):
                 return
         self._outbox = None
         if self._out is None:
@@ -189,18 +191,18 @@ class Connection(Framing):
         elif self._outbox is not None:
             self._queue(self._outbox, frame, record, key)
         elif self._out is None:
-            self._out = [frame]
+            self._out = [Waiting(frame, True, key)]
             self.direct = -1
             self._owner.has_output(self)
         else:
-            self._out.append(frame)
+            self._out.append(Waiting(frame, True, key))
 
     def flush(self) -> None:
         """Write what was collected."""
         if self._out is None or self.closing:
             return
         collected, self._out = self._out, None
-        data = collected[0] if len(collected) == 1 else b"".join(collected)
+        data = collected[0].frame if len(collected) == 1 else b"".join([item.frame for item in collected])
         if self.fd < 0:
             self.transport.underlying_transport.write(data)
             self._behind()
@@ -213,7 +215,7 @@ class Connection(Framing):
             self.failed()
             return
         if sent != len(data):
-            self.stall([(frame, True, _COLLECTED) for frame in collected], sent)
+            self._stalled(self._begin(collected, sent), collected=True)
         else:
             self._keeps_up()
 
@@ -233,38 +235,45 @@ class Connection(Framing):
         self.flush()
         self._hold, self.direct = Outbox(), -1
 
-    def release(self, first: list[bytes]) -> None:
-        """Send `first`, then what was held."""
+    def release(self, first: Iterable[tuple[bytes, object]]) -> None:
+        """Send `first`, frames with their keys, then what was held."""
         hold, self._hold = self._hold, None
-        for frame in first:
-            self.send(frame)
-        while hold is not None and (held := hold.drain()):
-            self.send(held)
+        for frame, key in first:
+            self.send(frame, key=key)
+        while hold is not None and (held := hold.take()):
+            for item in held:
+                self.send(item.frame, key=item.key)
 
     def stall(self, items: Sequence[Item], sent: int) -> None:
-        """The kernel took only the first `sent` bytes of the items: the rest waits here, by its kind.
+        """The kernel took only the first `sent` bytes of the items: the rest waits here, by its kind."""
+        self._stalled(self._begin(items, sent))
 
-        What was begun, or else the first of them, is left to the loop, which says when the socket takes more.
-        """
+    def _begin(self, items: Sequence[AnyItem], sent: int) -> Sequence[AnyItem]:
+        """Leave the frame that was begun, or else the first of the rest, to the loop, which says when the socket takes
+        more; those behind it. Nothing but that one frame is out of our hands."""
+        for number, (frame, *_) in enumerate(items):
+            if sent < len(frame):
+                self.transport.underlying_transport.write(frame[sent:])
+                return items[number + 1 :]
+            sent -= len(frame)
+        return ()
+
+    def _stalled(self, items: Sequence[Item], *, collected: bool = False) -> None:
+        """These wait. What was `collected` was let in before, and only counts against what comes after it."""
         self.direct = -1
         outbox = self._outbox = self._outbox or Outbox()
-        begun = False
         for frame, record, key, *_ in items:
-            if sent >= len(frame):
-                sent -= len(frame)
-            elif not begun:
-                begun = True
-                self.transport.underlying_transport.write(frame[sent:])
-                sent = 0  # else a shorter one behind it would be taken for sent
-            elif key is _COLLECTED:
-                outbox.keep(frame)
+            if collected:
+                outbox.keep(frame, key)
             elif not self.closing:
                 self._queue(outbox, frame, record, key)
         if not self.closing and not self._behind():
             self.resume_writing()
 
-    def _push(self, data: bytes) -> int:
-        """Hand over bytes of the outbox: how many the socket took; those it did not take the loop has."""
+    def _push(self, items: list[Waiting]) -> bool:
+        """Hand over what was taken from the outbox: whether the socket took all of it. If not, the rest is back."""
+        assert self._outbox is not None
+        data = b"".join([item.frame for item in items])
         sent = 0
         if self.fd >= 0:
             try:
@@ -273,24 +282,27 @@ class Connection(Framing):
                 pass
             except OSError:
                 self.failed()
-                return 0
+                return False
         if sent != len(data):
-            self.transport.underlying_transport.write(data[sent:])
-            if not self._behind():
-                return len(data)
-        return sent
+            self._outbox.put_back(self._begin(items, sent))
+            return not self._behind()
+        return True
 
     @property
     def behind(self) -> bool:
         """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
         return self._outbox is not None or self._hold is not None
 
-    def drop(self, of: Callable[[object], bool]) -> None:
-        """Forget what waits with a key that is `of` something this client may not see any more."""
-        self.flush()  # what was collected is not told apart: it goes now, and not later
+    def drop(self, of: Callable[[object], bool]) -> list[object]:
+        """Forget what waits with a key that is `of` something this client may not see any more; the keys."""
+        dropped: list[object] = []
+        if self._out is not None:
+            dropped += [item.key for item in self._out if of(item.key)]
+            self._out = [item for item in self._out if not of(item.key)]
         for waiting in (self._hold, self._outbox):
             if waiting is not None:
-                waiting.drop(of)
+                dropped += waiting.drop(of)
+        return dropped
 
     def _behind(self) -> bool:
         if self.transport.underlying_transport.get_write_buffer_size() == 0:
@@ -336,6 +348,16 @@ class Connection(Framing):
         self.transport.send_close(code, reason)  # type: ignore[arg-type]
         self._end(Cause.BYE if self._bye else Cause.SERVER_CLOSE, code)
         self._await_end()
+
+    def revoke(self, reason: str) -> None:
+        """Close without a further word: what was collected, and all that waits, is not for this client any more."""
+        if self.closing:
+            return
+        self._out = None
+        secure, waits = self.fd < 0, self.transport.underlying_transport.get_write_buffer_size() > 0
+        self.close(Close.REVOKED, reason)
+        if secure and waits:
+            self.abort()  # TLS has whole frames, which would go out first
 
     def _await_end(self) -> None:
         self._owner.cancel_timer(self.timer)

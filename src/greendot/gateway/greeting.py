@@ -9,6 +9,7 @@ from msgspec import structs
 
 from greendot.core.grants import Grants
 from greendot.errors import EngineUnavailable, KeysUnavailable, Refused, StoreUnavailable, TokenError, Unreadable
+from greendot.gateway.channel import MISSED, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.inboxes import Arrival, Inboxes
 from greendot.gateway.limiting import Limiting
@@ -136,8 +137,10 @@ class Greeting:
                     raise reply
         return joined
 
-    def _welcome(self, session: Session, resumed: bool, joined: list[JoinReply], arrival: Arrival) -> list[bytes]:
-        """The welcome, then what the client missed."""
+    def _welcome(
+        self, session: Session, resumed: bool, joined: list[JoinReply], arrival: Arrival
+    ) -> list[tuple[bytes, object]]:
+        """The welcome, then what the client missed. What is of a room can be taken back as long as it waits."""
         now = self._clock.now_ms()
         welcome = Welcome(
             session=session.id,
@@ -151,14 +154,15 @@ class Greeting:
             limits=self._limiting.shown(session.tenant),
             rooms={reply.room: RoomState(reply.head, reply.recovered, reply.truncated) for reply in joined},
         )
-        events: list[Event] = [welcome]
+        frames: list[tuple[bytes, object]] = [(encode_event(welcome, now), None)]
         for reply in joined:
-            events += reply.messages
+            events: list[Event] = [*reply.messages]
             events += [TypingStarted(reply.room, t.user, t.name, t.expires_in_ms) for t in reply.typing]
             if reply.typing_count > len(reply.typing):
                 events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing_ttl_ms))
-        events += arrival.events
-        return [encode_event(event, now) for event in events]
+            key = RoomKey(reply.room, MISSED)
+            frames += [(encode_event(event, now), key) for event in events]
+        return frames + [(encode_event(event, now), None) for event in arrival.events]
 
 
 def _truncated(reply: JoinReply) -> JoinReply:

@@ -202,7 +202,7 @@ class Hub:
             if connection.behind or connection in run.special:
                 run.offer_each(connection)
             else:
-                connection.send(run.data)
+                connection.send(run.data, key=run.pending[0].key)  # they are all of one topic
 
     def _write_collected(self, end: float) -> None:
         talking, self._talking = self._talking, []

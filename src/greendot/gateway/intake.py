@@ -17,6 +17,7 @@ from msgspec import structs
 from greendot.clock import Clock
 from greendot.core.breaker import Level
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
+from greendot.gateway.channel import Asked, RoomKey
 from greendot.gateway.commands import Commands, Outcome
 from greendot.gateway.connection import Connection
 from greendot.gateway.greeting import RETRY_MS
@@ -43,6 +44,7 @@ _LOW = frozenset({wire.TypingStart, wire.TypingStop, wire.SignalSend})
 _ALWAYS = frozenset(
     {wire.Heartbeat, wire.Activity, wire.Unwatch, wire.RoomLeave, wire.TokenRefresh, wire.Bye, *wire.MARKS}
 )
+_OF_ROOMS = (wire.RoomJoin, wire.RoomHistory, wire.RoomPresent)  # their replies tell what only members may know
 _QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped without a word
 # Cheap, and not to be denied to anybody because others of the tenant are busy.
 _UNSHARED = frozenset({wire.Heartbeat, wire.TokenRefresh, wire.Bye})
@@ -146,13 +148,13 @@ class Intake:
             connection.waiting = deque()
             self._spawn(self._finish(connection, command, outcome))
         elif command.id is not None:
-            connection.send(encode_reply(command.id, outcome or _NOTHING))
+            self._reply(connection, command, command.id, outcome)
 
     async def _finish(self, connection: Connection, command: wire.Command, work: Awaitable[Outcome]) -> None:
         try:
             outcome = await work
             if command.id is not None and type(command) is not wire.Hello:
-                connection.send(encode_reply(command.id, outcome or _NOTHING))
+                self._reply(connection, command, command.id, outcome)
         except Refused as refused:
             self._refuse(connection, command, refused)
         except (EngineUnavailable, StoreUnavailable):
@@ -165,6 +167,12 @@ class Intake:
             raise
         finally:
             self._next(connection)
+
+    @staticmethod
+    def _reply(connection: Connection, command: wire.Command, number: str | int, outcome: Outcome) -> None:
+        """What it tells of a room can be taken back from somebody who is removed before it was written."""
+        key = RoomKey(command.room, Asked(number)) if isinstance(command, _OF_ROOMS) else None
+        connection.send(encode_reply(number, outcome or _NOTHING), key=key)
 
     def _next(self, connection: Connection) -> None:
         """Go on with what waited, until something has to wait again."""

@@ -7,7 +7,8 @@ that what is remembered is never old for long. Reads of many who come at once ar
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 from greendot.core.grants import Grants
 from greendot.engine.base import Topic
@@ -20,6 +21,7 @@ from greendot.gateway.shared import Shared
 from greendot.protocol.codes import Err
 from greendot.store.base import Key, Role, Room, Standing, Store
 
+T = TypeVar("T")
 SeatKey = tuple[str, str, str]  # tenant, room and user
 
 
@@ -54,7 +56,7 @@ class Membership:
             # A member since a moment ago, of which nothing was heard here, must not be turned away for it.
             admitted = await self._admitted(session, await self._room(session.tenant, room, fresh=True), True)
         if admitted is None:
-            raise Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")
+            raise not_a_member(room)
         return admitted
 
     async def admits(self, grants: Grants, room: str) -> bool:
@@ -64,6 +66,15 @@ class Membership:
             return False
         standing = await self._standing((grants.tenant, room, grants.user), False)
         return may_be_in(grants, found, standing.role)
+
+    async def throughout(self, session: Session, room: str, read: Callable[[], Awaitable[T]]) -> T:
+        """What was read, by somebody who may be in the room before and after. Refused otherwise."""
+        while True:
+            removals = session.removals
+            await self.admit(session, room)
+            found = await read()
+            if session.removals == removals:
+                return found
 
     async def _admitted(self, session: Session, room: Room | None, fresh: bool) -> Admission | None:
         if room is None:
@@ -113,3 +124,7 @@ class Membership:
 
 def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:
     return room.open or role is not None or grants.may_join(room.room)
+
+
+def not_a_member(room: str) -> Refused:
+    return Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")

@@ -24,11 +24,11 @@ from greendot.engine.base import (
     Typing,
 )
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
-from greendot.gateway.channel import Channel, RoomKey
+from greendot.gateway.channel import Asked, Channel, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.feed import Feed
 from greendot.gateway.following import Following
-from greendot.gateway.membership import Membership
+from greendot.gateway.membership import Membership, not_a_member
 from greendot.gateway.present import PresentLine, page
 from greendot.gateway.room import RECOVER_BYTES, LocalRoom
 from greendot.gateway.seating import Seating
@@ -36,7 +36,7 @@ from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.typing import TypingLine
-from greendot.protocol.codec import encode_event
+from greendot.protocol.codec import encode_error, encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.events import RoomChanged, RoomMessage
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
@@ -279,15 +279,19 @@ class Rooms:
 
     def lose(self, connection: Connection, rooms: Collection[str], reason: str) -> None:
         """The connection may not be in these rooms any more; what waits for it of them is not sent."""
+        if connection.session is not None:
+            connection.session.removals += 1
         lost = (connection.rooms or set()).intersection(rooms)
-        if not lost:
-            return
         for room in lost:
             self.leave(connection, room)
-        connection.drop(lambda key: isinstance(key, RoomKey) and key.room in lost)
+        # Also who has not joined a room may have asked what was said in it.
+        dropped = connection.drop(lambda key: isinstance(key, RoomKey) and key.room in rooms)
         for room in sorted(lost):
             event = RoomChanged(room, removed=True, reason=reason)
             connection.send(encode_event(event, self._shared.clock.now_ms()))
+        for key in dropped:
+            if isinstance(key, RoomKey) and isinstance(key.what, Asked):
+                connection.send(encode_error(not_a_member(key.room), key.what.id))
 
     # --- when something may have been missed ---
 

@@ -48,6 +48,8 @@ class Session:
         "leaving",
         "moved",
         "ref",
+        "removals",
+        "revoked",
         "rooms",
         "rules",
         "state_at",
@@ -69,6 +71,8 @@ class Session:
         self.leave_timer: Timer | None = None  # set while it lingers
         self.leaving: Leaving | None = None  # the same
         self.moved = False  # it went on on another node
+        self.removals = 0  # how often its user was removed from a room, or it lost one
+        self.revoked = False  # for good: nothing more is done for it
         self.rooms: set[str] | None = None  # it is in, also while it lingers; made on first use
         self.rules = NO_RULES  # how much it may do; those of its tenant, from the greeting on
         self.state_at = 0.0  # monotonic seconds, since when it is idle, or not

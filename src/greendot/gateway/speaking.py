@@ -95,6 +95,8 @@ class Speaking:
             ref=ref,
             op=op,
         )
+        if session.revoked:  # while it was looked up whether it may
+            raise Refused(Err.FORBIDDEN, "this session was revoked")
         record = await self.append(session.tenant, command.room, draft, command.trace)
         return SendReply(record.id, record.seq)
 
@@ -113,9 +115,12 @@ class Speaking:
     async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
         if command.before is not None and command.after is not None:
             raise Refused(Err.BAD_FIELD, "field `before` of room.history: give either before or after")
-        await self._rooms.membership.admit(session, command.room)
-        records = await self._store.messages(
-            session.tenant, command.room, after=command.after, before=command.before, limit=command.limit
+        records = await self._rooms.membership.throughout(
+            session,
+            command.room,
+            lambda: self._store.messages(
+                session.tenant, command.room, after=command.after, before=command.before, limit=command.limit
+            ),
         )
         return HistoryReply([message_event(record) for record in fit(records, newest=command.after is None)])
 

@@ -8,14 +8,18 @@ from greendot.core.outbox import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES, MAX_SIGNAL_
 frames = st.binary(min_size=1, max_size=20)
 
 
+def some(outbox: Outbox, most: int) -> bytes:
+    return b"".join(item.frame for item in outbox.take(most))
+
+
 def everything(outbox: Outbox) -> bytes:
-    return outbox.drain(10 * MAX_RECORD_BYTES)
+    return some(outbox, 10 * MAX_RECORD_BYTES)
 
 
 def test_a_new_outbox_has_nothing_to_send() -> None:
     outbox = Outbox()
     assert len(outbox) == 0
-    assert outbox.drain() == b""
+    assert everything(outbox) == b""
     assert not outbox.pressed
 
 
@@ -66,7 +70,7 @@ def test_records_are_taken_up_to_the_last_byte_of_the_limit() -> None:
     assert everything(outbox).endswith(b"xy")
 
 
-def test_draining_makes_room_for_records_again() -> None:
+def test_taking_makes_room_for_records_again() -> None:
     outbox = Outbox()
     outbox.offer_record(b"x" * MAX_RECORD_BYTES)
     assert not outbox.offer_record(b"y")
@@ -113,20 +117,20 @@ def test_it_is_pressed_from_half_of_either_lane_on() -> None:
     assert outbox.pressed
 
 
-def test_a_partial_drain_ends_with_a_whole_frame_and_the_rest_follows() -> None:
+def test_a_part_that_is_taken_ends_with_a_whole_frame_and_the_rest_follows() -> None:
     outbox = Outbox()
     for frame in (b"aaa", b"bbb", b"ccc"):
         outbox.offer_record(frame)
     outbox.offer_signal(b"ddd", "key")
-    assert outbox.drain(4) == b"aaabbb"
+    assert some(outbox, 4) == b"aaabbb"
     assert outbox.record_bytes == 3
-    assert outbox.drain(4) == b"cccddd"
-    assert outbox.drain(4) == b""
+    assert some(outbox, 4) == b"cccddd"
+    assert some(outbox, 4) == b""
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(frames, st.one_of(st.none(), st.just("record"), st.integers(0, 3)))), st.integers(1, 50))
-def test_however_it_is_drained_every_record_and_each_latest_signal_goes_out(
+def test_however_it_is_taken_every_record_and_each_latest_signal_goes_out(
     offers: list[tuple[bytes, object]], most: int
 ) -> None:
     outbox = Outbox()
@@ -139,7 +143,7 @@ def test_however_it_is_drained_every_record_and_each_latest_signal_goes_out(
         else:
             assert outbox.offer_signal(frame, key)
             signals = [(k, f) for k, f in signals if k is None or k != key] + [(key, frame)]
-    pieces = [*iter(lambda: outbox.drain(most), b"")]
+    pieces = [*iter(lambda: some(outbox, most), b"")]
     assert b"".join(pieces) == b"".join(records) + b"".join(frame for _, frame in signals)
     assert all(len(piece) < most + 20 for piece in pieces)
     assert len(outbox) == 0
@@ -163,3 +167,28 @@ def test_what_was_let_in_before_is_kept_whatever_its_size_and_counts() -> None:
         outbox.keep(b"x" * MAX_RECORD_BYTES)
     assert not outbox.offer_record(b"y")
     assert len(outbox) == 3
+
+
+@given(st.lists(st.tuples(frames, st.booleans(), st.sampled_from("abc")), max_size=20), st.integers(1, 100))
+def test_what_is_put_back_is_first_again_and_nothing_is_lost(offered: list[tuple[bytes, bool, str]], most: int) -> None:
+    one, other = Outbox(), Outbox()
+    for outbox in (one, other):
+        for frame, record, key in offered:
+            if record:
+                outbox.offer_record(frame, key)
+            else:
+                outbox.offer_signal(frame, key)
+    taken = one.take(most)
+    one.put_back(taken[1:])
+    assert (one.record_bytes, one.signal_bytes) <= (other.record_bytes, other.signal_bytes)
+    assert b"".join(item.frame for item in taken[:1]) + everything(one) == everything(other)
+    assert (one.record_bytes, one.signal_bytes, len(one)) == (0, 0, 0)
+
+
+def test_what_is_dropped_is_named_and_the_rest_keeps_its_order() -> None:
+    outbox = Outbox()
+    for number in range(4):
+        outbox.offer_record(b"%d" % number, "odd" if number % 2 else "even")
+        outbox.offer_signal(b"s%d" % number, ("odd" if number % 2 else "even", number))
+    assert outbox.drop(lambda key: key == "odd" or key == ("odd", 1)) == ["odd", "odd", ("odd", 1)]
+    assert everything(outbox) == b"02s0s2s3"

@@ -16,6 +16,7 @@ Seq = Annotated[int, Meta(ge=0, le=2**53)]  # every client can count so far, and
 Text = Annotated[str, Meta(max_length=200)]
 Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=300)]
+LastSeen = Literal["shown", "hidden"]
 CommandId = str | int
 # A client may know more events than there are, and have read many versions of one.
 Version = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -66,6 +67,11 @@ class StatusSet(Command, frozen=True, tag="status.set"):
     status: Literal["auto", "busy", "invisible"] = "auto"
     until: Seq | None = None
     text: Text | None = None
+
+
+class PrivacySet(Command, frozen=True, tag="privacy.set", gc=True):
+    last_seen: LastSeen | None = None  # None keeps what is
+    hide_from: Annotated[list[Id], Meta(max_length=1_000)] | None = None
 
 
 class Watch(Command, frozen=True, tag="watch", gc=True, kw_only=True):
@@ -189,6 +195,7 @@ AnyCommand = (
     | Heartbeat
     | Activity
     | StatusSet
+    | PrivacySet
     | Watch
     | Unwatch
     | PresenceGet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
+from greendot.protocol.commands import LastSeen
 from greendot.protocol.events import Presence, RoomMessage
 
 
@@ -21,6 +22,13 @@ class StatusReply(Reply, frozen=True):
     """To `status.set`: the user as their own devices see them."""
 
     presence: Presence
+
+
+class PrivacyReply(Reply, frozen=True, gc=True):
+    """To `privacy.set`: what is hidden now."""
+
+    last_seen: LastSeen
+    hide_from: list[str]
 
 
 class Typer(Struct, frozen=True, gc=False):

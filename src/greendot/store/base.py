@@ -22,6 +22,7 @@ from msgspec import Struct
 from greendot.core.presence import Manual
 from greendot.store.hooks import HookStore
 from greendot.store.keys import KeyStore, TenantStore
+from greendot.store.privacy import PrivacyStore
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
 BusMode = Literal["full", "hint"]  # whether content travels on the bus, or only that there is something to read
@@ -302,7 +303,9 @@ class StatusStore(Protocol):
         ...
 
 
-class Store(RoomStore, MessageStore, InboxStore, StatusStore, KeyStore, TenantStore, HookStore, Protocol):
+class Store(
+    RoomStore, MessageStore, InboxStore, StatusStore, PrivacyStore, KeyStore, TenantStore, HookStore, Protocol
+):
     """All of it, and its life."""
 
     async def start(self) -> None:

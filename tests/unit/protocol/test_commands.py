@@ -23,6 +23,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "heartbeat": {},
     "activity": {},
     "status.set": {"status": "busy", "until": 1_800_000_000_000, "text": "in a meeting"},
+    "privacy.set": {"last_seen": "hidden", "hide_from": ["ann", "bob"]},
     "watch": {"users": ["ann", "bob"]},
     "unwatch": {"users": ["ann"]},
     "presence.get": {"users": ["ann@example.org"]},
@@ -47,7 +48,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "bye": {},
 }
 MARKS = ["inbox.seen", "inbox.read", "inbox.archive", "inbox.ack"]
-BARE = ["hello", "heartbeat", "activity", "status.set", "room.list", "bye", "inbox.list"]  # need no field at all
+BARE = ["hello", "heartbeat", "activity", "status.set", "privacy.set", "room.list", "bye", "inbox.list"]  # need no field at all
 
 
 def decode(kind: str, /, **fields: object) -> Command:

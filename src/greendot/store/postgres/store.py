@@ -12,6 +12,7 @@ from greendot.store.postgres.keys import PostgresKeys
 from greendot.store.postgres.links import Limits, Links
 from greendot.store.postgres.marks import PostgresMarks
 from greendot.store.postgres.messages import Message, PostgresMessages
+from greendot.store.postgres.privacy import PostgresPrivacy
 from greendot.store.postgres.rooms import PostgresRooms
 from greendot.store.postgres.status import PostgresStatus
 from greendot.store.postgres.tenants import PostgresTenants
@@ -25,6 +26,7 @@ class PostgresStore(
     PostgresMarks,
     PostgresUpkeep,
     PostgresStatus,
+    PostgresPrivacy,
     PostgresKeys,
     PostgresTenants,
 ):

@@ -1,0 +1,93 @@
+"""Who may see whom.
+
+A tenant has one policy. Within it each user may hide more: their last-seen from everybody, all of themselves from some.
+Whoever is hidden looks like somebody who is not there. People see themselves whatever the policy.
+
+What a decision is made of is known per user, never per pair: two lists are compared, however many there are of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from msgspec import Struct, structs
+
+from greendot.protocol.commands import LastSeen
+
+Policy = Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"]
+Sight = Literal["full", "without_last_seen", "hidden"]
+
+
+class Privacy(Struct, frozen=True, gc=False):
+    """What a user set. Durable; `rev` grows with every change."""
+
+    last_seen: LastSeen = "shown"
+    hide_from: frozenset[str] = frozenset()
+    rev: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is hidden."""
+        return self.last_seen == "shown" and not self.hide_from
+
+
+class Facts(Struct, frozen=True):
+    """What is known of one user. Rooms and contacts are empty where the policy does not ask for them."""
+
+    privacy: Privacy = Privacy()
+    rooms: frozenset[str] = frozenset()  # the user is a member of
+    contacts: Mapping[str, int] = {}  # whom the user has as contacts, and when they were last in contact
+
+
+PLAIN = Facts()
+
+
+class Person(NamedTuple):
+    """A user and what is known of them."""
+
+    user: str
+    facts: Facts
+
+
+class Rule(Struct, frozen=True):
+    """A tenant's policy."""
+
+    policy: Policy = "tenant"
+    recent_ms: int = 30 * 86_400_000  # how long a contact is recent
+
+    @property
+    def is_open(self) -> bool:
+        """Whether people see each other unless something is said against it, where both are in one room."""
+        return self.policy in ("tenant", "shared_rooms")
+
+    @property
+    def in_room(self) -> Rule:
+        """The same among those who are in one room: that room they share, members of it or not."""
+        return structs.replace(self, policy="tenant") if self.policy == "shared_rooms" else self
+
+
+def may_see(rule: Rule, viewer: Person, target: Person, now: int, *, said: bool = False) -> Sight:
+    """What `viewer` is shown of `target`. `said` is the app's word, where the policy is to ask."""
+    if viewer.user == target.user:
+        return "full"
+    privacy = target.facts.privacy
+    if viewer.user in privacy.hide_from or not _related(rule, viewer, target, now, said):
+        return "hidden"
+    return "full" if privacy.last_seen == "shown" else "without_last_seen"
+
+
+def _related(rule: Rule, viewer: Person, target: Person, now: int, said: bool) -> bool:
+    match rule.policy:
+        case "tenant":
+            return True
+        case "shared_rooms":
+            return not viewer.facts.rooms.isdisjoint(target.facts.rooms)
+        case "contacts":
+            return target.user in viewer.facts.contacts and viewer.user in target.facts.contacts
+        case "recent_contacts":
+            # The target's list alone: nobody comes to see somebody by getting in touch with them.
+            at = target.facts.contacts.get(viewer.user)
+            return at is not None and now - at <= rule.recent_ms
+        case "ask":
+            return said

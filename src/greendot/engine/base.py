@@ -116,6 +116,15 @@ class Restated(Sent, frozen=True, tag="s"):
     """The topic's user set a status: look it up."""
 
 
+class Regarded(Sent, frozen=True, tag="g"):
+    """Others may see a user than before, or the user others. The topic's node acts on it and says so."""
+
+    tenant: str
+    user: str
+    asker: str  # the node that waits
+    number: int
+
+
 class Typing(Struct, frozen=True):
     """A user started (or went on) typing in the topic's room, or stopped. Told by the engine itself."""
 
@@ -148,6 +157,7 @@ AnySent = (
     | Audit
     | Awaited
     | Restated
+    | Regarded
 )
 Message = AnySent | Typing | Entered | Left | Change
 

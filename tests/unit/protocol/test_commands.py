@@ -48,7 +48,16 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "bye": {},
 }
 MARKS = ["inbox.seen", "inbox.read", "inbox.archive", "inbox.ack"]
-BARE = ["hello", "heartbeat", "activity", "status.set", "privacy.set", "room.list", "bye", "inbox.list"]  # need no field at all
+BARE = [
+    "hello",
+    "heartbeat",
+    "activity",
+    "status.set",
+    "privacy.set",
+    "room.list",
+    "bye",
+    "inbox.list",
+]  # need no field at all
 
 
 def decode(kind: str, /, **fields: object) -> Command:

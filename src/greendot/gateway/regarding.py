@@ -1,0 +1,156 @@
+"""Changes of who may see whom: kept, told to all nodes, and acted on for those who are looking.
+
+A change counts as made when every node has acted on it: from then on nobody sees what was hidden. What is said between
+nodes may be lost, and contacts cease to be recent by themselves: so everything that is looked at is decided again now
+and then.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from msgspec import Struct
+
+from greendot.core.visibility import Privacy, Rule
+from greendot.core.wheel import Timer
+from greendot.engine.base import Acknowledged, Engine, Regarded, Topic
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.gateway.acks import Acks
+from greendot.gateway.shared import Shared
+from greendot.gateway.sights import Sights
+from greendot.protocol.codes import Err
+from greendot.protocol.commands import LastSeen
+from greendot.store.privacy import Key, PrivacyStore
+
+AGAIN_S = 30.0  # between two looks at everything
+RETRY_S = 1.0
+MOST_CONTACTS = 10_000  # of one user
+_log = logging.getLogger("greendot.gateway")
+
+
+class Looked(Protocol):
+    """Where people are looked at: what is watched, who is in rooms."""
+
+    def in_use(self, tenant: str) -> set[str]:
+        """The users who look, or are looked at."""
+        ...
+
+    async def review(self, tenant: str, users: Collection[str] | None) -> None:
+        """Decide again what these see, and who sees them (None: everybody), and tell what is different."""
+        ...
+
+
+class Parts(Struct, frozen=True):
+    """What is changed by it."""
+
+    sights: Sights
+    watching: Looked
+    rooms: Looked
+    acks: Acks
+    rule: Callable[[str], Rule]
+
+
+class Regarding:
+    """One for each node."""
+
+    def __init__(self, engine: Engine, store: PrivacyStore, parts: Parts, shared: Shared) -> None:
+        self._engine = engine
+        self._store = store
+        self._parts = parts
+        self._shared = shared
+        self._timer: Timer | None = None
+        parts.sights.in_use = self._in_use
+
+    def start(self) -> None:
+        self._timer = self._shared.timers.set(AGAIN_S * random.uniform(0.8, 1.0), self._due)
+
+    # --- changes, made here ---
+
+    async def set_privacy(self, key: Key, last_seen: LastSeen | None, hide_from: Collection[str] | None) -> Privacy:
+        """Keep what the user hides. EngineUnavailable: kept, but not every node is known to have acted on it."""
+        if last_seen is None and hide_from is None:
+            return (await self._store.privacies([key])).get(key, Privacy())
+        users = None if hide_from is None else frozenset(hide_from) - {key[1]}
+        kept = await self._store.put_privacy(*key, last_seen=last_seen, hide_from=users)
+        await self._tell(*key)
+        return kept
+
+    async def put_contact(self, key: Key, other: str, at: int) -> None:
+        if not await self._store.put_contact(*key, other, at, most=MOST_CONTACTS):
+            raise Refused(Err.TOO_MANY, f"a user may have at most {MOST_CONTACTS} contacts")
+        await self._tell(*key)
+
+    async def remove_contact(self, key: Key, other: str) -> None:
+        await self._store.remove_contact(*key, other)
+        await self._tell(*key)
+
+    async def members_changed(self, tenant: str, user: str) -> None:
+        """The user is in other rooms than before."""
+        if self._parts.rule(tenant).policy == "shared_rooms":
+            await self._tell(tenant, user)
+
+    async def _tell(self, tenant: str, user: str) -> None:
+        nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
+        await self._parts.acks.ask(nodes, lambda asker, number: Regarded(tenant, user, asker, number))
+
+    # --- changes, heard of ---
+
+    def heard(self, message: Regarded, node: str) -> None:
+        """Some node, or this one, waits until this one has acted on it."""
+        self._shared.tasks.spawn(self._act(message, node))
+
+    async def _act(self, message: Regarded, node: str) -> None:
+        tenant, users = message.tenant, [message.user]
+        try:
+            await self._parts.sights.changed(tenant, users)
+        except StoreUnavailable as error:
+            _log.warning("what a user hides cannot be read, so they are hidden: %s", error)
+            self._parts.sights.doubt(tenant, users)
+            self._shared.timers.set(RETRY_S, self._act_again, message)
+        await self._review(tenant, users)
+        self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
+
+    def _act_again(self, message: Regarded) -> None:
+        self._shared.tasks.spawn(self._learn_again(message))
+
+    async def _learn_again(self, message: Regarded) -> None:
+        tenant, users = message.tenant, [message.user]
+        try:
+            if message.user in self._in_use(tenant):
+                await self._parts.sights.know(tenant, users, users)
+        except StoreUnavailable:
+            self._shared.timers.set(RETRY_S, self._act_again, message)
+            return
+        await self._review(tenant, users)
+
+    async def _review(self, tenant: str, users: Collection[str] | None) -> None:
+        await self._parts.watching.review(tenant, users)
+        await self._parts.rooms.review(tenant, users)
+
+    def _in_use(self, tenant: str) -> set[str]:
+        return self._parts.watching.in_use(tenant) | self._parts.rooms.in_use(tenant)
+
+    # --- in case nothing was heard ---
+
+    def lost(self) -> None:
+        """Messages may have been missed."""
+        self._shared.tasks.spawn(self._look_again())
+
+    def _due(self, _: None) -> None:
+        self.start()
+        if self._parts.sights.tenants:
+            self._shared.tasks.spawn(self._look_again())
+
+    async def _look_again(self) -> None:
+        for tenant in self._parts.sights.tenants:
+            try:
+                mattered = self._parts.sights.matters(tenant)
+                await self._parts.sights.look_again(tenant)
+                if mattered or self._parts.sights.matters(tenant):
+                    await self._review(tenant, None)
+            except (StoreUnavailable, EngineUnavailable) as error:
+                _log.info("who may see whom in tenant %s is looked up later: %s", tenant, error)
+        self._parts.sights.prune()

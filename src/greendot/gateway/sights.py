@@ -1,0 +1,207 @@
+"""What this node knows of who may see whom.
+
+Of everybody who looks or is looked at here it keeps what decisions are made of: read when it is first needed, again
+when a node says that it has changed, and now and then in case that was not heard (see `Regarding`). What is not known
+is hidden. While nobody in a tenant hides anything and its policy asks for nothing, that is all there is to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from greendot.core.veil import Veil
+from greendot.core.visibility import PLAIN, Facts, Person, Privacy, Rule, Sight, may_see
+from greendot.gateway.asking import Asking
+from greendot.gateway.batched import Batched
+from greendot.gateway.shared import Shared
+from greendot.store.privacy import Key, PrivacyStore
+
+MOST = 50_000
+InUse = Callable[[str], set[str]]  # the users of a tenant who look, or are looked at, here
+
+
+class Sights:
+    """One for each node. `now_ms` is the time contacts are measured by."""
+
+    def __init__(
+        self,
+        store: PrivacyStore,
+        shared: Shared,
+        rule: Callable[[str], Rule],
+        asking: Asking,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._rule = rule
+        self._asking = asking
+        self._now_ms = now_ms
+        self._known: dict[Key, Facts] = {}
+        self._hiding: dict[str, bool] = {}  # tenants: whether anybody there hides anything
+        self._changes = 0  # that were heard of
+        self._changed: dict[Key, int] = {}  # by user, the last of them: what was read before is void
+        self._long_ago = 0  # the number of changes a while ago
+        self._most = MOST  # users to be known before those not in use are forgotten
+        self._facts: Batched[Key, Facts] = Batched(shared, self._read, PLAIN)
+        self._tenants: Batched[str, bool] = Batched(shared, self._read_tenants, False)
+        self.in_use: InUse = lambda tenant: set()
+
+    # --- deciding: at once, from what is known ---
+
+    def see(self, tenant: str, viewer: str, target: str, *, in_room: bool = False) -> Sight:
+        """What the viewer is shown of the target; hidden if that is not known. `in_room`: both are in one."""
+        if viewer == target or not self.matters(tenant):
+            return "full"
+        known, rule = self._known, self._rule(tenant)
+        looking, seen = known.get((tenant, viewer)), known.get((tenant, target))
+        if looking is None or seen is None:
+            return "hidden"
+        said = rule.policy == "ask" and self._asking.said(tenant, viewer, target)
+        rule = rule.in_room if in_room else rule
+        return may_see(rule, Person(viewer, looking), Person(target, seen), self._now_ms(), said=said)
+
+    def is_discreet(self, tenant: str, user: str) -> bool:
+        """Whether others are not shown when the user was last seen."""
+        if not self.matters(tenant):
+            return False
+        facts = self._known.get((tenant, user))
+        return facts is None or facts.privacy.last_seen == "hidden"
+
+    def matters(self, tenant: str) -> bool:
+        """Whether there is anything to decide in this tenant."""
+        return self._hiding.get(tenant, True) or self._rule(tenant).policy != "tenant"
+
+    def knows(self, tenant: str, users: Iterable[str]) -> bool:
+        """Whether decisions about these can be made at once."""
+        return not self.matters(tenant) or all((tenant, user) in self._known for user in users)
+
+    # --- deciding for a room ---
+
+    def veil(self, tenant: str) -> Veil:
+        """An empty one for a room of this tenant."""
+        return Veil(is_open=self._rule(tenant).is_open)
+
+    def exceptions(self, tenant: str, target: str, viewers: Callable[[], Iterable[str]]) -> Collection[str]:
+        """Of those in a room, for its veil: who does not see the target in an open tenant, elsewhere who does."""
+        if not self.matters(tenant):
+            return ()
+        facts = self._known.get((tenant, target))
+        if facts is None:
+            return [*viewers()] if self._rule(tenant).is_open else ()
+        if self._rule(tenant).is_open:
+            return facts.privacy.hide_from
+        return [viewer for viewer in viewers() if self.see(tenant, viewer, target, in_room=True) != "hidden"]
+
+    # --- learning ---
+
+    async def know(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
+        """Make sure that decisions can be made about these. StoreUnavailable if they cannot."""
+        if tenant not in self._hiding:
+            began = self._changes
+            hiding = await self._tenants.get(tenant)
+            if tenant not in self._hiding and began == self._changes:
+                self._hiding[tenant] = hiding
+        if not self.matters(tenant):
+            return
+        self._make_room(tenant)
+        users = {*viewers, *targets}
+        while missing := [user for user in users if (tenant, user) not in self._known]:
+            await asyncio.gather(*(self._learn((tenant, user)) for user in missing))
+        if self._rule(tenant).policy == "ask":
+            await self._asking.ask(tenant, viewers, targets)
+
+    async def _learn(self, key: Key) -> None:
+        began = self._changes
+        facts = await self._facts.get(key)
+        if self._changed.get(key, 0) <= began:
+            self._known[key] = facts
+
+    async def changed(self, tenant: str, users: Collection[str]) -> None:
+        """Read these again. Until that is done decisions are as before."""
+        self._note(tenant, users)
+        if not self._hiding.get(tenant, True):
+            found = await self._store.privacies([(tenant, user) for user in users])
+            if any(not privacy.is_plain for privacy in found.values()):
+                await self._begin(tenant)
+        if self.matters(tenant):
+            await self._reload(tenant, users)
+
+    async def _begin(self, tenant: str) -> None:
+        """The first in this tenant who hides: from now on it must be known of everybody here whether they do."""
+        while missing := [user for user in self.in_use(tenant) if (tenant, user) not in self._known]:
+            await asyncio.gather(*(self._learn((tenant, user)) for user in missing))
+        self._hiding[tenant] = True
+
+    async def _reload(self, tenant: str, users: Collection[str]) -> None:
+        keys = [(tenant, user) for user in users if (tenant, user) in self._known]
+        while keys:
+            began = self._changes
+            found = await asyncio.gather(*(self._facts.get(key) for key in keys))
+            overtaken = [key for key in keys if self._changed.get(key, 0) > began]
+            self._known.update({k: f for k, f in zip(keys, found, strict=True) if k not in overtaken})
+            keys = overtaken
+
+    def doubt(self, tenant: str, users: Collection[str]) -> None:
+        """They have changed and cannot be read: nothing is known of them."""
+        self._note(tenant, users)
+        for user in users:
+            self._known.pop((tenant, user), None)
+        self._hiding[tenant] = True
+
+    def _note(self, tenant: str, users: Collection[str]) -> None:
+        self._changes += 1
+        self._changed.update(dict.fromkeys(((tenant, user) for user in users), self._changes))
+        for user in users:
+            self._asking.forget(tenant, user)
+
+    async def look_again(self, tenant: str) -> None:
+        """Read everything of a tenant that is in use again, in case a change was not heard of; forget the rest."""
+        changes, hides = self._changes, await self._store.hides_anybody(tenant)
+        used = self.in_use(tenant)
+        if not hides and changes == self._changes:
+            self._hiding[tenant] = False
+        elif hides and not self._hiding.get(tenant, True):
+            await self._begin(tenant)
+        if self.matters(tenant):
+            await self._reload(tenant, used)
+            used = self.in_use(tenant)
+        else:
+            used = set()
+        self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
+
+    def prune(self) -> None:
+        """Forget the changes that no read under way can have missed."""
+        self._changed = {key: number for key, number in self._changed.items() if number > self._long_ago}
+        self._long_ago = self._changes
+        self._most = max(MOST, 2 * len(self._known))
+        self._asking.prune()
+
+    def _make_room(self, tenant: str) -> None:
+        """Of those who were asked about once, and are not looked at, no more is kept than this."""
+        if len(self._known) > self._most:
+            used = self.in_use(tenant)
+            self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
+            self._most = max(MOST, 2 * len(self._known))
+
+    @property
+    def tenants(self) -> list[str]:
+        """Those something is known of."""
+        return [*self._hiding]
+
+    # --- reading ---
+
+    async def _read(self, keys: Sequence[Key]) -> dict[Key, Facts]:
+        policies = {tenant: self._rule(tenant).policy for tenant, _ in keys}
+        social = [key for key in keys if policies[key[0]] in ("contacts", "recent_contacts")]
+        roomy = [key for key in keys if policies[key[0]] == "shared_rooms"]
+        privacies = await self._store.privacies(keys)
+        contacts = await self._store.contacts(social) if social else {}
+        rooms = await self._store.memberships(roomy) if roomy else {}
+        plain, nowhere = Privacy(), frozenset[str]()
+        return {
+            key: Facts(privacies.get(key, plain), rooms.get(key, nowhere), contacts.get(key, {}))
+            for key in {*privacies, *contacts, *rooms}
+        }
+
+    async def _read_tenants(self, tenants: Sequence[str]) -> dict[str, bool]:
+        return {tenant: await self._store.hides_anybody(tenant) for tenant in tenants}

@@ -35,6 +35,14 @@ def entry(
     )
 
 
+def without_last_seen(shown: Presence) -> Presence:
+    """The same for those who are not to know when the user was last seen.
+
+    Of somebody offline that is also in `since`, and in the version, which is a time: 0 may replace any.
+    """
+    return structs.replace(shown, since=None, last_seen=None, version=0) if shown.state == "offline" else shown
+
+
 def polled(shown: Presence, now: int) -> Presence:
     """The same, of a user whose changes are not told: whether they were active lately, in its place.
 

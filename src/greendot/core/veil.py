@@ -53,6 +53,11 @@ class Veil:
         """Those with exceptions: all others see everybody (open), or nobody but themselves."""
         return [*self._exceptions]
 
+    @property
+    def targets(self) -> set[str]:
+        """Those who are somebody's exception."""
+        return {target for targets in self._exceptions.values() for target in targets}
+
     def blind(self, target: str, viewers: Iterable[str]) -> list[str]:
         """Those of the viewers who do not see the target."""
         if self.is_open:

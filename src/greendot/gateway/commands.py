@@ -16,6 +16,7 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.granting import Granting
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
+from greendot.gateway.regarding import Regarding
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.speaking import Speaking
@@ -25,7 +26,7 @@ from greendot.protocol import commands as wire
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.events import HeartbeatAck, Signal
-from greendot.protocol.replies import PresenceReply, RefreshReply, Reply, StatusReply
+from greendot.protocol.replies import PresenceReply, PrivacyReply, RefreshReply, Reply, StatusReply
 from greendot.tokens import Tokens
 
 Outcome = Reply | None
@@ -39,6 +40,7 @@ class Parts(Struct, frozen=True):
 
     granting: Granting
     statuses: Statuses
+    regarding: Regarding
     watching: Watching
     rooms: Rooms
     speaking: Speaking
@@ -58,6 +60,7 @@ class Commands:
             wire.Heartbeat: self._heartbeat,
             wire.Activity: lambda connection, session, command: None,
             wire.StatusSet: self._status_set,
+            wire.PrivacySet: self._privacy_set,
             wire.Watch: self._watch,
             wire.Unwatch: lambda connection, session, command: parts.watching.unwatch(
                 connection, session, command.users
@@ -94,6 +97,10 @@ class Commands:
         if command.status == "invisible":
             self._parts.rooms.hush(connection)
         return StatusReply(project(session.user, snapshot, own=True))
+
+    async def _privacy_set(self, connection: Connection, session: Session, command: wire.PrivacySet) -> Outcome:
+        kept = await self._parts.regarding.set_privacy(session.key, command.last_seen, command.hide_from)
+        return PrivacyReply(kept.last_seen, sorted(kept.hide_from))
 
     async def _watch(self, connection: Connection, session: Session, command: wire.Watch) -> Outcome:
         self._parts.limiting.watch(connection, session, len(command.users))

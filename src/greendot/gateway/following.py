@@ -30,6 +30,11 @@ class Followed:
         self.opening: asyncio.Future[None] | None = None  # done once it is subscribed and read
         self.timer: Timer | None = None  # set while nobody listens
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody here listens to it, or would."""
+        return bool(self.channel.listeners)
+
 
 F = TypeVar("F", bound=Followed)
 
@@ -75,9 +80,13 @@ class Following(Generic[F]):
             await self.open(topics)
 
     def attach(self, followed: F, connection: Connection) -> None:
+        self.keep(followed)
+        self._shared.hub.attach(followed.channel, connection)
+
+    def keep(self, followed: F) -> None:
+        """It is wanted, though perhaps not listened to."""
         self._shared.timers.cancel(followed.timer)
         followed.timer = None
-        self._shared.hub.attach(followed.channel, connection)
 
     def detach(self, topic: Topic, connection: Connection) -> None:
         followed = self._all.get(topic)
@@ -108,12 +117,12 @@ class Following(Generic[F]):
             self._expire(followed)
 
     def _expire(self, followed: F) -> None:
-        if not followed.channel.listeners and followed.timer is None:
+        if not followed.is_wanted and followed.timer is None:
             followed.timer = self._shared.timers.set(UNHEARD_S, self._unheard, followed)
 
     def _unheard(self, followed: F) -> None:
         followed.timer = None
-        if not followed.channel.listeners and followed.opening is None:
+        if not followed.is_wanted and followed.opening is None:
             self._drop(followed)
 
     def _drop(self, followed: F) -> None:

@@ -75,6 +75,7 @@ class Node(Parts):
             await self.store.close()
             raise
         self.pruning.start(lambda: self.incarnation)
+        self.regarding.start()
         self.tenancy.start()
         if self._driven:
             self.pressure.start()
@@ -211,6 +212,7 @@ class Node(Parts):
 
     def found(self, part: Part, *, intact: bool) -> None:
         self.recovery.found(part, intact=intact)
+        self.regarding.lost()
 
     def reborn(self, incarnation: str) -> None:
         self.recovery.reborn(incarnation)
@@ -237,6 +239,8 @@ class Node(Parts):
                 self._to_user(topic, message)
             case MemberRemoved():
                 self.rooms.removed(message, topic.name)
+            case Regarded():
+                self.regarding.heard(message, topic.name)
             case Acknowledged():
                 self.acks.acknowledged(message)
             case Deliver() | Typing() | Entered() | Left() | MembersChanged():

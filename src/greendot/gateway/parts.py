@@ -14,9 +14,11 @@ from greendot.core.leaving import Graces
 from greendot.core.quotas import ACTIVITIES, SCOPES, Quota
 from greendot.core.spread import Crowding
 from greendot.core.throttle import Throttle
+from greendot.core.visibility import Rule
 from greendot.engine.base import Engine
 from greendot.gateway.acks import Acks
 from greendot.gateway.arrivals import Arrivals
+from greendot.gateway.asking import Asking
 from greendot.gateway.commands import Commands
 from greendot.gateway.commands import Parts as Acting
 from greendot.gateway.connection import Connection
@@ -34,12 +36,15 @@ from greendot.gateway.reception import Reception
 from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
 from greendot.gateway.refreshing import Refreshing
+from greendot.gateway.regarding import Parts as Looking
+from greendot.gateway.regarding import Regarding
 from greendot.gateway.registry import Registry
 from greendot.gateway.renewing import Renewing
 from greendot.gateway.rooms import RoomLimits, Rooms
 from greendot.gateway.seating import Seating
 from greendot.gateway.sessions import Periods, Sessions
 from greendot.gateway.shared import Shared
+from greendot.gateway.sights import Sights
 from greendot.gateway.speaking import Speaking
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.targets import Targets
@@ -48,7 +53,7 @@ from greendot.gateway.tenancy import Tenancy
 from greendot.gateway.timers import Timers
 from greendot.gateway.watching import Watching
 from greendot.metrics import Metrics
-from greendot.settings import Limits, Settings
+from greendot.settings import Limits, Settings, Visibility
 from greendot.store.base import Store
 from greendot.tokens import make_tokens
 
@@ -90,11 +95,16 @@ class Parts:
         crowding = Crowding(presence.celebrity_watchers, presence.celebrity_polling)
         forced = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
         crowds = Crowds(shared, self.metrics, engine.now_ms, crowding, forced)
-        self.watching = Watching(engine, shared, crowds, self.limiting.most_watches, pace.hold_s)
+        rule = _rules(settings)
+        sights = Sights(store, shared, rule, Asking(shared, {}, None, {"": 60.0}), engine.now_ms)
+        self.watching = Watching(engine, shared, crowds, sights, self.limiting.most_watches, pace.hold_s)
         room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
-        self.rooms = Rooms(engine, store, self.statuses, seating, shared, room_limits)
+        self.rooms = Rooms(engine, store, seating, sights, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
+        regarding = Looking(sights, self.watching, self.rooms, self.acks, rule)
+        self.regarding = Regarding(engine, store, regarding, shared)
         self.speaking = Speaking(engine, store, self.rooms, shared, self.acks, self.limiting)
+        self.speaking.moved = self.regarding.members_changed
         self.inboxes = Inboxes(store, shared, self.metrics)
         self.sessions.left = self.inboxes.left
         named = {name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()}
@@ -110,6 +120,7 @@ class Parts:
             Acting(
                 granting=Granting(self.sessions, self.rooms, self.watching),
                 statuses=self.statuses,
+                regarding=self.regarding,
                 watching=self.watching,
                 rooms=self.rooms,
                 speaking=self.speaking,
@@ -157,3 +168,14 @@ def _quota(limits: Limits) -> Quota:
         watches=limits.watches,
         rooms=limits.rooms,
     )
+
+
+def _rules(settings: Settings) -> Callable[[str], Rule]:
+    """The policies of tenants, by name."""
+    common = _rule(settings.visibility)
+    own = {name: _rule(tenant.visibility) for name, tenant in settings.tenants.items()}
+    return lambda tenant: own.get(tenant, common)
+
+
+def _rule(visibility: Visibility) -> Rule:
+    return Rule(visibility.policy, round(visibility.recent_days * 86_400_000))

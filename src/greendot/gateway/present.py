@@ -8,19 +8,25 @@ is different.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from greendot.core.wheel import has_come
 from greendot.engine.base import Entered, Left, RoomEngine
+from greendot.errors import StoreUnavailable
 from greendot.gateway.channel import Channel, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.counting import Counting, devices
+from greendot.gateway.curtain import Curtain
 from greendot.gateway.seating import Seating
 from greendot.gateway.shared import Shared
+from greendot.gateway.sights import Sights
 from greendot.gateway.statuses import Statuses
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.protocol.replies import PresentReply
+
+
+RETRY_S = 1.0  # after the store could not say who may see somebody
 
 
 def page(ordered: Sequence[str], also: str | None, after: str | None, limit: int) -> PresentReply:
@@ -46,36 +52,49 @@ class PresentLine:
         "_reads",
         "_seating",
         "_shared",
+        "_sights",
         "_statuses",
+        "_unknown",
         "_users",
+        "curtain",
     )
 
-    def __init__(self, channel: Channel, shared: Shared, statuses: Statuses, seating: Seating, large: int) -> None:
+    def __init__(
+        self, channel: Channel, shared: Shared, statuses: Statuses, seating: Seating, sights: Sights, large: int
+    ) -> None:
         self._channel = channel
         self._shared = shared
         self._statuses = statuses
         self._seating = seating
+        self._sights = sights
         self._large = large
+        self._unknown: set[str] = set()  # who came, and it is being looked up who may see them
         self._users: set[str] = set()
         self._order: list[str] | None = None  # the same by id, once somebody asked for it
         self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
         self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
         self._held_until = float("-inf")  # monotonic seconds
         self._counting = Counting(shared.timers, self._tell_count)
+        self.curtain = Curtain(channel, shared, sights, lambda: self._users)
 
     # --- what is known ---
 
     def count(self, reader: str) -> int:
         """How many are there, as far as `reader` may see."""
-        return len(self._users) + (self._unseen(reader) is not None)
+        return self.curtain.count(reader) + (self.unseen(reader) is not None)
 
-    def page(self, reader: str | None, after: str | None, limit: int) -> PresentReply:
-        """A page of those who are there, as far as `reader` (None: the app) may see."""
+    @property
+    def users(self) -> Collection[str]:
+        """All who are there, whoever sees them."""
+        return self._users
+
+    def ordered(self) -> Sequence[str]:
+        """The same by id."""
         if self._order is None:
             self._order = sorted(self._users)
-        return page(self._order, self._unseen(reader), after, limit)
+        return self._order
 
-    def _unseen(self, reader: str | None) -> str | None:
+    def unseen(self, reader: str | None) -> str | None:
         """A reader who is there and whom nobody else sees: invisible, or just coming."""
         return reader if reader is not None and reader not in self._users and self._devices(reader) else None
 
@@ -87,7 +106,8 @@ class PresentLine:
         number, meanwhile = self._reads, dict[str, bool]()
         self._readings[number] = meanwhile
         try:
-            found = {*await engine.present(self._channel.topic.tenant, self._room)}
+            found = {*await engine.present(self._tenant, self._room)}
+            known = await self._look_up(found)
         finally:
             del self._readings[number]
         if number < self._newest or self._is_held:
@@ -98,9 +118,13 @@ class PresentLine:
         found |= {user for user, entered in meanwhile.items() if entered}
         self._order = None
         for user in found - self._users:
-            self._enter(user)
+            if user in known:
+                self._enter(user)
+            else:
+                self._arrive(user)
         for user in self._users - found:
             self._leave(user)
+        self._unknown &= found
 
     def hold(self, seconds: float) -> None:
         """The engine has forgotten who is there: until all are restored, and it is read again, nobody leaves."""
@@ -122,28 +146,80 @@ class PresentLine:
                 self._leave(user)
             return False
         was_there = user in self._users
-        self._enter(user)
+        self._arrive(user)
         return message.restored and was_there and not self._is_held
 
     def close(self) -> None:
         self._counting.close()
+        self._unknown.clear()
+
+    # --- who may see them ---
+
+    def _arrive(self, user: str) -> None:
+        """Enter, once it is known who may see it."""
+        if user in self._users or self._sights.is_ready(self._tenant, user):
+            self._enter(user)
+        elif user not in self._unknown:
+            self._unknown.add(user)
+            self._shared.tasks.spawn(self._learn(user))
+
+    async def _learn(self, user: str) -> None:
+        known = await self._look_up([user])
+        if user not in self._unknown:
+            return  # gone meanwhile
+        if known:
+            self._enter(user)
+        else:
+            self._shared.timers.set(RETRY_S, self._learn_again, user)
+
+    def _learn_again(self, user: str) -> None:
+        if user in self._unknown:
+            self._shared.tasks.spawn(self._learn(user))
+
+    async def _look_up(self, users: Collection[str]) -> Collection[str]:
+        """Those of whom it is known who may see them: all, or nobody."""
+        try:
+            await self._sights.know(self._tenant, self.curtain.viewers(), users)
+        except StoreUnavailable:
+            return ()
+        return users
+
+    def review(self, users: Collection[str] | None) -> None:
+        """Decide again what these see and who sees them, and tell what is different."""
+        for viewer, target, sees in self.curtain.review(users):
+            if self._is_large:
+                self._counting.soon()
+                continue
+            event = RoomEntered(self._room, target) if sees else RoomLeft(self._room, target)
+            frame = encode_event(event, self._shared.clock.now_ms())
+            self._shared.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("present", target)))
 
     # --- telling the listeners ---
 
     def _enter(self, user: str) -> None:
+        self._unknown.discard(user)
         if user not in self._users:
             self._users.add(user)
+            self.curtain.appears(user)
             if self._order is not None:
                 insort(self._order, user)
             self._tell(user, RoomEntered(self._room, user))
 
     def _leave(self, user: str) -> None:
         # The engine may not know yet of a session that is here.
-        if user in self._users and not self._seating.is_inside(self._channel.topic.tenant, user, self._room):
+        if self._seating.is_inside(self._tenant, user, self._room):
+            return
+        self._unknown.discard(user)
+        if user in self._users:
             self._users.discard(user)
             if self._order is not None:
                 del self._order[bisect_left(self._order, user)]
             self._tell(user, RoomLeft(self._room, user))
+            self.curtain.goes(user)
+
+    @property
+    def _tenant(self) -> str:
+        return self._channel.topic.tenant
 
     @property
     def _room(self) -> str:
@@ -159,17 +235,12 @@ class PresentLine:
         elif self._channel.listeners:
             frame = encode_event(event, self._shared.clock.now_ms())
             key = RoomKey(self._room, ("present", user))
-            self._shared.hub.offer(self._channel, frame, key=key, skip=self._devices(user))
+            self._shared.hub.offer(self._channel, frame, key=key, skip=self.curtain.skipped(user))
 
     def _tell_count(self) -> None:
         """To everybody how many are there: one more for those who are, and whom nobody else sees."""
-        key = RoomKey(self._room, ("present",))
-        hidden = [
-            device for user in self._statuses.invisible(self._channel.topic.tenant) for device in self._devices(user)
-        ]
-        self._shared.hub.offer(self._channel, self._count_frame(len(self._users)), key=key, skip=hidden)
-        if hidden:
-            self._shared.hub.send_each(hidden, self._count_frame(len(self._users) + 1), key=key)
+        hidden = [user for user in self._statuses.invisible(self._tenant) if self._devices(user)]
+        self.curtain.tell_count(self._count_frame, RoomKey(self._room, ("present",)), hidden, 1)
 
     def _count_frame(self, count: int) -> bytes:
         return encode_event(RoomCount(self._room, count), self._shared.clock.now_ms())

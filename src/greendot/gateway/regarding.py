@@ -119,8 +119,7 @@ class Regarding:
     async def _learn_again(self, message: Regarded) -> None:
         tenant, users = message.tenant, [message.user]
         try:
-            if message.user in self._in_use(tenant):
-                await self._parts.sights.know(tenant, users, users)
+            await self._parts.sights.changed(tenant, users)
         except StoreUnavailable:
             self._shared.timers.set(RETRY_S, self._act_again, message)
             return

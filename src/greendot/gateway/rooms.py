@@ -34,7 +34,7 @@ from greendot.gateway.room import RECOVER_BYTES, LocalRoom
 from greendot.gateway.seating import Seating
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
-from greendot.gateway.statuses import Statuses
+from greendot.gateway.sights import Sights
 from greendot.gateway.typing import TypingLine
 from greendot.protocol.codec import encode_error, encode_event
 from greendot.protocol.codes import Err
@@ -43,6 +43,7 @@ from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsR
 from greendot.store.base import Store
 from greendot.store.events import message_event
 
+MOST_PAIRS = 1_000_000  # of viewers and those they see in a room, to be looked through in case a change was missed
 AT_ONCE = 100  # rooms looked through together
 
 
@@ -62,15 +63,15 @@ class Rooms:
         self,
         engine: Engine,
         store: Store,
-        statuses: Statuses,
         seating: Seating,
+        sights: Sights,
         shared: Shared,
         limits: RoomLimits,
     ) -> None:
         self._engine = engine
         self._store = store
-        self._statuses = statuses
         self._seating = seating
+        self._sights = sights
         self._shared = shared
         self._limits = limits
         self._local = Following(engine, shared, self._make, self._read, self._dropped)
@@ -105,6 +106,7 @@ class Rooms:
         removals = local.removals
         # Now that removals are heard: who was removed in between must not slip in.
         admitted = await self.membership.admit(session, room, fresh=True)
+        await self._sights.know(session.tenant, [session.user], {*local.present.users, *local.typing.users})
         missed, truncated = await self._missed(local, after, most)
         if self._local.get(topic) is not local or local.removals != removals:
             return await self.rejoin(connection, session, room, after, most)
@@ -113,6 +115,8 @@ class Rooms:
             self._local.attach(local, connection)
             connection.rooms = (connection.rooms or set()) | {room}
             self._seating.enter(session, room)
+            local.present.curtain.came(session.user)
+            local.typing.curtain.came(session.user)
         return JoinReply(
             room=room,
             head=local.cursor,
@@ -172,8 +176,14 @@ class Rooms:
         """Who is in the room, on whichever node, as far as `reader` (None: the app) may see."""
         local = self._local.get(topic)
         if local is not None and local.opening is None:
-            return local.present.page(reader, after, limit)
-        return page(await self._engine.present(topic.tenant, topic.name), None, after, limit)
+            users, unseen = local.present.ordered(), local.present.unseen(reader)
+        else:
+            users, unseen = await self._engine.present(topic.tenant, topic.name), None
+        if reader is not None and self._sights.matters(topic.tenant):
+            await self._sights.know(topic.tenant, [reader], users)
+            see = self._sights.see
+            users = [user for user in users if see(topic.tenant, reader, user, in_room=True) != "hidden"]
+        return page(users, unseen, after, limit)
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)
@@ -184,7 +194,7 @@ class Rooms:
     # --- typing ---
 
     def start_typing(self, connection: Connection, session: Session, room: str) -> None:
-        if self._statuses.is_invisible(session.key):
+        if self._seating.statuses.is_invisible(session.key):
             return
         if connection.typed is None:
             connection.typed = set()
@@ -293,6 +303,33 @@ class Rooms:
             if isinstance(key, RoomKey) and isinstance(key.what, Asked):
                 connection.send(encode_error(not_a_member(key.room), key.what.id))
 
+    # --- who may see whom ---
+
+    def in_use(self, tenant: str) -> set[str]:
+        """Those who listen, are there or type in the rooms here."""
+        users = set[str]()
+        for local in self._local.within(Part()):
+            if local.channel.topic.tenant == tenant:
+                users.update(local.present.users, local.typing.users, local.present.curtain.viewers())
+        return users
+
+    async def review(self, tenant: str, users: Collection[str] | None) -> None:
+        """Decide again what these see and who sees them, and tell what is different."""
+        for local in self._local.within(Part()):
+            if local.channel.topic.tenant != tenant:
+                continue
+            viewers, there = local.present.curtain.viewers(), {*local.present.users, *local.typing.users}
+            concerned = viewers | there if users is None else (viewers | there).intersection(users)
+            if not concerned or (users is None and len(viewers) * len(there) > MOST_PAIRS):
+                continue
+            await self._sights.know(tenant, viewers, there.intersection(concerned))
+            await self._sights.know(tenant, viewers.intersection(concerned), there)
+            while local.channel.pending or local.channel.queued:  # said before, and not to come after what is said now
+                self._shared.hub.flush()
+                await asyncio.sleep(0)
+            local.present.review(users)
+            local.typing.review(users)
+
     # --- when something may have been missed ---
 
     async def resync(self, part: Part) -> None:
@@ -328,15 +365,18 @@ class Rooms:
     # --- local rooms ---
 
     def _make(self, channel: Channel) -> LocalRoom:
-        typing = TypingLine(channel, self._shared, self._limits.large, self._limits.typing_ttl_ms)
-        present = PresentLine(channel, self._shared, self._statuses, self._seating, self._limits.large)
+        limits, seating = self._limits, self._seating
+        typing = TypingLine(channel, self._shared, self._sights, limits.large, limits.typing_ttl_ms)
+        present = PresentLine(channel, self._shared, seating.statuses, seating, self._sights, limits.large)
         return LocalRoom(channel, typing, present)
 
     async def _read(self, fresh: Sequence[LocalRoom]) -> None:
         keys = [(local.channel.topic.tenant, local.channel.topic.name) for local in fresh]
         rooms = await self._store.heads(keys)
         for local, key in zip(fresh, keys, strict=True):
-            local.typing.seed(await self._engine.typers(*key))
+            typists = await self._engine.typers(*key)
+            await self._sights.know(key[0], (), [typist.user for typist in typists])
+            local.typing.seed(typists)
             await local.present.read(self._engine)
             room = rooms.get(key)
             if room is not None:

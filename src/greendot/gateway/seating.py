@@ -28,7 +28,7 @@ class Seating:
 
     def __init__(self, engine: RoomEngine, statuses: Statuses, shared: Shared) -> None:
         self._engine = engine
-        self._statuses = statuses
+        self.statuses = statuses
         self._shared = shared
         self._telling: dict[Seat, bool] = {}  # what the engine is being told, and whether it has changed meanwhile
         self._exited: dict[Seat, float] = {}  # lately, and when; the first first
@@ -81,7 +81,7 @@ class Seating:
         """Whether a session of this node keeps the user in the room, whatever the engine knows of it yet."""
         sessions = self._shared.registry.sessions_of(tenant, user)
         inside = any(session.rooms is not None and room in session.rooms for session in sessions)
-        return inside and not self._statuses.is_invisible((tenant, user))
+        return inside and not self.statuses.is_invisible((tenant, user))
 
     # --- telling the engine ---
 
@@ -111,7 +111,7 @@ class Seating:
         changed = True
         while changed:
             self._telling[seat] = False
-            if session.rooms is None or room not in session.rooms or self._statuses.is_invisible(session.key):
+            if session.rooms is None or room not in session.rooms or self.statuses.is_invisible(session.key):
                 await self._engine.exit(session.tenant, room, session.user, session.ref)
             elif self._shared.registry.sessions.get(session.id) is session:
                 await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=restoring)

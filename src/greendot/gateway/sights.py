@@ -18,6 +18,7 @@ from greendot.gateway.shared import Shared
 from greendot.store.privacy import Key, PrivacyStore
 
 MOST = 50_000
+_NOBODY = frozenset[str]()
 InUse = Callable[[str], set[str]]  # the users of a tenant who look, or are looked at, here
 
 
@@ -40,6 +41,7 @@ class Sights:
         self._hiding: dict[str, bool] = {}  # tenants: whether anybody there hides anything
         self._changes = 0  # that were heard of
         self._changed: dict[Key, int] = {}  # by user, the last of them: what was read before is void
+        self._doubted: set[Key] = set()  # of whom nothing is known for sure
         self._long_ago = 0  # the number of changes a while ago
         self._most = MOST  # users to be known before those not in use are forgotten
         self._facts: Batched[Key, Facts] = Batched(shared, self._read, PLAIN)
@@ -50,7 +52,11 @@ class Sights:
 
     def see(self, tenant: str, viewer: str, target: str, *, in_room: bool = False) -> Sight:
         """What the viewer is shown of the target; hidden if that is not known. `in_room`: both are in one."""
-        if viewer == target or not self.matters(tenant):
+        if viewer == target:
+            return "full"
+        if self._doubted and (tenant, target) in self._doubted:
+            return "hidden"
+        if not self.matters(tenant):
             return "full"
         known, rule = self._known, self._rule(tenant)
         looking, seen = known.get((tenant, viewer)), known.get((tenant, target))
@@ -63,7 +69,7 @@ class Sights:
     def is_discreet(self, tenant: str, user: str) -> bool:
         """Whether others are not shown when the user was last seen."""
         if not self.matters(tenant):
-            return False
+            return (tenant, user) in self._doubted
         facts = self._known.get((tenant, user))
         return facts is None or facts.privacy.last_seen == "hidden"
 
@@ -72,8 +78,12 @@ class Sights:
         return self._hiding.get(tenant, True) or self._rule(tenant).policy != "tenant"
 
     def knows(self, tenant: str, users: Iterable[str]) -> bool:
-        """Whether decisions about these can be made at once."""
+        """Whether what decisions about these are made of is known."""
         return not self.matters(tenant) or all((tenant, user) in self._known for user in users)
+
+    def is_ready(self, tenant: str, user: str) -> bool:
+        """Whether it can be decided at once who sees the user."""
+        return not self.matters(tenant) or ((tenant, user) in self._known and self._rule(tenant).policy != "ask")
 
     # --- deciding for a room ---
 
@@ -83,14 +93,21 @@ class Sights:
 
     def exceptions(self, tenant: str, target: str, viewers: Callable[[], Iterable[str]]) -> Collection[str]:
         """Of those in a room, for its veil: who does not see the target in an open tenant, elsewhere who does."""
-        if not self.matters(tenant):
+        is_doubted = (tenant, target) in self._doubted
+        if not self.matters(tenant) and not is_doubted:
             return ()
         facts = self._known.get((tenant, target))
-        if facts is None:
+        if facts is None or is_doubted:
             return [*viewers()] if self._rule(tenant).is_open else ()
         if self._rule(tenant).is_open:
             return facts.privacy.hide_from
         return [viewer for viewer in viewers() if self.see(tenant, viewer, target, in_room=True) != "hidden"]
+
+    def hides_from(self, tenant: str, user: str) -> frozenset[str]:
+        """Whom the user hides from, as far as it is known."""
+        if not self.matters(tenant):
+            return _NOBODY
+        return self._known.get((tenant, user), PLAIN).privacy.hide_from
 
     # --- learning ---
 
@@ -117,7 +134,7 @@ class Sights:
             self._known[key] = facts
 
     async def changed(self, tenant: str, users: Collection[str]) -> None:
-        """Read these again. Until that is done decisions are as before."""
+        """Read these again. Until that is done decisions are as before. StoreUnavailable: they are not read."""
         self._note(tenant, users)
         if not self._hiding.get(tenant, True):
             found = await self._store.privacies([(tenant, user) for user in users])
@@ -125,6 +142,7 @@ class Sights:
                 await self._begin(tenant)
         if self.matters(tenant):
             await self._reload(tenant, users)
+        self._doubted.difference_update((tenant, user) for user in users)
 
     async def _begin(self, tenant: str) -> None:
         """The first in this tenant who hides: from now on it must be known of everybody here whether they do."""
@@ -142,11 +160,8 @@ class Sights:
             keys = overtaken
 
     def doubt(self, tenant: str, users: Collection[str]) -> None:
-        """They have changed and cannot be read: nothing is known of them."""
-        self._note(tenant, users)
-        for user in users:
-            self._known.pop((tenant, user), None)
-        self._hiding[tenant] = True
+        """They have changed and cannot be read: nobody sees them until they are."""
+        self._doubted.update((tenant, user) for user in users)
 
     def _note(self, tenant: str, users: Collection[str]) -> None:
         self._changes += 1

@@ -5,6 +5,8 @@ Written first, then told. Whoever may be in a room may speak in it, unless they 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from msgspec import Raw
 
 from greendot.engine.base import Deliver, Engine, MemberRemoved, MembersChanged, Topic
@@ -39,6 +41,7 @@ class Speaking:
         self._shared = shared
         self._acks = acks
         self._limiting = limiting
+        self.moved: Callable[[str, str], Awaitable[None]] = _nobody_told  # told whose rooms have changed
 
     # --- who may ---
 
@@ -147,6 +150,7 @@ class Speaking:
         found = await self._store.put_member(tenant, room, user, role)
         if found:
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
+            await self.moved(tenant, user)
         return found
 
     async def remove_member(self, tenant: str, room: Room, user: str) -> None:
@@ -159,3 +163,8 @@ class Speaking:
             await self._acks.ask(
                 nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)
             )
+        await self.moved(tenant, user)
+
+
+async def _nobody_told(tenant: str, user: str) -> None:
+    pass

@@ -6,16 +6,19 @@ client vanishes or another node dies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from greendot.core.typists import Typist
 from greendot.core.wheel import Timer
 from greendot.engine.base import Typing
+from greendot.errors import StoreUnavailable
 from greendot.gateway.channel import Channel, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.counting import Counting, devices
+from greendot.gateway.curtain import Curtain
 from greendot.gateway.shared import Shared
+from greendot.gateway.sights import Sights
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
@@ -31,15 +34,18 @@ class _Entry(NamedTuple):
 class TypingLine:
     """Who is typing in one room with local listeners."""
 
-    __slots__ = ("_channel", "_counting", "_entries", "_large", "_shared", "_ttl_ms")
+    __slots__ = ("_channel", "_counting", "_entries", "_large", "_shared", "_sights", "_ttl_ms", "_unknown", "curtain")
 
-    def __init__(self, channel: Channel, shared: Shared, large: int, ttl_ms: int) -> None:
+    def __init__(self, channel: Channel, shared: Shared, sights: Sights, large: int, ttl_ms: int) -> None:
         self._channel = channel
         self._shared = shared
+        self._sights = sights
         self._large = large
         self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
+        self._unknown: dict[str, Typing] = {}  # who types, and it is being looked up who may see them
         self._counting = Counting(shared.timers, self._tell_count)
+        self.curtain = Curtain(channel, shared, sights, lambda: self._entries.keys())
 
     def seed(self, typists: Iterable[Typist]) -> None:
         """Take over what the engine knew when the first listener came; what was heard since is newer."""
@@ -60,8 +66,24 @@ class TypingLine:
     def heard(self, typing: Typing) -> None:
         """A start, a repetition or a stop from the bus."""
         if typing.expires_in_ms <= 0:
+            self._unknown.pop(typing.user, None)
             self._stop(typing.user)
-            return
+        elif typing.user in self._entries or self._sights.is_ready(self._channel.topic.tenant, typing.user):
+            self._start(typing)
+        else:
+            if typing.user not in self._unknown:
+                self._shared.tasks.spawn(self._learn(typing.user))
+            self._unknown[typing.user] = typing
+
+    async def _learn(self, user: str) -> None:
+        try:
+            await self._sights.know(self._channel.topic.tenant, self.curtain.viewers(), [user])
+        except StoreUnavailable:
+            self._unknown.pop(user, None)  # whoever goes on typing says so again
+        if (typing := self._unknown.pop(user, None)) is not None:
+            self._start(typing)
+
+    def _start(self, typing: Typing) -> None:
         known = typing.user in self._entries
         self._hold(typing.user, typing.name, typing.expires_in_ms)
         if not self._is_large:
@@ -78,16 +100,35 @@ class TypingLine:
         return [
             Typer(user, entry.name, max(1, round((entry.timer.due - now) * 1000)))
             for user, entry in self._entries.items()
-            if user != reader
+            if user != reader and self.curtain.sees(reader, user)
         ]
 
+    @property
+    def users(self) -> Collection[str]:
+        """All who type, whoever sees them."""
+        return self._entries.keys()
+
     def count(self, reader: str) -> int:
-        return len(self._entries) - (reader in self._entries)
+        return self.curtain.count(reader) - (reader in self._entries)
+
+    def review(self, users: Collection[str] | None) -> None:
+        """Decide again what these see and who sees them, and tell what is different."""
+        now = self._shared.timers.now()
+        for viewer, target, sees in self.curtain.review(users):
+            if self._is_large:
+                self._counting.soon()
+                continue
+            entry = self._entries[target]
+            left_ms = max(1, round((entry.timer.due - now) * 1000))
+            event = TypingStarted(self._room, target, entry.name, left_ms) if sees else TypingStopped(self._room, target)
+            frame = encode_event(event, self._shared.clock.now_ms())
+            self._shared.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("typing", target)))
 
     def close(self) -> None:
         for entry in self._entries.values():
             self._shared.timers.cancel(entry.timer)
         self._entries.clear()
+        self._unknown.clear()
         self._counting.close()
 
     @property
@@ -103,6 +144,8 @@ class TypingLine:
         if entry is not None:
             self._shared.timers.cancel(entry.timer)
         self._entries[user] = _Entry(name, self._shared.timers.set(ms / 1000, self._stop, user))
+        if entry is None:
+            self.curtain.appears(user)
 
     def _stop(self, user: str) -> None:
         entry = self._entries.pop(user, None)
@@ -113,18 +156,16 @@ class TypingLine:
             self._counting.soon()
         else:
             self._tell(user, encode_event(TypingStopped(self._room, user), self._shared.clock.now_ms()))
+        self.curtain.goes(user)
 
     def _tell(self, user: str, frame: bytes) -> None:
         key = RoomKey(self._room, ("typing", user))
-        self._shared.hub.offer(self._channel, frame, key=key, skip=self._devices(user), low=True)
+        self._shared.hub.offer(self._channel, frame, key=key, skip=self.curtain.skipped(user), low=True)
 
     def _tell_count(self) -> None:
         """To everybody how many others are typing: one less for those who type themselves."""
         key = RoomKey(self._room, ("typing",))
-        typing = [device for user in self._entries for device in self._devices(user)]
-        self._shared.hub.offer(self._channel, self._count_frame(len(self._entries)), key=key, skip=typing, low=True)
-        if typing:
-            self._shared.hub.send_each(typing, self._count_frame(len(self._entries) - 1), key=key)
+        self.curtain.tell_count(self._count_frame, key, [*self._entries], -1, lapses=True)
 
     def _count_frame(self, count: int) -> bytes:
         return encode_event(TypingCount(self._room, count, self._ttl_ms), self._shared.clock.now_ms())

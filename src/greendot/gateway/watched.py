@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greendot.core.presence import NOBODY
-from greendot.core.projection import entry, polled
+from greendot.core.projection import entry, polled, without_last_seen
 from greendot.core.spread import Spread
 from greendot.core.wheel import Timer
 from greendot.gateway.channel import Channel
@@ -26,7 +26,7 @@ class Crowd:
 class Watched(Followed):
     """See the module."""
 
-    __slots__ = ("crowd", "devices", "face", "held", "held_until", "name", "own", "stale")
+    __slots__ = ("barred", "crowd", "devices", "discreet", "face", "held", "held_until", "name", "own", "stale")
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
@@ -37,6 +37,13 @@ class Watched(Followed):
         self.held_until = 0.0  # monotonic seconds: what is read before says nothing either
         self.stale = False  # the engine has been away for a while, and watchers know it
         self.crowd: Crowd | None = None  # set while very many watch, or watchers are to ask anyway
+        self.discreet = False  # others are not shown when the user was last seen
+        # Who watches and may not see. They hear nothing, and are shown this, which stays as it is.
+        self.barred: dict[Connection, Presence] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self.channel.listeners or self.barred)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -50,7 +57,13 @@ class Watched(Followed):
     def shown(self, now_ms: int, *, devices: bool = False) -> Presence:
         """What others see at `now_ms` of the engine's clock; `devices` for a snapshot."""
         shown = entry(self.user, self.face, self.name, self.devices if devices else None, stale=self.stale)
-        return polled(shown, now_ms) if self.crowd is not None and self.crowd.polled else shown
+        if self.discreet:
+            shown = without_last_seen(shown)
+        return polled(shown, now_ms) if self.is_polled else shown
+
+    @property
+    def is_polled(self) -> bool:
+        return self.crowd is not None and self.crowd.polled
 
     def shown_own(self, *, devices: bool = False) -> Presence:
         """What the user's own devices see: always live."""

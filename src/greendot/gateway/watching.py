@@ -8,16 +8,17 @@ duplicate between snapshot and changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
 
 from msgspec import structs
 
-from greendot.core.presence import NOBODY, Change, Face, Snapshot
-from greendot.core.projection import entry, project
+from greendot.core.presence import Change, Face, Snapshot
+from greendot.core.projection import project, without_last_seen
 from greendot.core.wheel import has_come
 from greendot.engine.base import Engine, Part, Topic
 from greendot.errors import EngineUnavailable, Refused
+from greendot.gateway.barring import Barring, unknown
 from greendot.gateway.channel import Channel
 from greendot.gateway.connection import Connection
 from greendot.gateway.counting import devices
@@ -25,6 +26,7 @@ from greendot.gateway.crowds import Crowds
 from greendot.gateway.following import Following
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
+from greendot.gateway.sights import Sights
 from greendot.gateway.watched import Watched
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
@@ -37,14 +39,22 @@ class Watching:
     """All watched users of this node."""
 
     def __init__(
-        self, engine: Engine, shared: Shared, crowds: Crowds, most: Callable[[str], int], hold_s: float
+        self,
+        engine: Engine,
+        shared: Shared,
+        crowds: Crowds,
+        sights: Sights,
+        most: Callable[[str], int],
+        hold_s: float,
     ) -> None:
         self._engine = engine
         self._shared = shared
         self._crowds = crowds
+        self._sights = sights
         self._most = most  # users one connection may watch, by its tenant
         self._hold_s = hold_s  # how long all nodes together take to restore what was lost
         self._watched = Following(engine, shared, self._make, self._read, crowds.close)
+        self._barring = Barring(shared, self._watched, crowds, engine.now_ms)
         self._restoring: list[Watched] = []
 
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> list[Presence]:
@@ -52,7 +62,11 @@ class Watching:
         if len((connection.watches or set()).union(users)) > (most := self._most(session.tenant)):
             raise Refused(Err.TOO_MANY, f"a connection may watch at most {most} users")
         allowed = {user: Topic("watch", session.tenant, user) for user in users if session.grants.may_watch(user)}
-        await self._watched.open([*allowed.values()])
+        known = False
+        while not known:
+            await self._sights.know(session.tenant, [session.user], allowed)
+            await self._watched.open([*allowed.values()])
+            known = self._sights.knows(session.tenant, (session.user, *allowed))  # else it was forgotten while they were opened
         if connection.closing:
             return []
         # No await below: what is read here and what the listener will hear must meet without a gap.
@@ -61,12 +75,26 @@ class Watching:
         for user in users:
             watched = self._watched.get(allowed[user]) if user in allowed else None
             if watched is None:
-                entries.append(entry(user, NOBODY, None, []))
-                continue
-            self._watched.attach(watched, connection)
-            self._crowds.came(watched, connection)
-            entries.append(self._snapshot(watched, session))
+                entries.append(unknown(user))
+            else:
+                entries.append(self._begin(watched, connection, session))
         return entries
+
+    def _begin(self, watched: Watched, connection: Connection, session: Session) -> Presence:
+        """Watch, and be told if it may be seen."""
+        if not watched.is_wanted:
+            watched.discreet = self._sights.is_discreet(*watched.key)
+        if not self._may_see(session, watched.user):
+            self._barring.bar(watched, connection)
+            return self._barring.snapshot(watched, connection)
+        if connection in watched.barred and (lifted := self._barring.lift(watched, connection)) is not None:
+            return structs.replace(self._snapshot(watched, session), version=lifted.version)
+        self._watched.attach(watched, connection)
+        self._crowds.came(watched, connection)
+        return self._snapshot(watched, session)
+
+    def _may_see(self, session: Session, user: str) -> bool:
+        return self._sights.see(session.tenant, session.user, user) != "hidden"
 
     def unwatch(self, connection: Connection, session: Session, users: list[str]) -> None:
         if connection.watches is not None:
@@ -92,6 +120,7 @@ class Watching:
     def _detach(self, topic: Topic, connection: Connection) -> None:
         watched = self._watched.get(topic)
         if watched is not None:
+            self._barring.forget(watched, connection)
             self._watched.detach(topic, connection)
             self._crowds.left(watched, connection)
 
@@ -109,17 +138,33 @@ class Watching:
 
     async def read(self, session: Session, users: list[str]) -> list[Presence]:
         """The users' states now, without watching them."""
-        known = await self._read_polled(session, users)
-        others = [user for user in users if user not in known]
+        polled = await self._open_polled(session, users)
+        others = [user for user in users if user not in polled]
         snapshots = await self._engine.read(session.tenant, others) if others else []
-        for user, snapshot in zip(others, snapshots, strict=True):
-            if session.grants.may_watch(user):
-                known[user] = project(user, snapshot, own=user == session.user)
-            else:
-                known[user] = entry(user, NOBODY, None, [])
+        # Last, with nothing to wait for behind it: who was hidden meanwhile is.
+        await self._sights.know(session.tenant, [session.user], users)
+        known = {user: self._read_one(session, user, snap) for user, snap in zip(others, snapshots, strict=True)}
+        for user, watched in polled.items():
+            hidden = not self._may_see(session, user)
+            known[user] = self._hidden(session, user) if hidden else self._snapshot(watched, session)
         return [known[user] for user in users]
 
-    async def _read_polled(self, session: Session, users: list[str]) -> dict[str, Presence]:
+    def _read_one(self, session: Session, user: str, snapshot: Snapshot) -> Presence:
+        if user == session.user:
+            return project(user, snapshot, own=True)
+        if not session.grants.may_watch(user):
+            return unknown(user)
+        sight = self._sights.see(session.tenant, session.user, user)
+        if sight == "hidden":
+            return self._hidden(session, user)
+        shown = project(user, snapshot)
+        return shown if sight == "full" else without_last_seen(shown)
+
+    def _hidden(self, session: Session, user: str) -> Presence:
+        watched = self._watched.get(Topic("watch", session.tenant, user))
+        return unknown(user) if watched is None else self._barring.snapshot(watched, session.connection)
+
+    async def _open_polled(self, session: Session, users: list[str]) -> dict[str, Watched]:
         """Those of the users whom thousands ask for. They are followed, if only for some seconds: while they are, what
         they are asked for is known here."""
         polled = self._crowds.polled
@@ -130,7 +175,7 @@ class Watching:
         topics = {user: Topic("watch", tenant, user) for user in asked}
         await self._watched.open([*topics.values()])
         found = {user: self._watched.get(topic) for user, topic in topics.items()}
-        return {user: self._snapshot(watched, session) for user, watched in found.items() if watched is not None}
+        return {user: watched for user, watched in found.items() if watched is not None}
 
     # --- changes ---
 
@@ -172,6 +217,44 @@ class Watching:
     def _devices(self, watched: Watched) -> list[Connection]:
         return devices(self._shared, watched.channel, watched.user)
 
+    # --- who may see whom ---
+
+    def in_use(self, tenant: str) -> set[str]:
+        """Those who are watched, and those who watch."""
+        users = set[str]()
+        for watched in self._watched.within(Part()):
+            if watched.channel.topic.tenant == tenant:
+                users.update(_watchers(watched), (watched.user,))
+        return users
+
+    async def review(self, tenant: str, users: Collection[str] | None) -> None:
+        """Decide again what these see and who sees them, and tell what is different."""
+        for watched in self._watched.within(Part()):
+            if watched.channel.topic.tenant == tenant and (users is None or watched.user in users):
+                await self._sights.know(tenant, _watchers(watched), [watched.user])
+                self._reconsider(watched, [*watched.channel.listeners, *watched.barred])
+        for user in users or ():
+            for connection in [*self._shared.registry.connections_of(tenant, user)]:
+                seen = {other: Topic("watch", tenant, other) for other in connection.watches or ()}
+                await self._sights.know(tenant, [user], seen)
+                for topic in seen.values():
+                    if (found := self._watched.get(topic)) is not None:
+                        self._reconsider(found, [connection])
+
+    def _reconsider(self, watched: Watched, connections: Iterable[Connection]) -> None:
+        discreet, watched.discreet = watched.discreet, self._sights.is_discreet(*watched.key)
+        if discreet != watched.discreet and watched.face.state == "offline":
+            self._show(watched, watched.face, anyway=True)
+        for connection in connections:
+            session = connection.session
+            if session is None or watched.user not in (connection.watches or ()):
+                continue  # it went while others were looked at
+            if not self._may_see(session, watched.user):
+                self._barring.bar(watched, connection)
+            elif (shown := self._barring.lift(watched, connection)) is not None:
+                frame = encode_event(shown, self._shared.clock.now_ms())
+                connection.send(frame, record=False, key=("presence", watched.user))
+
     # --- when something may have been missed ---
 
     def hold(self, part: Part) -> None:
@@ -205,6 +288,7 @@ class Watching:
                 watched.stale = True
                 self._show(watched, watched.face, anyway=True)
                 self._show_own(watched, watched.own, anyway=True)
+                self._barring.tell_again(watched)
 
     async def resync(self, part: Part, *, intact: bool) -> None:
         """Read everybody again and tell what is different. Unless `intact`, an older version may be the truth."""
@@ -232,6 +316,8 @@ class Watching:
             watched.name, watched.devices = snapshot.name or watched.name, snapshot.devices
         self._show(watched, _newer(watched.face, snapshot.face, settled), anyway=was_stale)
         self._show_own(watched, _newer(watched.own, snapshot.own, settled), anyway=was_stale)
+        if was_stale:
+            self._barring.tell_again(watched)
 
     async def _read(self, fresh: Sequence[Watched]) -> None:
         topics = [watched.channel.topic for watched in fresh]
@@ -241,6 +327,11 @@ class Watching:
             # A change that came between subscribing and reading may be newer than what was read.
             watched.face = max(watched.face, snapshot.face, key=lambda face: face.version)
             watched.own = max(watched.own, snapshot.own, key=lambda face: face.version)
+
+
+def _watchers(watched: Watched) -> set[str]:
+    connections = (*watched.channel.listeners, *watched.barred)
+    return {connection.session.user for connection in connections if connection.session is not None}
 
 
 def _same(one: Face, other: Face) -> bool:

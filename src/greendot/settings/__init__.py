@@ -8,6 +8,7 @@ from greendot.settings.checks import check
 from greendot.settings.names import check_id
 from greendot.settings.sections import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
 from greendot.settings.sources import load, strange_variables
+from greendot.settings.visibility import Visibility
 
 __all__ = [
     "Api",
@@ -18,6 +19,7 @@ __all__ = [
     "Server",
     "Settings",
     "Tenant",
+    "Visibility",
     "check",
     "check_id",
     "load",

@@ -9,6 +9,7 @@ from greendot.errors import ConfigError
 from greendot.settings.auth import check_auth
 from greendot.settings.names import check_id
 from greendot.settings.sections import POSTGRES, Limits, Privacy, Settings
+from greendot.settings.visibility import check_visibility
 from greendot.settings.webhooks import check_webhooks
 
 REDIS = (
@@ -62,6 +63,9 @@ def check(settings: Settings) -> None:
     _check_limits("limits", settings.limits)
     for name, tenant in settings.tenants.items():
         _check_limits(f"tenants.{name}.limits", tenant.limits)
+    check_visibility("visibility", settings.visibility)
+    for name, tenant in settings.tenants.items():
+        check_visibility(f"tenants.{name}.visibility", tenant.visibility)
     _check_celebrities(settings)
     check_auth(settings.auth)
     _check_privacy(settings.privacy)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from greendot.settings.visibility import Visibility
 from greendot.settings.webhooks import Hook, Webhooks
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -172,6 +173,7 @@ class Kind(Struct, frozen=True, forbid_unknown_fields=True):
 class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()  # in force for it: what its section does not say is as in [limits]
     webhooks: Hook = Hook()  # its own: no other's is used for it
+    visibility: Visibility = Visibility()  # the same, as in [visibility]
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -192,6 +194,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     inbox: Inbox = Inbox()
     webhooks: Webhooks = Webhooks()
     privacy: Privacy = Privacy()
+    visibility: Visibility = Visibility()
     kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only
     tenants: dict[str, Tenant] = {}  # those with settings of their own, by name; in the file only
 

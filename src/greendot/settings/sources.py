@@ -14,9 +14,11 @@ from msgspec.structs import FieldInfo, fields
 from greendot.errors import ConfigError
 from greendot.settings.checks import check
 from greendot.settings.sections import OF_THE_NODE, Kind, Limits, Settings, Tenant
+from greendot.settings.visibility import Visibility
 from greendot.settings.webhooks import Hook, Webhooks
 
 NAMED: dict[str, type] = {"kinds": Kind, "tenants": Tenant}  # sections of sections, by names people give
+OWN: dict[str, type] = {"limits": Limits, "visibility": Visibility}  # sections that tenants may have of their own
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
 
 
@@ -82,9 +84,8 @@ def _convert(source: str, values: Sources) -> Settings:
 
 def _complete(merged: dict[str, dict[str, Any]]) -> None:
     """What a tenant's own section does not say is as everybody's."""
-    common = merged.get("limits", {})
     merged["tenants"] = {
-        name: tenant | {"limits": common | tenant.get("limits", {})}
+        name: tenant | {section: merged.get(section, {}) | tenant.get(section, {}) for section in OWN}
         for name, tenant in merged.get("tenants", {}).items()
     }
 
@@ -103,17 +104,19 @@ def _known(source: str, section: str, keys: Any) -> None:
             raise ConfigError(f"in {source}: [{section}] has one section for each name, such as [{section}.{name}].")
         _all_known(source, f"{section}.{name}", own, NAMED[section])
         if section == "tenants":
-            _known_limits(source, f"tenants.{name}.limits", own.get("limits", {}))
+            for part, kind in OWN.items():
+                _known_own(source, f"tenants.{name}.{part}", own.get(part, {}), kind)
             _known_hook(source, f"tenants.{name}.webhooks", own.get("webhooks", {}))
 
 
-def _known_limits(source: str, section: str, keys: Any) -> None:
+def _known_own(source: str, section: str, keys: Any, kind: type) -> None:
     if not isinstance(keys, Mapping):
-        raise ConfigError(f"in {source}: [{section}] must be a section of keys, as in [limits].")
+        common = section.rpartition(".")[2]
+        raise ConfigError(f"in {source}: [{section}] must be a section of keys, as in [{common}].")
     for key in keys:
         if key in OF_THE_NODE:
             raise ConfigError(f"in {source}: [{section}]: {key} is of the whole node. Set it in [limits].")
-    _all_known(source, section, keys, Limits)
+    _all_known(source, section, keys, kind)
 
 
 def _known_hook(source: str, section: str, keys: Any) -> None:

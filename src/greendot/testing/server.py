@@ -12,7 +12,7 @@ import msgspec
 
 from greendot.assembly import Greendot
 from greendot.gateway.node import Node
-from greendot.settings import Kind, Limits, Settings, Tenant
+from greendot.settings import Kind, Limits, Settings, Tenant, Visibility
 from greendot.settings.webhooks import Hook
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
@@ -129,11 +129,11 @@ async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
         if name == "kinds":
             section: Any = msgspec.convert(values, dict[str, Kind])
         elif name == "tenants":
-            common = sections.get("limits", {})
             section = {
                 tenant: Tenant(
-                    msgspec.convert(common | own.get("limits", {}), Limits),
-                    msgspec.convert(own.get("webhooks", {}), Hook),
+                    limits=msgspec.convert(sections.get("limits", {}) | own.get("limits", {}), Limits),
+                    webhooks=msgspec.convert(own.get("webhooks", {}), Hook),
+                    visibility=msgspec.convert(sections.get("visibility", {}) | own.get("visibility", {}), Visibility),
                 )
                 for tenant, own in values.items()
             }

@@ -1,0 +1,33 @@
+"""Who sees whom, as far as it is set."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from greendot.errors import ConfigError
+
+
+class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of everybody, or of a tenant."""
+
+    policy: Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"] = "tenant"
+    recent_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0  # how long a contact is recent
+    ask_url: str = ""  # of the app, where the policy is to ask
+    ask_secret: str = ""  # signs the questions; at least 32 characters
+    ask_timeout_s: Annotated[float, Meta(gt=0, le=30)] = 2.0
+    ask_cache_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # how long an answer counts
+
+
+def check_visibility(section: str, visibility: Visibility) -> None:
+    """ConfigError if the app is to be asked and it is not said where, or how it knows that it is us."""
+    if visibility.ask_url and not visibility.ask_url.startswith(("https://", "http://")):
+        raise ConfigError(f"{section}.ask_url must begin with https:// (or http://, in a network of your own).")
+    if visibility.policy == "ask" and not visibility.ask_url:
+        raise ConfigError(f"{section}.policy is `ask`: say in {section}.ask_url where the app is to be asked.")
+    if visibility.ask_url and len(visibility.ask_secret) < 32:
+        raise ConfigError(
+            f"{section}.ask_secret must have at least 32 characters, or others could ask in our name. "
+            "Make one with: openssl rand -hex 32"
+        )

@@ -48,6 +48,7 @@ class Greendot:
             clock=clock,
             keys=ApiKeys(settings.api.key, self.node.store, clock),
             statuses=self.node.statuses,
+            regarding=self.node.regarding,
             rooms=self.node.rooms,
             speaking=self.node.speaking,
             notifying=self.node.notifying,

@@ -6,6 +6,7 @@ from starlette.applications import Starlette
 
 from greendot.api import problem
 from greendot.api.backend import Backend, Dev
+from greendot.api.contacts import ContactRoutes
 from greendot.api.dev import DevRoutes
 from greendot.api.notifications import NotificationRoutes
 from greendot.api.operations import OperationRoutes
@@ -17,8 +18,8 @@ from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstor
 
 def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
     """The application; with `dev` also the demo page and its tokens."""
-    parts = (OperationRoutes(backend), PresenceRoutes(backend), RoomRoutes(backend), NotificationRoutes(backend))
-    routes = [guarded(route, backend.keys) for part in parts for route in part.routes()]
+    kinds = (OperationRoutes, PresenceRoutes, ContactRoutes, RoomRoutes, NotificationRoutes)
+    routes = [guarded(route, backend.keys) for kind in kinds for route in kind(backend).routes()]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()
     app = Starlette(

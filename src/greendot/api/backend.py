@@ -22,6 +22,13 @@ class Statuses(Protocol):
     async def set(self, key: tuple[str, str], manual: Manual) -> Snapshot: ...
 
 
+class Regarding(Protocol):
+    """Who may see whom, as far as the API sets it."""
+
+    async def put_contact(self, key: tuple[str, str], other: str, at: int) -> None: ...
+    async def remove_contact(self, key: tuple[str, str], other: str) -> None: ...
+
+
 class Speaking(Protocol):
     """What changes rooms."""
 
@@ -85,6 +92,7 @@ class Backend(Struct, frozen=True):
     clock: Clock
     keys: ApiKeys
     statuses: Statuses
+    regarding: Regarding
     rooms: Rooms
     speaking: Speaking
     notifying: Notifying

@@ -23,6 +23,8 @@ NEEDED: dict[str, Scope] = {
     "GET /v1/users/{user}/sessions": "sessions",
     "DELETE /v1/sessions/{session}": "sessions",
     "PUT /v1/users/{user}/status": "users:write",
+    "PUT /v1/users/{user}/contacts/{other}": "users:write",
+    "DELETE /v1/users/{user}/contacts/{other}": "users:write",
     "GET /v1/rooms": "rooms:read",
     "GET /v1/rooms/{room}": "rooms:read",
     "PUT /v1/rooms/{room}": "rooms:write",

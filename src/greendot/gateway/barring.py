@@ -30,9 +30,7 @@ def unknown(user: str) -> Presence:
 class Barring:
     """One for each node. `now_ms` is the engine's time."""
 
-    def __init__(
-        self, shared: Shared, watched: Following[Watched], crowds: Crowds, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, shared: Shared, watched: Following[Watched], crowds: Crowds, now_ms: Callable[[], int]) -> None:
         self._shared = shared
         self._watched = watched
         self._crowds = crowds
@@ -62,6 +60,7 @@ class Barring:
         self._crowds.came(watched, connection)
         now = watched.shown(self._now_ms())
         if 0 < now.version <= before.version:  # what was told in its place must not seem to be newer
+            watched.raised = max(watched.raised, before.version + 1)
             now = structs.replace(now, version=before.version + 1)
         return None if now == before else now
 
@@ -87,7 +86,8 @@ class Barring:
             face = watched.face
         else:
             now = self._now_ms()
-            face = structs.replace(NOBODY, since=now, last_seen=now, version=max(now, watched.face.version + 1))
+            version = max(now, watched.face.version + 1, watched.raised + 1)
+            face = structs.replace(NOBODY, since=now, last_seen=now, version=version)
         shown = entry(watched.user, face, watched.name)
         return without_last_seen(shown) if watched.discreet else shown
 

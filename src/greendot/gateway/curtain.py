@@ -39,7 +39,7 @@ class Curtain:
         self._targets = targets
         self._veil: Veil = sights.veil(channel.topic.tenant)
         self._usual = 0  # the count everybody was told last who sees everybody
-        self._told: dict[str, int] = {}  # the same of those who do not
+        self._told: dict[str, int] = {}  # the same of those who do not, or did not then
 
     @property
     def _tenant(self) -> str:
@@ -71,6 +71,7 @@ class Curtain:
         """Somebody is there to be seen."""
         for viewer in self._sights.exceptions(self._tenant, target, self.viewers):
             if self._devices(viewer):
+                self._told.setdefault(viewer, self._usual)
                 self._veil.note(viewer, target, sees=not self._veil.is_open)
 
     def goes(self, target: str) -> None:
@@ -120,21 +121,29 @@ class Curtain:
         Who does not see everybody is told only what is new: a number that stays would say that somebody hides. One that
         `lapses` at the client is repeated unless it is 0.
         """
-        usual, hub, others = len(self._targets()), self._shared.hub, {*others}
-        veiled = {*self._veil.viewers} if self._veil.is_open else self.viewers()
+        others, veiled, hub = {*others}, self._veiled(), self._shared.hub
         told, self._told = self._told, {}
-        apart = [device for user in veiled | others for device in self._devices(user)]
+        apart = {user: self._devices(user) for user in {*veiled, *told, *others}}
         if self._veil.is_open:
-            hub.offer(self._channel, make(usual), key=key, skip=apart, low=lapses)
-        for user in veiled | others:
+            skip = [device for mine in apart.values() for device in mine]
+            hub.offer(self._channel, make(len(self._targets())), key=key, skip=skip, low=lapses)
+        for user, mine in apart.items():
             count = self.count(user) + (also if user in others else 0)
             if user in veiled:
                 self._told[user] = count
-                if told.get(user, self._usual) == count and not (lapses and count):
-                    continue
-            if mine := self._devices(user):
+            is_new = told.get(user, self._usual if user in veiled else None) != count
+            if mine and (is_new or (lapses and count)):
                 hub.send_each(mine, make(count), key=key)
-        self._usual = usual
+        self._usual = len(self._targets())
+
+    def named(self) -> None:
+        """All listeners were told who it is, and so know how many."""
+        self._usual = len(self._targets())
+        self._told = {viewer: self.count(viewer) for viewer in self._veiled()}
+
+    def _veiled(self) -> set[str]:
+        """Those who may not see everybody."""
+        return {*self._veil.viewers} if self._veil.is_open else self.viewers()
 
     def _devices(self, user: str) -> list[Connection]:
         return devices(self._shared, self._channel, user)

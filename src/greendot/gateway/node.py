@@ -31,6 +31,7 @@ from greendot.engine.base import (
     Message,
     Notified,
     Part,
+    Regarded,
     Restated,
     Topic,
     Typing,

@@ -92,17 +92,13 @@ class Parts:
         seating = Seating(engine, self.statuses, shared)
         self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
         pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
-        crowding = Crowding(presence.celebrity_watchers, presence.celebrity_polling)
-        forced = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
-        crowds = Crowds(shared, self.metrics, engine.now_ms, crowding, forced)
-        rule = _rules(settings)
-        sights = Sights(store, shared, rule, Asking(shared, {}, None, {"": 60.0}), engine.now_ms)
+        crowds = self._expect_crowds(settings, engine, shared)
+        sights = Sights(store, shared, _rules(settings), Asking(shared, {}, None, {"": 60.0}), engine.now_ms)
         self.watching = Watching(engine, shared, crowds, sights, self.limiting.most_watches, pace.hold_s)
         room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
         self.rooms = Rooms(engine, store, seating, sights, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
-        regarding = Looking(sights, self.watching, self.rooms, self.acks, rule)
-        self.regarding = Regarding(engine, store, regarding, shared)
+        self.regarding = Regarding(engine, store, Looking(sights, self.watching, self.rooms, self.acks), shared)
         self.speaking = Speaking(engine, store, self.rooms, shared, self.acks, self.limiting)
         self.speaking.moved = self.regarding.members_changed
         self.inboxes = Inboxes(store, shared, self.metrics)
@@ -136,6 +132,12 @@ class Parts:
         self.targets = Targets(engine, self.pressure, self.timers.now)
         self.intake = Intake(commands, self.reception, self.sessions, shared, self.metrics, self.limiting)
         self.pressure.told += [self.reception.loaded, self.intake.loaded]
+
+    def _expect_crowds(self, settings: Settings, engine: Engine, shared: Shared) -> Crowds:
+        presence = settings.presence
+        crowding = Crowding(presence.celebrity_watchers, presence.celebrity_polling)
+        forced = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
+        return Crowds(shared, self.metrics, engine.now_ms, crowding, forced)
 
     def _measure(self, settings: Settings, engine: Engine) -> Pressure:
         bounds = settings.overload

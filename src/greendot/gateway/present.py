@@ -25,7 +25,6 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.protocol.replies import PresentReply
 
-
 RETRY_S = 1.0  # after the store could not say who may see somebody
 
 
@@ -203,7 +202,7 @@ class PresentLine:
             self.curtain.appears(user)
             if self._order is not None:
                 insort(self._order, user)
-            self._tell(user, RoomEntered(self._room, user))
+            self._tell(user, RoomEntered(self._room, user), self.curtain.skipped(user))
 
     def _leave(self, user: str) -> None:
         # The engine may not know yet of a session that is here.
@@ -214,8 +213,9 @@ class PresentLine:
             self._users.discard(user)
             if self._order is not None:
                 del self._order[bisect_left(self._order, user)]
-            self._tell(user, RoomLeft(self._room, user))
+            blind = self.curtain.skipped(user)
             self.curtain.goes(user)
+            self._tell(user, RoomLeft(self._room, user), blind)
 
     @property
     def _tenant(self) -> str:
@@ -229,13 +229,14 @@ class PresentLine:
     def _is_large(self) -> bool:
         return max(len(self._channel.listeners), len(self._users)) > self._large
 
-    def _tell(self, user: str, event: Event) -> None:
+    def _tell(self, user: str, event: Event, skip: list[Connection]) -> None:
         if self._is_large:
             self._counting.soon()
         elif self._channel.listeners:
             frame = encode_event(event, self._shared.clock.now_ms())
             key = RoomKey(self._room, ("present", user))
-            self._shared.hub.offer(self._channel, frame, key=key, skip=self.curtain.skipped(user))
+            self._shared.hub.offer(self._channel, frame, key=key, skip=skip)
+            self.curtain.named()
 
     def _tell_count(self) -> None:
         """To everybody how many are there: one more for those who are, and whom nobody else sees."""

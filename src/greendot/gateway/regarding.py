@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Protocol
 
 from msgspec import Struct
 
-from greendot.core.visibility import Privacy, Rule
+from greendot.core.visibility import Privacy
 from greendot.core.wheel import Timer
 from greendot.engine.base import Acknowledged, Engine, Regarded, Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
@@ -50,7 +50,6 @@ class Parts(Struct, frozen=True):
     watching: Looked
     rooms: Looked
     acks: Acks
-    rule: Callable[[str], Rule]
 
 
 class Regarding:
@@ -89,7 +88,7 @@ class Regarding:
 
     async def members_changed(self, tenant: str, user: str) -> None:
         """The user is in other rooms than before."""
-        if self._parts.rule(tenant).policy == "shared_rooms":
+        if self._parts.sights.rule(tenant).policy == "shared_rooms":
             await self._tell(tenant, user)
 
     async def _tell(self, tenant: str, user: str) -> None:

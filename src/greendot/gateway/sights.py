@@ -34,7 +34,7 @@ class Sights:
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
-        self._rule = rule
+        self.rule = rule
         self._asking = asking
         self._now_ms = now_ms
         self._known: dict[Key, Facts] = {}
@@ -58,7 +58,7 @@ class Sights:
             return "hidden"
         if not self.matters(tenant):
             return "full"
-        known, rule = self._known, self._rule(tenant)
+        known, rule = self._known, self.rule(tenant)
         looking, seen = known.get((tenant, viewer)), known.get((tenant, target))
         if looking is None or seen is None:
             return "hidden"
@@ -75,7 +75,7 @@ class Sights:
 
     def matters(self, tenant: str) -> bool:
         """Whether there is anything to decide in this tenant."""
-        return self._hiding.get(tenant, True) or self._rule(tenant).policy != "tenant"
+        return self._hiding.get(tenant, True) or self.rule(tenant).policy != "tenant"
 
     def knows(self, tenant: str, users: Iterable[str]) -> bool:
         """Whether what decisions about these are made of is known."""
@@ -83,13 +83,13 @@ class Sights:
 
     def is_ready(self, tenant: str, user: str) -> bool:
         """Whether it can be decided at once who sees the user."""
-        return not self.matters(tenant) or ((tenant, user) in self._known and self._rule(tenant).policy != "ask")
+        return not self.matters(tenant) or ((tenant, user) in self._known and self.rule(tenant).policy != "ask")
 
     # --- deciding for a room ---
 
     def veil(self, tenant: str) -> Veil:
         """An empty one for a room of this tenant."""
-        return Veil(is_open=self._rule(tenant).is_open)
+        return Veil(is_open=self.rule(tenant).is_open)
 
     def exceptions(self, tenant: str, target: str, viewers: Callable[[], Iterable[str]]) -> Collection[str]:
         """Of those in a room, for its veil: who does not see the target in an open tenant, elsewhere who does."""
@@ -98,8 +98,8 @@ class Sights:
             return ()
         facts = self._known.get((tenant, target))
         if facts is None or is_doubted:
-            return [*viewers()] if self._rule(tenant).is_open else ()
-        if self._rule(tenant).is_open:
+            return [*viewers()] if self.rule(tenant).is_open else ()
+        if self.rule(tenant).is_open:
             return facts.privacy.hide_from
         return [viewer for viewer in viewers() if self.see(tenant, viewer, target, in_room=True) != "hidden"]
 
@@ -124,7 +124,7 @@ class Sights:
         users = {*viewers, *targets}
         while missing := [user for user in users if (tenant, user) not in self._known]:
             await asyncio.gather(*(self._learn((tenant, user)) for user in missing))
-        if self._rule(tenant).policy == "ask":
+        if self.rule(tenant).policy == "ask":
             await self._asking.ask(tenant, viewers, targets)
 
     async def _learn(self, key: Key) -> None:
@@ -206,7 +206,7 @@ class Sights:
     # --- reading ---
 
     async def _read(self, keys: Sequence[Key]) -> dict[Key, Facts]:
-        policies = {tenant: self._rule(tenant).policy for tenant, _ in keys}
+        policies = {tenant: self.rule(tenant).policy for tenant, _ in keys}
         social = [key for key in keys if policies[key[0]] in ("contacts", "recent_contacts")]
         roomy = [key for key in keys if policies[key[0]] == "shared_rooms"]
         privacies = await self._store.privacies(keys)

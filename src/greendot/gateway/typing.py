@@ -20,7 +20,7 @@ from greendot.gateway.curtain import Curtain
 from greendot.gateway.shared import Shared
 from greendot.gateway.sights import Sights
 from greendot.protocol.codec import encode_event
-from greendot.protocol.events import TypingCount, TypingStarted, TypingStopped
+from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
 
 REPEAT_COUNT_S = 2.0  # a large room's count is repeated while people go on typing, so that clients may let it expire
@@ -87,8 +87,8 @@ class TypingLine:
         known = typing.user in self._entries
         self._hold(typing.user, typing.name, typing.expires_in_ms)
         if not self._is_large:
-            frame = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
-            self._tell(typing.user, encode_event(frame, self._shared.clock.now_ms()))
+            event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
+            self._tell(typing.user, event, self.curtain.skipped(typing.user))
         elif not known or self._shared.timers.now() - self._counting.told_at >= REPEAT_COUNT_S:
             self._counting.soon()
 
@@ -120,7 +120,8 @@ class TypingLine:
                 continue
             entry = self._entries[target]
             left_ms = max(1, round((entry.timer.due - now) * 1000))
-            event = TypingStarted(self._room, target, entry.name, left_ms) if sees else TypingStopped(self._room, target)
+            started = TypingStarted(self._room, target, entry.name, left_ms)
+            event = started if sees else TypingStopped(self._room, target)
             frame = encode_event(event, self._shared.clock.now_ms())
             self._shared.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("typing", target)))
 
@@ -152,15 +153,17 @@ class TypingLine:
         if entry is None:
             return
         self._shared.timers.cancel(entry.timer)
+        blind = self.curtain.skipped(user)
+        self.curtain.goes(user)
         if self._is_large:
             self._counting.soon()
         else:
-            self._tell(user, encode_event(TypingStopped(self._room, user), self._shared.clock.now_ms()))
-        self.curtain.goes(user)
+            self._tell(user, TypingStopped(self._room, user), blind)
 
-    def _tell(self, user: str, frame: bytes) -> None:
+    def _tell(self, user: str, event: Event, skip: list[Connection]) -> None:
         key = RoomKey(self._room, ("typing", user))
-        self._shared.hub.offer(self._channel, frame, key=key, skip=self.curtain.skipped(user), low=True)
+        frame = encode_event(event, self._shared.clock.now_ms())
+        self._shared.hub.offer(self._channel, frame, key=key, skip=skip, low=True)
 
     def _tell_count(self) -> None:
         """To everybody how many others are typing: one less for those who type themselves."""

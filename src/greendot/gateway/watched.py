@@ -26,7 +26,19 @@ class Crowd:
 class Watched(Followed):
     """See the module."""
 
-    __slots__ = ("barred", "crowd", "devices", "discreet", "face", "held", "held_until", "name", "own", "stale")
+    __slots__ = (
+        "barred",
+        "crowd",
+        "devices",
+        "discreet",
+        "face",
+        "held",
+        "held_until",
+        "name",
+        "own",
+        "raised",
+        "stale",
+    )
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
@@ -40,6 +52,7 @@ class Watched(Followed):
         self.discreet = False  # others are not shown when the user was last seen
         # Who watches and may not see. They hear nothing, and are shown this, which stays as it is.
         self.barred: dict[Connection, Presence] = {}
+        self.raised = 0  # the highest version given to any who were barred and are no more
 
     @property
     def is_wanted(self) -> bool:

@@ -66,7 +66,8 @@ class Watching:
         while not known:
             await self._sights.know(session.tenant, [session.user], allowed)
             await self._watched.open([*allowed.values()])
-            known = self._sights.knows(session.tenant, (session.user, *allowed))  # else it was forgotten while they were opened
+            # Else it was forgotten while they were opened.
+            known = self._sights.knows(session.tenant, (session.user, *allowed))
         if connection.closing:
             return []
         # No await below: what is read here and what the listener will hear must meet without a gap.

@@ -1,0 +1,349 @@
+"""Who sees whom: every policy, what users hide, changes while others look. Real sockets, virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from greendot.errors import StoreUnavailable
+from greendot.testing import Served, WireClient, serving
+
+UNKNOWN = {
+    "name": None,
+    "state": "offline",
+    "since": None,
+    "last_seen": None,
+    "version": 0,
+    "status_text": None,
+    "mode": "live",
+}
+DAY_MS = 86_400_000
+
+
+async def entry(client: WireClient, user: str, kind: str = "watch") -> dict[str, Any]:
+    """What a client is answered about one user."""
+    (found,) = (await client.request(type=kind, users=[user]))["presence"]
+    assert found["user"] == user
+    shown: dict[str, Any] = found
+    return shown
+
+
+async def states(client: WireClient, *users: str) -> list[str]:
+    """As asked for, which must be as watched."""
+    watched, asked = [
+        [found["state"] for found in (await client.request(type=kind, users=[*users]))["presence"]]
+        for kind in ("watch", "presence.get")
+    ]
+    assert watched == asked
+    return watched
+
+
+def changes(frames: list[dict[str, Any]], user: str = "ann") -> list[dict[str, Any]]:
+    return [f["data"] for f in frames if f["type"] == "presence.changed" and f["data"]["user"] == user]
+
+
+async def hide(client: WireClient, *users: str) -> None:
+    reply = await client.request(type="privacy.set", hide_from=[*users])
+    assert reply["hide_from"] == sorted(users)
+
+
+@asynccontextmanager
+async def contact(served: Served) -> AsyncIterator[Any]:
+    """Puts and removes contacts."""
+
+    async def put(user: str, other: str, at: int | None = None) -> None:
+        at = served.clock.now_ms() if at is None else at
+        await served.node.regarding.put_contact(("default", user), other, at)
+
+    yield put
+
+
+# --- what users hide ---
+
+
+async def test_what_is_hidden_is_kept_and_answered() -> None:
+    async with serving() as served:
+        ann = await served.client("ann")
+        assert await ann.request(type="privacy.set") == {"last_seen": "shown", "hide_from": []}
+        assert await ann.request(type="privacy.set", last_seen="hidden", hide_from=["eve", "bob", "eve", "ann"]) == {
+            "last_seen": "hidden",
+            "hide_from": ["bob", "eve"],
+        }
+        assert await ann.request(type="privacy.set", hide_from=[]) == {"last_seen": "hidden", "hide_from": []}
+        again = await served.client("ann", device="phone")
+        assert await again.request(type="privacy.set") == {"last_seen": "hidden", "hide_from": []}
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"last_seen": "maybe"}, "last_seen"),
+        ({"hide_from": "bob"}, "hide_from"),
+        ({"hide_from": ["b b"]}, "hide_from[0]"),
+        ({"hide_from": ["bob"] * 1_001}, "hide_from"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_whole(fields: dict[str, Any], named: str) -> None:
+    async with serving() as served:
+        ann = await served.client("ann")
+        ann.send(type="privacy.set", **fields, id=1)
+        error = await ann.receive("error")
+        assert (error["code"], error["id"]) == ("bad_field", 1)
+        assert named in error["message"]
+        assert await ann.request(type="privacy.set") == {"last_seen": "shown", "hide_from": []}
+
+
+async def test_whom_somebody_hides_from_sees_somebody_unknown() -> None:
+    async with serving() as served:
+        ann, bob, eve = [await served.client(user) for user in ("ann", "bob", "eve")]
+        await hide(ann, "bob")
+        for kind in ("watch", "presence.get"):
+            stranger = await entry(bob, "nobody", kind)
+            assert await entry(bob, "ann", kind) == stranger | {"user": "ann"}
+            assert stranger == UNKNOWN | {"user": "nobody", "devices": []}
+            assert (await entry(eve, "ann", kind))["state"] == (await entry(ann, "ann", kind))["state"] == "online"
+            assert (await entry(ann, "bob", kind))["state"] == "online", "hiding is one way"
+        await ann.request(type="status.set", status="busy", text="do not disturb")
+        await ann.request(type="status.set", status="auto")
+        ann.send(type="bye")
+        await ann.closed()
+        await served.settle()
+        assert await bob.quiet() == []
+        assert [change["state"] for change in changes(await eve.quiet())] == ["busy", "online", "offline"]
+        assert await entry(bob, "ann", "presence.get") == UNKNOWN | {"user": "ann", "devices": []}
+
+
+async def test_who_is_watched_and_hides_seems_to_leave_and_to_come_back() -> None:
+    async with serving() as served:
+        ann, bob = await served.client("ann"), await served.client("bob")
+        before = await entry(bob, "ann")
+        served.clock.advance(5)
+        await hide(ann, "bob")
+        (gone,) = changes(await bob.quiet())
+        now = served.clock.now_ms()
+        assert gone == UNKNOWN | {"user": "ann", "name": "Ann", "since": now, "last_seen": now, "version": now}
+        assert gone["version"] > before["version"]
+        served.clock.advance(5)
+        await ann.request(type="status.set", status="busy")
+        for kind in ("watch", "presence.get"):
+            assert await entry(bob, "ann", kind) == gone | {"devices": []}, "it stays as it was"
+        assert await bob.quiet() == []
+        await hide(ann)
+        (back,) = changes(await bob.quiet())
+        assert back["state"] == "busy"
+        assert back["version"] > gone["version"]
+        await ann.request(type="status.set", status="auto")
+        (again,) = changes(await bob.quiet())
+        assert again["version"] > back["version"]
+
+
+async def test_a_version_never_goes_back_however_often_somebody_hides() -> None:
+    async with serving() as served:
+        ann, bob = await served.client("ann"), await served.client("bob")
+        seen = [(await entry(bob, "ann"))["version"]]
+        for _ in range(5):
+            for users in (["bob"], [], ["eve"], ["bob", "eve"], []):
+                await hide(ann, *users)
+                seen += [change["version"] for change in changes(await bob.quiet())]
+        assert len(seen) == 1 + 5 * 4
+        assert seen == sorted({*seen})
+
+
+async def test_hiding_while_offline_is_seen_by_nobody() -> None:
+    async with serving() as served:
+        ann, bob = await served.client("ann"), await served.client("bob")
+        ann.send(type="bye")
+        await ann.closed()
+        await served.settle()
+        before = await entry(bob, "ann")
+        assert before["last_seen"] is not None
+        await served.node.regarding.set_privacy(("default", "ann"), None, ["bob"])
+        assert await bob.quiet() == []
+        assert await entry(bob, "ann") == before
+        served.clock.advance(60)
+        ann = await served.client("ann")
+        assert await bob.quiet() == []
+        assert await entry(bob, "ann") == before
+        fresh = await served.client("bob", device="phone")
+        assert await entry(fresh, "ann") == UNKNOWN | {"user": "ann", "devices": []}
+
+
+async def test_the_last_seen_may_be_hidden_and_nothing_else_tells_it() -> None:
+    async with serving() as served:
+        ann, bob = await served.client("ann"), await served.client("bob")
+        await ann.request(type="privacy.set", last_seen="hidden")
+        assert (await entry(bob, "ann"))["since"] is not None, "who is there is seen as ever"
+        ann.send(type="bye")
+        await ann.closed()
+        await served.settle()
+        (gone,) = changes(await bob.quiet())
+        expected = UNKNOWN | {"user": "ann", "name": "Ann"}
+        assert gone == expected
+        for kind in ("watch", "presence.get"):
+            assert await entry(bob, "ann", kind) == expected | {"devices": []}
+        again = await served.client("ann")
+        (back,) = changes(await bob.quiet())
+        assert (back["state"], back["version"] > 0) == ("online", True)
+        own = await entry(again, "ann")
+        assert own["state"] == "online"
+
+
+async def test_watchers_are_told_when_the_last_seen_is_hidden_or_shown() -> None:
+    async with serving() as served:
+        ann, bob = await served.client("ann"), await served.client("bob")
+        ann.send(type="bye")
+        await ann.closed()
+        await served.settle()
+        before = await entry(bob, "ann")
+        await served.node.regarding.set_privacy(("default", "ann"), "hidden", None)
+        (hidden,) = changes(await bob.quiet())
+        assert (hidden["last_seen"], hidden["since"], hidden["version"]) == (None, None, 0)
+        await served.node.regarding.set_privacy(("default", "ann"), "shown", None)
+        (shown,) = changes(await bob.quiet())
+        assert shown | {"devices": []} == before
+
+
+async def test_while_nobody_hides_nothing_is_read_but_that() -> None:
+    async with serving() as served:
+        reads: list[Any] = []
+        store, read = served.node.store, served.node.store.privacies
+        store.privacies = lambda keys: (reads.append(keys), read(keys))[1]  # type: ignore[method-assign]
+        await served.lobby()
+        clients = [await served.joined(f"u{number}") for number in range(5)]
+        for client in clients:
+            await client.request(type="watch", users=[f"u{number}" for number in range(100)])
+            await client.request(type="presence.get", users=[f"u{number}" for number in range(100)])
+            client.send(type="typing.start", room="lobby")
+        await served.advance(120, alive=clients)
+        assert reads == []
+        await hide(clients[0], "u1")
+        assert reads
+
+
+# --- policies ---
+
+
+async def test_members_of_a_room_see_each_other_until_the_last_room_they_share() -> None:
+    async with serving(visibility={"policy": "shared_rooms"}) as served:
+        store, speaking = served.node.store, served.node.speaking
+        for room in ("r1", "r2"):
+            await store.put_room("default", room)
+            for user in ("ann", "bob"):
+                await speaking.put_member("default", room, user, "member")
+        _, bob, eve = [await served.client(user) for user in ("ann", "bob", "eve")]
+        assert await states(bob, "ann", "eve", "bob") == ["online", "offline", "online"]
+        assert await states(eve, "ann", "bob") == ["offline", "offline"]
+        rooms = await store.heads([("default", "r1"), ("default", "r2")])
+        await speaking.remove_member("default", rooms["default", "r1"], "ann")
+        assert changes(await bob.quiet()) == []
+        await speaking.remove_member("default", rooms["default", "r2"], "ann")
+        assert [change["state"] for change in changes(await bob.quiet())] == ["offline"]
+        assert await states(bob, "ann") == ["offline"]
+        await speaking.put_member("default", "r1", "eve", "reader")
+        assert [change["state"] for change in changes(await eve.quiet(), "bob")] == ["online"]
+        assert [change["state"] for change in changes(await bob.quiet(), "eve")] == ["online"]
+
+
+async def test_contacts_see_each_other_when_both_have_the_other() -> None:
+    async with serving(visibility={"policy": "contacts"}) as served:
+        regarding = served.node.regarding
+        ann, bob = await served.client("ann"), await served.client("bob")
+        assert await states(ann, "bob") == await states(bob, "ann") == ["offline"]
+        await regarding.put_contact(("default", "ann"), "bob", 1)
+        assert await ann.quiet() == await bob.quiet() == []
+        await regarding.put_contact(("default", "bob"), "ann", 1)
+        assert [change["state"] for change in changes(await bob.quiet())] == ["online"]
+        assert [change["state"] for change in changes(await ann.quiet(), "bob")] == ["online"]
+        await regarding.remove_contact(("default", "ann"), "bob")
+        assert [change["state"] for change in changes(await bob.quiet())] == ["offline"]
+        assert [change["state"] for change in changes(await ann.quiet(), "bob")] == ["offline"]
+        assert await states(ann, "bob") == await states(bob, "ann") == ["offline"]
+
+
+async def test_a_contact_is_recent_for_so_long_and_then_no_more_by_itself() -> None:
+    async with serving(visibility={"policy": "recent_contacts", "recent_days": 2}) as served:
+        ann, bob = await served.client("ann"), await served.client("bob")
+        async with contact(served) as put:
+            await put("ann", "bob", served.clock.now_ms() - 2 * DAY_MS + 60_000)
+            assert await states(bob, "ann") == ["online"]
+            assert await states(ann, "bob") == ["offline"], "nobody comes to see somebody by knowing them"
+            _, frames = await served.advance(59, alive=[ann, bob])
+            assert changes(frames) == []
+            _, frames = await served.advance(31, alive=[ann, bob])
+            assert [change["state"] for change in changes(frames)] == ["offline"]
+            await put("ann", "bob")
+            assert [change["state"] for change in changes(await bob.quiet())] == ["online"]
+
+
+async def test_tenants_have_policies_of_their_own() -> None:
+    async with serving(
+        visibility={"policy": "contacts"}, tenants={"acme": {"visibility": {"policy": "tenant"}}}
+    ) as served:
+        for tenant, state in (("acme", "online"), ("other", "offline")):
+            await served.client("ann", claims={"tenant": tenant})
+            bob = await served.client("bob", claims={"tenant": tenant})
+            assert await states(bob, "ann") == [state]
+
+
+async def test_what_is_hidden_in_one_tenant_is_not_in_another() -> None:
+    async with serving() as served:
+        pairs = {}
+        for tenant in ("t1", "t2"):
+            pairs[tenant] = [await served.client(user, claims={"tenant": tenant}) for user in ("ann", "bob")]
+            await states(pairs[tenant][1], "ann")
+        await hide(pairs["t1"][0], "bob")
+        assert [change["state"] for change in changes(await pairs["t1"][1].quiet())] == ["offline"]
+        assert await pairs["t2"][1].quiet() == []
+        assert await states(pairs["t2"][1], "ann") == ["online"]
+
+
+async def test_a_token_may_allow_less_than_the_policy_never_more() -> None:
+    async with serving(visibility={"policy": "contacts"}) as served:
+        await served.client("ann")
+        async with contact(served) as put:
+            await put("ann", "bob")
+            await put("bob", "ann")
+        narrow = await served.client("bob", claims={"watch": ["team-*"]})
+        assert await states(narrow, "ann") == ["offline"]
+        wide = await served.client("eve", claims={"watch": ["*"]})
+        assert await states(wide, "ann") == ["offline"]
+
+
+# --- when what was said is lost ---
+
+
+async def test_a_change_nobody_told_of_is_found() -> None:
+    async with serving() as served:
+        ann, bob = await served.client("ann"), await served.client("bob")
+        await entry(bob, "ann")
+        await served.node.store.put_privacy("default", "ann", hide_from=frozenset({"bob"}))
+        assert (await entry(bob, "ann"))["state"] == "online"
+        _, frames = await served.advance(30, alive=[ann, bob])
+        assert [change["state"] for change in changes(frames)] == ["offline"]
+        await served.node.store.put_privacy("default", "ann", hide_from=frozenset())
+        _, frames = await served.advance(30, alive=[ann, bob])
+        assert [change["state"] for change in changes(frames)] == ["online"]
+
+
+async def test_what_cannot_be_read_is_hidden_until_it_can() -> None:
+    async with serving() as served:
+        ann, bob, eve = [await served.client(user) for user in ("ann", "bob", "eve")]
+        for watcher in (bob, eve):
+            await entry(watcher, "ann")
+            await entry(watcher, "zoe")
+        store, read = served.node.store, served.node.store.privacies
+
+        async def away(keys: Any) -> Any:
+            raise StoreUnavailable("away")
+
+        store.privacies = away  # type: ignore[method-assign]
+        await ann.request(type="privacy.set", hide_from=["bob"])
+        for watcher in (bob, eve):
+            assert [change["state"] for change in changes(await watcher.quiet())] == ["offline"]
+        store.privacies = read  # type: ignore[method-assign]
+        frames = await served.advance(1, alive=[ann, bob, eve])
+        assert changes(frames[1]) == []
+        assert [change["state"] for change in changes(frames[2])] == ["online"]

@@ -112,7 +112,16 @@ class Parts:
         self.tenancy = Tenancy(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
         entry, promises = (self.tokens, self.tenancy), (presence.heartbeat_s, self.limiting)
         greeting = Greeting(self.sessions, self.rooms, self.inboxes, shared, entry, promises)
-        commands = Commands(
+        self.reception = self._receive(settings, engine, shared, greeting)
+        self.pressure = self._measure(settings, engine)
+        self.targets = Targets(engine, self.pressure, self.timers.now)
+        self.intake = Intake(
+            self._commands(engine, clock), self.reception, self.sessions, shared, self.metrics, self.limiting
+        )
+        self.pressure.told += [self.reception.loaded, self.intake.loaded]
+
+    def _commands(self, engine: Engine, clock: Clock) -> Commands:
+        return Commands(
             Acting(
                 granting=Granting(self.sessions, self.rooms, self.watching),
                 statuses=self.statuses,
@@ -127,11 +136,6 @@ class Parts:
                 clock=clock,
             )
         )
-        self.reception = self._receive(settings, engine, shared, greeting)
-        self.pressure = self._measure(settings, engine)
-        self.targets = Targets(engine, self.pressure, self.timers.now)
-        self.intake = Intake(commands, self.reception, self.sessions, shared, self.metrics, self.limiting)
-        self.pressure.told += [self.reception.loaded, self.intake.loaded]
 
     def _expect_crowds(self, settings: Settings, engine: Engine, shared: Shared) -> Crowds:
         presence = settings.presence

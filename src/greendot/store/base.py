@@ -303,9 +303,7 @@ class StatusStore(Protocol):
         ...
 
 
-class Store(
-    RoomStore, MessageStore, InboxStore, StatusStore, PrivacyStore, KeyStore, TenantStore, HookStore, Protocol
-):
+class Store(RoomStore, MessageStore, InboxStore, StatusStore, PrivacyStore, KeyStore, TenantStore, HookStore, Protocol):
     """All of it, and its life."""
 
     async def start(self) -> None:

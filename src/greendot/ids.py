@@ -15,6 +15,12 @@ _match = re.compile(ID_PATTERN).match
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
+class Id(str):
+    """An id of a user, room, tenant or session in a log line: the settings say whether it is shown there or hashed."""
+
+    __slots__ = ()
+
+
 def valid_id(text: str) -> bool:
     """Whether `text` may name a user, room, tenant, device or key."""
     return _match(text) is not None

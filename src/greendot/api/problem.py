@@ -55,7 +55,9 @@ def response(problem: Problem) -> Response:
 
 async def on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    _log.debug("%s %s: %s %s", request.method, request.url.path, error.status, error.detail)
+    if _log.isEnabledFor(logging.DEBUG):
+        # Neither the path nor what is wrong: both quote what was sent.
+        _log.debug("%s %s: %s", request.method, _asked(request), error.status)
     return response(error)
 
 
@@ -90,6 +92,12 @@ def _methods(request: Request) -> set[str]:
     """What is possible at the request's path: it may have one route per method."""
     here = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     return {method for route in here for method in route.methods or ()}
+
+
+def _asked(request: Request) -> str:
+    """The route, with names in place of what was given for them."""
+    found = (route.path for route in request.app.routes if route.matches(request.scope)[0] is Match.FULL)
+    return next(found, "nothing")
 
 
 async def on_failure(request: Request, error: Exception) -> Response:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import os
 import resource
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -15,13 +15,14 @@ from typing import Any
 
 import click
 import msgspec
-import structlog
 import uvloop
 
 from greendot import __version__
 from greendot.assembly import Greendot
 from greendot.cli.config import config_option, dev_file, dev_value, settings_from, store_shown
+from greendot.cli.logs import set_up_logging
 from greendot.cli.workers import Supervisor, reserve
+from greendot.core.hashing import hash_key
 from greendot.engine.redis.url import without_login
 from greendot.settings import Api, Settings, strange_variables
 
@@ -65,7 +66,7 @@ def serve(
         notes.append(
             "No API key is set (GREENDOT_API_KEY): only those made with `greendot keys create` open the HTTP API."
         )
-    _set_up_logging(settings.server.log)
+    set_up_logging(settings.server.log, _log_key(settings))
     _set_up_process()
     if settings.server.workers > 1:
         _serve_by_workers(settings, notes)
@@ -161,6 +162,13 @@ def _announce(settings: Settings, port: int, notes: list[str]) -> None:
     sys.stdout.flush()
 
 
+def _log_key(settings: Settings) -> bytes | None:
+    """What ids in log lines are hashed with; None if they are to be as they are."""
+    if settings.privacy.log_ids == "plain":
+        return None
+    return hash_key(settings.privacy.hash_key, settings.auth.secret) or secrets.token_bytes(32)
+
+
 def _set_up_process() -> None:
     """As many sockets as the system allows, and a collector that does not stop the world while clients connect."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -168,25 +176,3 @@ def _set_up_process() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     # A connection is a few dozen objects that stay; with the default of 700 they would be looked at again and again.
     gc.set_threshold(50_000, 50, 50)
-
-
-def _set_up_logging(level: str) -> None:
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.stdlib.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso"),
-                structlog.processors.format_exc_info,
-                renderer,
-            ]
-        )
-    )
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # a malformed request is a client's affair

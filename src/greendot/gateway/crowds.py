@@ -15,6 +15,7 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.counting import devices
 from greendot.gateway.shared import Shared
 from greendot.gateway.watched import Crowd, Watched
+from greendot.ids import Id
 from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
 
@@ -105,7 +106,7 @@ class Crowds:
         (self.polled.add if polled else self.polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
         what = "are told of no change but ask" if polled else "are told of changes again"
-        _log.info("the watchers of %s (tenant %s) %s: there are %d", user, tenant, what, count)
+        _log.info("the watchers of %s (tenant %s) %s: there are %d", Id(user), Id(tenant), what, count)
         self._spread(watched, crowd)
 
     # --- slices ---

@@ -18,6 +18,7 @@ from greendot.gateway.channel import RoomKey
 from greendot.gateway.following import Following
 from greendot.gateway.room import RECOVER, LocalRoom, Recent
 from greendot.gateway.shared import Shared
+from greendot.ids import Id
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.store.base import Record, Store
@@ -95,7 +96,7 @@ class Feed:
         try:
             again = await self._fill(local)
         except StoreUnavailable as error:
-            _log.info("a gap in %s is read later: %s", local.channel.topic.name, error)
+            _log.info("a gap in %s is read later: %s", Id(local.channel.topic.name), error)
             local.gap_timer = self._shared.timers.set(AGAIN_S * random.uniform(0.5, 1), self._over, local)
             again = False
         finally:

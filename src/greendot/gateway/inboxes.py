@@ -25,6 +25,7 @@ from greendot.gateway.room import RECOVER, RECOVER_BYTES
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.gateway.urging import Urging
+from greendot.ids import Id
 from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, Resync
@@ -215,7 +216,7 @@ class Inboxes:
         try:
             await self._fill(local)
         except StoreUnavailable as error:
-            _log.info("a gap in the inbox of %s is read later: %s", local.key[1], error)
+            _log.info("a gap in the inbox of %s is read later: %s", Id(local.key[1]), error)
         if local.is_behind:
             self._miss(local, GAP_S if local.cursor > cursor else AGAIN_S * random.uniform(0.5, 1))
 

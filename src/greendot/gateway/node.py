@@ -40,7 +40,7 @@ from greendot.gateway import views
 from greendot.gateway.connection import Connection
 from greendot.gateway.departures import Departures
 from greendot.gateway.parts import Parts
-from greendot.ids import incarnation_of
+from greendot.ids import Id, incarnation_of
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.events import Drain
@@ -180,7 +180,7 @@ class Node(Parts):
             cause, code = connection.ended_by
             connection.ended_by = None
             session = connection.session
-            _log.debug("connection ended: %s %s, session %s", cause.name, code or "", session and session.id)
+            _log.debug("connection ended: %s %s, session %s", cause.name, code or "", session and Id(session.id))
             self.watching.forget(connection)
             self.rooms.forget(connection, said_bye=cause is Cause.BYE)
             self.sessions.lost(connection, cause, code)
@@ -201,7 +201,7 @@ class Node(Parts):
     def slow(self, connection: Connection) -> None:
         self.metrics.realtime_client_slow_total += 1
         session = connection.session
-        _log.warning("a client is slow: half of what may wait for it is used; session %s", session and session.id)
+        _log.warning("a client is slow: half of what may wait for it is used; session %s", session and Id(session.id))
 
     def count_send_failed(self) -> None:
         self.metrics.realtime_socket_send_failed_total += 1

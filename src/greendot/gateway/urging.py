@@ -18,6 +18,7 @@ from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.gateway.batched import Batched
 from greendot.gateway.inbox import LocalInbox, Urged
 from greendot.gateway.shared import Shared
+from greendot.ids import Id
 from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
 from greendot.store.base import Key, Notification, Store
@@ -142,7 +143,7 @@ class Urging:
         try:
             pending = await self.pending(key)
         except StoreUnavailable as error:
-            _log.warning("what %s has not acknowledged could not be handed over: %s", key[1], error)
+            _log.warning("what %s has not acknowledged could not be handed over: %s", Id(key[1]), error)
             return
         if pending:
             self._hand(key, pending)

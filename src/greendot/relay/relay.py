@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError, StoreUnavailable
+from greendot.ids import Id
 from greendot.relay.letters import MessageLetter, NoticeLetter, letter_of
 from greendot.store.base import Draft, Key, Notice
 from greendot.store.outbox import Aside, Outbox, OutboxRow, OutboxSession
@@ -164,7 +165,8 @@ class Relay:
             self.counts.relayed += len(done)
             self.counts.set_aside += len(aside)
             for row in aside:
-                _log.error("row %s of the outbox cannot be sent and is set aside: %s", row.id, row.reason)
+                # Why quotes ids of the row, so it is logged as they are; `greendot outbox` shows it in any case.
+                _log.error("row %s of the outbox cannot be sent and is set aside: %s", row.id, Id(row.reason))
             if held:
                 self._resting[shard] = asyncio.get_running_loop().time() + self._poll_s
                 return
@@ -204,7 +206,7 @@ class Relay:
             except (StoreUnavailable, EngineUnavailable):
                 return _Outcome([], [], held=True)
             except Exception as error:
-                _log.debug("%s notifications are sent one by one: %s", len(letters), error)
+                _log.debug("%s notifications are sent one by one: %s", len(letters), type(error).__name__)
         return await self._one_by_one(letters)
 
     async def _one_by_one(self, letters: Sequence[NoticeLetter | MessageLetter]) -> _Outcome:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.core.hooks import Verdict, verdict
-from greendot.ids import new_message_id
+from greendot.ids import Id, new_message_id
 from greendot.outbound import Answer, Caller, NotCalled
 from greendot.protocol.webhooks import DELIVERY, SIGNATURE, HookDelivery, HookEvent, signature
 
@@ -87,11 +87,11 @@ class Hook:
     def _note(self, found: Verdict) -> None:
         """Once for each trouble, not for each attempt."""
         if found.outcome == "gone" and not self.stopped:
-            _log.error("webhook of tenant %s: %s; it is stopped, until it is replayed", self.tenant, found.reason)
+            _log.error("webhook of tenant %s: %s; it is stopped, until it is replayed", Id(self.tenant), found.reason)
         elif found.outcome == "failed" and self._trouble != found.reason:
-            _log.warning("webhook of tenant %s: %s; it is tried again", self.tenant, found.reason)
+            _log.warning("webhook of tenant %s: %s; it is tried again", Id(self.tenant), found.reason)
         elif found.outcome == "taken" and self._trouble is not None:
-            _log.info("webhook of tenant %s: it is taken again", self.tenant)
+            _log.info("webhook of tenant %s: it is taken again", Id(self.tenant))
         self._trouble = found.reason or None
         if found.outcome == "gone":
             self.stopped, self.gone = True, found.reason

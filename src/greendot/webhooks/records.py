@@ -19,7 +19,7 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.core.hooks import ALONE_AFTER, Verdict, batches, pause_s
 from greendot.errors import StoreUnavailable
-from greendot.ids import new_message_id
+from greendot.ids import Id, new_message_id
 from greendot.protocol.webhooks import HookEvent
 from greendot.store.hooks import Failed, HookStore, Queued
 from greendot.webhooks.events import queued_event
@@ -216,5 +216,5 @@ class RecordLanes:
         pause = pause_s(row.attempts + 1, chance, found.wait_s)
         is_over = row.first_at is not None and now - row.first_at >= self._pace.give_up_ms
         if is_over:
-            _log.error("webhook of tenant %s: event %s is a dead letter: %s", row.tenant, row.id, found.reason)
+            _log.error("webhook of tenant %s: event %s is a dead letter: %s", Id(row.tenant), row.id, found.reason)
         return Failed(row.id, None if is_over else now + round(pause * 1000), found.reason[:MOST_REASON])

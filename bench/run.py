@@ -26,6 +26,7 @@ import progress
 import records_report
 import redis_report
 import report
+import security
 from measure import FULL, QUICK, Plan, say
 from peer_install import Home, install
 from peer_measure import PeersBench
@@ -45,7 +46,8 @@ REDIS_PARTS = {
     "delivery": (6, 3), "reap": (7, 3), "restore": (30, 16), "workers": (20, 6),
 }  # fmt: skip
 RECORD_PARTS = {"notified": (13, 5), "said": (35, 12), "told": (11, 3), "returned": (6, 3)}
-PARTS = PEER_PARTS | REDIS_PARTS | RECORD_PARTS
+SECURITY_PARTS = {"verified": (13, 3)}
+PARTS = PEER_PARTS | REDIS_PARTS | RECORD_PARTS | SECURITY_PARTS
 SKIPPED_WHEN_QUICK = {
     "memory",
     "quiet",
@@ -57,7 +59,12 @@ SKIPPED_WHEN_QUICK = {
     "notified",
     "told",
 }  # unless asked for
-GROUPS = {"peers": tuple(PEER_PARTS), "redis": tuple(REDIS_PARTS), "records": tuple(RECORD_PARTS)}
+GROUPS = {
+    "peers": tuple(PEER_PARTS),
+    "redis": tuple(REDIS_PARTS),
+    "records": tuple(RECORD_PARTS),
+    "security": tuple(SECURITY_PARTS),
+}
 PROGRAMS = {"load": sorted((HERE / "load").glob("*.c"))} | {n: [HERE / f"{n}.c"] for n in ("rawcast", "hget", "flood")}
 SPARE_FILES = 100  # descriptors a server needs beside its connections
 
@@ -69,6 +76,7 @@ class Found:
     peers: PeersBench | None = None
     redis_rows: list[report.Row] = field(default_factory=list)
     record_rows: list[report.Row] = field(default_factory=list)
+    security_rows: list[report.Row] = field(default_factory=list)
     nodes: Nodes | None = None
     missing: dict[str, str] = field(default_factory=dict)  # by label: why a peer could not be had
     failed: dict[str, str] = field(default_factory=dict)  # by part
@@ -151,6 +159,9 @@ def _measure(
 def _part(part: str, bench: RecordsBench, plan: Plan, found: Found) -> None:
     if part in PEER_PARTS:
         getattr(found.peers, part)(plan)
+        return
+    if part in SECURITY_PARTS:
+        found.security_rows += security.rows(security.verified(plan))
         return
     got = getattr(bench, part)(plan)
     if isinstance(got, Nodes):
@@ -254,6 +265,7 @@ def _tell(found: Found, pinned: bool, options: argparse.Namespace, took_s: float
     texts += ["\n".join(remarks)] if remarks else []
     texts += [f"### With Redis\n{report.table(found.redis_rows)}"] if found.redis_rows else []
     texts += [f"### Records\n{report.table(found.record_rows)}"] if found.record_rows else []
+    texts += [f"### Security\n{report.table(found.security_rows)}"] if found.security_rows else []
     texts += [f"Not Greendot: this was `{options.server}`."] if options.server else []
     texts += [f"The run took {took_s / 60:.1f} minutes."]
     print("\n" + "\n\n".join(texts), flush=True)

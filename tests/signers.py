@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -105,7 +106,9 @@ class KeyServer:
 
 
 @asynccontextmanager
-async def key_server(*keys: dict[str, Any], port: int = 0) -> AsyncIterator[KeyServer]:
+async def key_server(
+    *keys: dict[str, Any], port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[KeyServer]:
     found = KeyServer(keys=[*keys])
     tasks: set[asyncio.Task[None]] = set()
 
@@ -120,8 +123,8 @@ async def key_server(*keys: dict[str, Any], port: int = 0) -> AsyncIterator[KeyS
         finally:
             tasks.discard(task)
 
-    server = await asyncio.start_server(answer, "127.0.0.1", port)
-    found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/keys"
+    server = await asyncio.start_server(answer, "127.0.0.1", port, ssl=tls)
+    found.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/keys"
     try:
         yield found
     finally:

@@ -13,7 +13,9 @@ import jwt
 import msgspec
 import pytest
 
-from greendot.settings import Auth, AuthKey
+from greendot.assembly import Greendot
+from greendot.errors import ConfigError
+from greendot.settings import Auth, AuthKey, Settings
 from greendot.testing.server import SECRET, Served, serving
 from greendot.testing.wire import Closed, WireClient
 from greendot.tokens import make_tokens
@@ -261,6 +263,22 @@ async def test_no_token_is_logged_or_kept(caplog: pytest.LogCaptureFixture) -> N
             assert signature not in str([*request.headers.items()])
         await served.client("bob")
     assert signature not in caplog.text
+
+
+# --- at the start ---
+
+
+@pytest.mark.parametrize(
+    ("engine", "auth", "why"),
+    [
+        ("memory", {}, "no token could be verified"),
+        ("redis://127.0.0.1:1", {"jwks_url": "https://id.example.org/keys"}, "sign with it what they tell each other"),
+    ],
+)
+def test_a_server_that_could_not_verify_anything_does_not_start(engine: str, auth: dict[str, Any], why: str) -> None:
+    settings = Settings(auth=Auth(**auth), engine=msgspec.convert({"url": engine}, type(Settings().engine)))
+    with pytest.raises(ConfigError, match=why):
+        Greendot(settings)
 
 
 # --- keys of another server ---

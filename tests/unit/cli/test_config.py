@@ -44,6 +44,19 @@ def test_what_is_secret_about_webhooks_is_not_shown(tmp_path: Path) -> None:
     assert "token-in-the-path" not in result.output
 
 
+def test_keys_are_shown_without_their_secrets_and_looked_at(tmp_path: Path) -> None:
+    file = tmp_path / "greendot.toml"
+    file.write_text('[[auth.keys]]\nkid = "k1"\nalg = "HS256"\nsecret = "' + "hush" * 8 + '"\n')
+    result = call("check-config", "--config", str(file))
+    assert result.exit_code == 0
+    assert '"kid":"k1"' in result.output
+    assert "hush" not in result.output
+    file.write_text('[[auth.keys]]\nkid = "k1"\nalg = "RS256"\npublic_key = "hush"\n')
+    said = complaint("check-config", "--config", str(file))
+    assert "'k1'" in said
+    assert "hush" not in said
+
+
 def test_wrong_settings_are_explained(tmp_path: Path) -> None:
     file = tmp_path / "greendot.toml"
     file.write_text("[presence]\ngrace = 12")

@@ -75,3 +75,16 @@ def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
 def test_anything_else_is_no_duration(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^--ttl .* is not a duration"):
         parse_ttl(text)
+
+
+def test_keys_that_only_verify_make_no_tokens(tmp_path: Path) -> None:
+    file = tmp_path / "greendot.toml"
+    file.write_text('[auth]\njwks_url = "https://id.example.org/keys"\n')
+    environment = {"secret": "", "GREENDOT_SERVER_DATA_DIR": str(tmp_path)}
+    assert "no secret to sign with" in complaint("token", "alice", "--config", str(file), **environment)
+    file.write_text(
+        '[auth]\naudience = "chat"\n[[auth.keys]]\nkid = "k1"\nalg = "HS512"\nsecret = "' + "x" * 64 + '"\n'
+    )
+    made = call("token", "alice", "--config", str(file), **environment).output.strip()
+    assert jwt.get_unverified_header(made)["kid"] == "k1"
+    assert jwt.decode(made, "x" * 64, algorithms=["HS512"], audience="chat")["sub"] == "alice"

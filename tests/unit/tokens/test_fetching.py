@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import ssl
 import time
+from pathlib import Path
 
 import pytest
 
 from greendot.tokens.fetching import MOST_BYTES, Fetching
 from greendot.tokens.remote import FetchFailed
+from redis_servers.tls import certificates
 from signers import key_server, signer
 
 KEY = signer("EdDSA").jwk("k")
@@ -99,3 +102,17 @@ async def test_a_proxy_of_the_environment_does_not_get_in_between_on_this_machin
             monkeypatch.setenv(name, proxy.url.removesuffix("/keys"))
         assert await Fetching(server.url, 5)() == server.document()
         assert proxy.requests == 0
+
+
+async def test_a_server_must_show_a_certificate_that_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = certificates(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(made.certificate, made.key)
+    async with key_server(KEY, tls=tls) as server:
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert "reached" in await why_not(server.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))
+        assert await Fetching(server.url, 5)() == server.document()
+        assert "reached" in await why_not(server.url.replace("127.0.0.1", "127.0.0.2"))

@@ -315,7 +315,7 @@ class SimulatedNode:
         # As the gateway's door does it, once it has read the request.
         protocol = UpgradedProtocol(lambda request: self.node.connect("simulated"))
         protocol.connection_made(transport)
-        protocol.data_received(UPGRADE)
+        protocol.feed(UPGRADE)
         transport.set_protocol(protocol)
         self._world.sockets.append(ours)
         return ours

@@ -151,6 +151,7 @@ def greendot(
     environment |= {
         "GREENDOT_AUTH_SECRET": access.auth_secret,
         "GREENDOT_API_KEY": access.api_key,
+        "GREENDOT_DOOR_CONNECTIONS_PER_IP": "0",  # all clients come from here
         "GREENDOT_LIMITS_ENABLED": "false",
         "GREENDOT_STORE_MIGRATE": "true",
     } | more

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from greendot.api.app import make_app
 from greendot.api.backend import Backend, Dev
+from greendot.api.headers import Headers
 from greendot.api.keys import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.core.addresses import networks
@@ -57,7 +58,7 @@ class Greendot:
             node=self.node,
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None
-        self.server = Server(self.node, make_app(backend, dev))
+        self.server = Server(self.node, Headers(make_app(backend, dev)))
         self._relay: Relay | None = None
         if settings.outbox.url:
             self._relay = Relay(make_outbox(settings), Delivery(self.node), clock, settings.outbox.poll_s)

@@ -28,6 +28,9 @@ class Metrics:
         "realtime_rate_limited_room_total",
         "realtime_rate_limited_tenant_total",
         "realtime_rate_limited_user_total",
+        "realtime_refused_address_total",
+        "realtime_refused_host_total",
+        "realtime_refused_origin_total",
         "realtime_shed_total",
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
@@ -54,6 +57,9 @@ class Metrics:
     realtime_rate_limited_room_total: int
     realtime_rate_limited_tenant_total: int
     realtime_rate_limited_user_total: int
+    realtime_refused_address_total: int
+    realtime_refused_host_total: int
+    realtime_refused_origin_total: int
     realtime_shed_total: int
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from greendot.api.backend import Backend, Dev
+from greendot.api.headers import PAGE
 from greendot.api.problem import Problem
 from greendot.api.request import json
 from greendot.ids import ID_RULE, valid_id
@@ -18,12 +19,6 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
-}
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
 }
 
 
@@ -52,7 +47,7 @@ class DevRoutes:
         kind = _TYPES["." + name.rpartition(".")[2]]
 
         async def serve(request: Request) -> Response:
-            return Response(content, headers=_HEADERS, media_type=kind)
+            return Response(content, headers=PAGE, media_type=kind)
 
         return Route("/" if name == "index.html" else f"/{name}", serve)
 

@@ -29,6 +29,7 @@ from greendot.settings import Api, Settings, strange_variables
 STUCK_S = 10.0  # a worker that takes so much longer than its drain will not stop by itself
 STOPPING = "Stopping: asking clients to return later …"
 STOPPED = "Stopped."
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 @click.command()
@@ -87,7 +88,9 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
         where = dev_file(settings, "api-key")
         notes.append(f"API key: {key} (shown once; kept in {where})" if new else f"API key: in {where}")
     auth = msgspec.structs.replace(settings.auth, secret=secret)
-    return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key))
+    # A page of anybody's may lead its own name here; asked for by that name, we would give it tokens.
+    door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or LOOPBACK)
+    return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key), door=door)
 
 
 def _serve_by_workers(settings: Settings, notes: list[str]) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from typing import Any, Protocol
 
 AT_ONCE = 32  # in a turn
 BACKLOG = 4_096  # that wait with the kernel; it may allow fewer (net.core.somaxconn)
@@ -17,11 +18,21 @@ PAUSE_S = 0.5  # after the kernel had no descriptor left for another
 _log = logging.getLogger("greendot.gateway")
 
 
-class Acceptor:
-    """Listens from the start until it is closed. `make` makes the protocol of each connection."""
+class Arrivals(Protocol):
+    """Who is told of each connection before it has a protocol."""
 
-    def __init__(self, listener: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    def arrive(self, peer: str) -> Any: ...  # None: it is closed without a word
+    def leave(self, visit: Any) -> None: ...
+
+
+class Acceptor:
+    """Listens from the start until it is closed. `make` makes each connection's protocol from what `arrive` said."""
+
+    def __init__(
+        self, listener: socket.socket, arrivals: Arrivals, make: Callable[[Any], asyncio.BaseProtocol]
+    ) -> None:
         self._listener = listener
+        self._arrivals = arrivals
         self._make = make
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
@@ -40,7 +51,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(AT_ONCE):
             try:
-                accepted, _ = self._listener.accept()
+                accepted, address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -49,13 +60,18 @@ class Acceptor:
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)
                 return
+            visit = self._arrivals.arrive(address[0])
+            if visit is None:
+                accepted.close()
+                continue
             accepted.setblocking(False)
-            task = self._loop.create_task(self._hand_over(accepted))
+            task = self._loop.create_task(self._hand_over(accepted, visit))
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
 
-    async def _hand_over(self, accepted: socket.socket) -> None:
+    async def _hand_over(self, accepted: socket.socket, visit: Any) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._make, accepted)
+            await self._loop.connect_accepted_socket(lambda: self._make(visit), accepted)
         except OSError:
+            self._arrivals.leave(visit)
             accepted.close()  # it has gone already

@@ -73,6 +73,7 @@ class Connection(Framing):
         "heard",
         "hears_inbox",
         "id",
+        "ip_hash",
         "limit",
         "opened_at",
         "rooms",
@@ -85,10 +86,11 @@ class Connection(Framing):
         "watches",
     )
 
-    def __init__(self, owner: Owner, number: str, agent_hash: str | None = None, token: str = "") -> None:
+    def __init__(self, owner: Owner, number: str, token: str = "") -> None:
         self._owner = owner
         self.id = number
-        self.agent_hash = agent_hash
+        self.agent_hash: str | None = None
+        self.ip_hash: str | None = None
         self.token = token  # that came with the request for a WebSocket, until hello
         self.closing = False
         self._fragments = None

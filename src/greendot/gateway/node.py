@@ -137,11 +137,13 @@ class Node(Parts):
     def token_in_query(self) -> bool:
         return self.settings.auth.token_in_query
 
-    def connect(self, agent: str | None, token: str = "") -> Connection:
-        """A connection for a socket that is being upgraded; `token` came with its request."""
+    def connect(self, agent: str | None, token: str = "", address: str | None = None) -> Connection:
+        """A connection for a socket that is being upgraded, by a client at `address`; `token` came with its request."""
         self._numbers += 1
-        agent_hash = hashed(self.hash_key, agent) if agent else None
-        return Connection(self, f"{self.incarnation}/{self._numbers}", agent_hash, token)
+        connection = Connection(self, f"{self.incarnation}/{self._numbers}", token)
+        connection.agent_hash = hashed(self.hash_key, agent) if agent else None
+        connection.ip_hash = hashed(self.hash_key, address) if address else None
+        return connection
 
     def opened(self, connection: Connection) -> None:
         self.metrics.ws_connections_total += 1

@@ -11,6 +11,8 @@ from greendot.core.breaker import Bounds, Breaker, Load
 from greendot.core.hashing import hash_key
 from greendot.core.kinds import Kind, Kinds
 from greendot.core.leaving import Graces
+from greendot.core.origins import Hosts, Origins
+from greendot.core.proxies import Proxies
 from greendot.core.quotas import ACTIVITIES, SCOPES, Quota
 from greendot.core.spread import Crowding
 from greendot.core.throttle import Throttle
@@ -23,6 +25,7 @@ from greendot.gateway.commands import Commands
 from greendot.gateway.commands import Parts as Acting
 from greendot.gateway.connection import Connection
 from greendot.gateway.crowds import Crowds
+from greendot.gateway.doorstep import Doorstep, Rules
 from greendot.gateway.granting import Granting
 from greendot.gateway.greeting import Greeting
 from greendot.gateway.hub import Hub
@@ -77,6 +80,7 @@ class Parts:
         self.tasks = Tasks()
         self.tokens = make_tokens(settings.auth, clock.monotonic)
         self.hash_key = hash_key(settings.privacy.hash_key, settings.auth.secret) or token_bytes(32)
+        self.doorstep = _doorstep(settings, self.metrics, clock)
         self.started_at = clock.now_ms()
         self.counters: list[Callable[[], Mapping[str, int]]] = []  # of what runs beside it and is looked at with it
         self._build(settings, engine, store, clock)
@@ -88,7 +92,7 @@ class Parts:
         self.statuses = Statuses(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
         accept = settings.engine.when_away == "accept"
-        periods = Periods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept, self.hash_key)
+        periods = Periods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept)
         seating = Seating(engine, self.statuses, shared)
         self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
         pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
@@ -158,6 +162,13 @@ class Parts:
     def incarnation(self) -> str:
         """This node's name, as the others know it."""
         return self.sessions.incarnation
+
+
+def _doorstep(settings: Settings, metrics: Metrics, clock: Clock) -> Doorstep:
+    door = settings.door
+    proxies = Proxies(door.trusted_proxies, door.proxy_header)
+    rules = Rules(Origins(door.origins), Hosts(door.hosts), proxies, door.connections_per_ip)
+    return Doorstep(rules, metrics, clock.monotonic)
 
 
 def _throttle(settings: Settings, clock: Clock) -> Throttle | None:

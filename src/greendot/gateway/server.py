@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections.abc import Mapping
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -20,6 +21,7 @@ from greendot.core.wheel import Timer
 from greendot.errors import ConfigError
 from greendot.gateway.acceptor import Acceptor
 from greendot.gateway.connection import Connection
+from greendot.gateway.doorstep import Doorstep, Refusal, Visit, joined
 from greendot.gateway.timers import Timers
 from greendot.gateway.upgrade import PATH, Asked, asked, plain_upgrade, query_of
 from greendot.gateway.websocket import UpgradedProtocol
@@ -33,49 +35,77 @@ _PLAIN = (  # as picows wants it; the key follows
     % PATH
 )
 
+_REFUSED = (
+    b"HTTP/1.1 %b\r\n%bconnection: close\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n"
+    b"referrer-policy: no-referrer\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
+)
+
 
 class Sockets(Protocol):
     """What the server needs of the node."""
 
     timers: Timers
+    doorstep: Doorstep
 
     @property
     def token_in_query(self) -> bool: ...
-    def connect(self, agent: str | None, token: str) -> Connection: ...
+    def connect(self, agent: str | None, token: str, address: str) -> Connection: ...
     def crowded_s(self) -> float | None: ...
 
 
-def accept(sockets: Sockets, transport: asyncio.Transport, head: bytes, asked: Asked) -> None:
-    """Make a WebSocket of a socket that asked for one: here, and nowhere else, it is let in or sent away.
+class Request(NamedTuple):
+    """For a WebSocket."""
 
-    `head` is its request as picows wants it; what is wrong with it is answered by picows.
-    """
+    head: bytes  # as picows wants it, which answers what is wrong with it
+    asked: Asked
+    headers: Mapping[bytes, bytes]
+
+
+def accept(sockets: Sockets, transport: asyncio.Transport, request: Request, visit: Visit) -> None:
+    """Make a WebSocket of a socket that asked for one: here, and nowhere else, it is let in or sent away."""
+    secure = transport.get_extra_info("sslcontext") is not None
+    address = sockets.doorstep.receive(visit, request.headers, secure=secure)
+    if not isinstance(address, str):
+        turn_away(transport, address)
+        return
     if (wait_s := sockets.crowded_s()) is not None:
         refuse(transport, b"503 Service Unavailable", b"retry-after: %d\r\n" % ceil(wait_s))
         return
-    protocol = UpgradedProtocol(lambda request: sockets.connect(asked.agent, asked.token), by_name=asked.by_name)
+    asked = request.asked
+    protocol = UpgradedProtocol(
+        lambda request: sockets.connect(asked.agent, asked.token, address),
+        sockets.doorstep.depart,
+        visit.household,
+        by_name=asked.by_name,
+    )
     protocol.connection_made(transport)
-    protocol.feed(head)
+    protocol.feed(request.head)
     transport.set_protocol(protocol)
 
 
-def refuse(transport: asyncio.Transport, status: bytes, header: bytes = b"") -> None:
+def turn_away(transport: asyncio.Transport, refusal: Refusal) -> None:
+    retry = b"" if refusal.retry_s is None else b"retry-after: %d\r\n" % refusal.retry_s
+    refuse(transport, refusal.status, retry, refusal.word)
+
+
+def refuse(transport: asyncio.Transport, status: bytes, header: bytes = b"", word: bytes = b"") -> None:
     if not transport.is_closing():
-        transport.write(b"HTTP/1.1 %b\r\n%bconnection: close\r\ncontent-length: 0\r\n\r\n" % (status, header))
+        transport.write(_REFUSED % (status, header, len(word), word))
         transport.close()
 
 
 class Entrance(asyncio.Protocol):
     """A socket that has not said anything yet."""
 
-    __slots__ = ("_deadline", "_sockets", "_transport", "_web")
+    __slots__ = ("_deadline", "_sockets", "_transport", "_visit", "_web")
 
     _transport: asyncio.Transport
     _deadline: Timer
 
-    def __init__(self, sockets: Sockets, web: tuple[uvicorn.Config, ServerState]) -> None:
+    def __init__(self, sockets: Sockets, web: tuple[uvicorn.Config, ServerState], visit: Visit) -> None:
         self._sockets = sockets
         self._web = web
+        self._visit = visit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
@@ -84,15 +114,21 @@ class Entrance(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
+        self._sockets.doorstep.leave(self._visit)
 
     def data_received(self, data: bytes) -> None:
         self._leave()
+        if (refusal := self._sockets.doorstep.crowded(self._visit)) is not None:
+            turn_away(self._transport, refusal)
+            return
         in_query = self._sockets.token_in_query
         upgrade = plain_upgrade(data, token_in_query=in_query) if len(data) <= MAX_HEAD else None
         if upgrade is not None:
-            accept(self._sockets, self._transport, b"%b%b\r\n\r\n" % (_PLAIN, upgrade.key), upgrade.asked)
+            request = Request(b"%b%b\r\n\r\n" % (_PLAIN, upgrade.key), upgrade.asked, upgrade.headers)
+            accept(self._sockets, self._transport, request, self._visit)
             return
-        door = Door(self._sockets, *self._web, within_s=self._deadline.due - self._sockets.timers.now())
+        within_s = self._deadline.due - self._sockets.timers.now()
+        door = Door(self._sockets, self._web, self._visit, within_s)
         self._transport.set_protocol(door)
         door.connection_made(self._transport)
         door.data_received(data)
@@ -110,11 +146,14 @@ class Entrance(asyncio.Protocol):
 
 
 class Door(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with two bounds it lacks: how long and how large a request may be."""
+    """uvicorn's HTTP protocol with bounds it lacks: how long and how large a request may be, and for which host."""
 
-    def __init__(self, sockets: Sockets, config: uvicorn.Config, state: ServerState, within_s: float) -> None:
-        super().__init__(config, state, {})
+    def __init__(
+        self, sockets: Sockets, web: tuple[uvicorn.Config, ServerState], visit: Visit, within_s: float
+    ) -> None:
+        super().__init__(*web, {})
         self._sockets = sockets
+        self._visit = visit
         self._within_s = within_s  # for the first request, which has begun
         self._deadline: Timer | None = None
         self._head = 0  # bytes since the request began, until its headers are complete
@@ -125,6 +164,7 @@ class Door(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._sockets.timers.cancel(self._deadline)
+        self._sockets.doorstep.leave(self._visit)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -143,6 +183,9 @@ class Door(HttpToolsProtocol):
             # Counted here too: a head that comes in one piece is complete before its bytes are counted.
             self._refuse(b"431 Request Header Fields Too Large")
             raise ValueError("the request's head is too large")
+        if (refusal := self._sockets.doorstep.misnamed(self.url, joined(self.headers))) is not None:
+            turn_away(self.transport, refusal)
+            raise ValueError("the request is for another host")
         super().on_headers_complete()
         self._head = -(1 << 62)  # bodies are bounded by the routes that read them
 
@@ -158,11 +201,10 @@ class Door(HttpToolsProtocol):
         # picows accepts no token beside `upgrade`; Firefox sends `keep-alive, Upgrade`, which uvicorn has checked.
         lines = [b"%b %b HTTP/1.1" % (self.scope["method"].encode(), self.url), b"connection: upgrade"]
         lines += [b"%b: %b" % item for item in self.headers if item[0] in _HANDED_OVER]
-        headers: dict[bytes, bytes] = {}
-        for name, value in self.headers:
-            headers[name] = headers[name] + b", " + value if name in headers else value
+        headers = joined(self.headers)
         query = query_of(self.url) if self._sockets.token_in_query else b""
-        accept(self._sockets, self.transport, b"\r\n".join([*lines, b"", b""]), asked(headers, query))
+        request = Request(b"\r\n".join([*lines, b"", b""]), asked(headers, query), headers)
+        accept(self._sockets, self.transport, request, self._visit)
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn's word for bytes it cannot parse; nothing more is said where the request was refused already."""
@@ -192,6 +234,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # it would believe whoever is on this machine
         )
         self._config.load()
         self._state = ServerState()
@@ -203,7 +246,8 @@ class Server:
         """ConfigError when the address cannot be had."""
         listener = bind(host, port, shared=self.shared)
         self.port = listener.getsockname()[1]
-        self._acceptor = Acceptor(listener, lambda: Entrance(self._sockets, (self._config, self._state)))
+        web = self._config, self._state
+        self._acceptor = Acceptor(listener, self._sockets.doorstep, lambda visit: Entrance(self._sockets, web, visit))
 
     def stop_accepting(self) -> None:
         if self._acceptor is not None:

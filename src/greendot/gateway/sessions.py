@@ -14,7 +14,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from greendot.core.grants import Grants
-from greendot.core.hashing import hashed
 from greendot.core.leaving import Cause, Graces, grace_s
 from greendot.core.presence import Ref
 from greendot.core.wheel import has_come
@@ -44,7 +43,6 @@ class Periods(Struct, frozen=True):
     graces: Graces
     leeway: float = 0.0  # a token holds so much longer than it says
     accept_when_away: bool = False  # whether clients may come while the engine is away
-    hash_key: bytes = b""  # of addresses
 
 
 class Opened(NamedTuple):
@@ -118,7 +116,7 @@ class Sessions:
         session.grants = grants
         session.connection = connection
         session.connected_at = self._clock.now_ms()
-        session.ip_hash = _hash_ip(connection, self._periods.hash_key)
+        session.ip_hash = connection.ip_hash
         connection.session = session
 
     def _detach(self, session: Session, connection: Connection) -> None:
@@ -333,8 +331,3 @@ class Sessions:
         await self._engine.restore(*session.key, ref, known)
         if session.connection is None:
             await self._linger(session, ref)
-
-
-def _hash_ip(connection: Connection, key: bytes) -> str | None:
-    peer = connection.transport.underlying_transport.get_extra_info("peername")
-    return hashed(key, str(peer[0])) if peer else None

@@ -34,6 +34,7 @@ class Upgrade(NamedTuple):
 
     key: bytes
     asked: Asked
+    headers: Mapping[bytes, bytes]  # by their names in lower case
 
 
 def asked(headers: Mapping[bytes, bytes], query: bytes = b"") -> Asked:
@@ -74,7 +75,7 @@ def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | Non
     key = headers.get(b"sec-websocket-key", b"")
     if b"upgrade" not in tokens or headers.get(b"sec-websocket-version") != b"13" or not _KEY.fullmatch(key):
         return None
-    return Upgrade(key, asked(headers, query_of(lines[0]) if token_in_query else b""))
+    return Upgrade(key, asked(headers, query_of(lines[0]) if token_in_query else b""), headers)
 
 
 def query_of(text: bytes) -> bytes:

@@ -7,6 +7,7 @@ order of fragments, the size of a whole message and UTF-8, and turns frames into
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -117,20 +118,32 @@ _SILENT = _Silent()
 # One answer serves every upgrade: picows only sets the accept key in it before it is sent.
 _UPGRADED = WSUpgradeResponse.create_101_response()
 _UPGRADED_BY_NAME = WSUpgradeResponse.create_101_response({"Sec-WebSocket-Protocol": SUBPROTOCOL.decode()})
+_PLAIN_WORD = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 _NO_AUTO_PING = (False, 0, 0, 1)
 
 
 class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
     """picows' protocol for a socket whose HTTP request has been read already."""
 
-    __slots__ = ()
+    __slots__ = ("_depart", "_household")
 
-    def __init__(self, make_listener: Any, *, by_name: bool = False) -> None:
+    def __init__(
+        self,
+        make_listener: Any,
+        depart: Callable[[Any], None] = lambda household: None,
+        household: object = None,
+        *,
+        by_name: bool = False,
+    ) -> None:
+        """`depart` is called with `household` when the socket is closed, whether it became a WebSocket or not."""
+        self._depart = depart
+        self._household = household
+
         def route(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
             if request.path.partition(b"?")[0] != PATH:
                 body = b"WebSockets connect to " + PATH
                 return WSUpgradeResponseWithListener(
-                    WSUpgradeResponse.create_error_response(HTTPStatus.NOT_FOUND, body), None
+                    WSUpgradeResponse.create_error_response(HTTPStatus.NOT_FOUND, body, _PLAIN_WORD), None
                 )
             answer = _UPGRADED_BY_NAME if by_name else _UPGRADED
             return WSUpgradeResponseWithListener(answer, make_listener(request))
@@ -140,6 +153,10 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         super().__init__(None, None, False, route, _SILENT, True, None, *_NO_AUTO_PING, False, MAX_FRAME, None, 2048)
 
     data_received = None  # or the transport would keep that of the protocol before, and the protocol with it
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._depart(self._household)
 
     def feed(self, data: bytes) -> None:
         """Hand over the request that was read."""

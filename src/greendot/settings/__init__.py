@@ -5,6 +5,7 @@ settings are checked once, at the start, with a sentence a person can act on.
 """
 
 from greendot.settings.checks import check
+from greendot.settings.door import Door
 from greendot.settings.names import check_id
 from greendot.settings.sections import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
 from greendot.settings.sources import load, strange_variables
@@ -14,6 +15,7 @@ __all__ = [
     "Api",
     "Auth",
     "AuthKey",
+    "Door",
     "Kind",
     "Limits",
     "Server",

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from greendot.errors import ConfigError
 from greendot.settings.auth import check_auth
+from greendot.settings.door import check_door
 from greendot.settings.names import check_id
 from greendot.settings.sections import POSTGRES, Limits, Privacy, Settings
 from greendot.settings.visibility import check_visibility
@@ -67,6 +68,7 @@ def check(settings: Settings) -> None:
     for name, tenant in settings.tenants.items():
         check_visibility(f"tenants.{name}.visibility", tenant.visibility)
     _check_celebrities(settings)
+    check_door(settings.door)
     check_auth(settings.auth)
     _check_privacy(settings.privacy)
     _check_urls(settings)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from greendot.settings.door import Door
 from greendot.settings.visibility import Visibility
 from greendot.settings.webhooks import Hook, Webhooks
 
@@ -180,6 +181,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of them. `load` makes one from its sources and checks it."""
 
     server: Server = Server()
+    door: Door = Door()
     auth: Auth = Auth()
     api: Api = Api()
     presence: Presence = Presence()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from math import ceil
@@ -32,6 +33,7 @@ class Served:
         self.clock = clock
         self._clients: list[WireClient] = []
         self._own_timers = 0
+        self.tls: ssl.SSLContext | None = None  # what clients speak, if the server does
 
     async def start(self) -> None:
         await self.greendot.start()
@@ -73,7 +75,7 @@ class Served:
 
     async def socket(self, path: str = "/v1/connect", headers: dict[str, str] | None = None) -> WireClient:
         """A client that has not said anything yet; closed with the server."""
-        client = await WireClient.connect(self.port, path, headers)
+        client = await WireClient.connect(self.port, path, headers, self.tls)
         self._clients.append(client)
         return client
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from types import TracebackType
@@ -39,13 +40,20 @@ class WireClient:
         self.deaf_to: frozenset[str] = frozenset()  # types of events that are passed over
 
     @classmethod
-    async def connect(cls, port: int, path: str = "/v1/connect", headers: dict[str, str] | None = None) -> Self:
+    async def connect(
+        cls,
+        port: int,
+        path: str = "/v1/connect",
+        headers: dict[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
         """Open a socket and upgrade it; no hello yet."""
-        more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+        sent = {"Host": f"127.0.0.1:{port}"} | (headers or {})
+        more = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20, ssl=tls)
         key = base64.b64encode(os.urandom(16)).decode()
         writer.write(
-            f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: keep-alive, Upgrade\r\n"
+            f"GET {path} HTTP/1.1\r\nConnection: keep-alive, Upgrade\r\n"
             f"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
             f"User-Agent: wire\r\n{more}\r\n".encode()
         )

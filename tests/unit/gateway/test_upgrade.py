@@ -46,7 +46,8 @@ def request(headers: dict[str, str], line: str = "GET /v1/connect HTTP/1.1") -> 
 
 @pytest.mark.parametrize("headers", [PLAIN, CHROME, FIREFOX], ids=["plain", "Chrome", "Firefox"])
 def test_what_clients_send_is_recognised(headers: dict[str, str]) -> None:
-    assert plain_upgrade(request(headers)) == Upgrade(KEY.encode(), Asked(headers.get("User-Agent")))
+    sent = {name.lower().encode(): value.encode() for name, value in headers.items()}
+    assert plain_upgrade(request(headers)) == Upgrade(KEY.encode(), Asked(headers.get("User-Agent")), sent)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,9 @@ def test_what_clients_send_is_recognised(headers: dict[str, str]) -> None:
     [("Upgrade", "WebSocket"), ("Connection", "UPGRADE"), ("Connection", " keep-alive ,upgrade "), ("User-Agent", "")],
 )
 def test_how_it_is_written_makes_no_difference(name: str, value: str) -> None:
-    assert plain_upgrade(request(PLAIN | {name: value})) == Upgrade(KEY.encode(), Asked(None))
+    found = plain_upgrade(request(PLAIN | {name: value}))
+    assert found is not None
+    assert found[:2] == (KEY.encode(), Asked(None))
 
 
 def test_a_query_makes_no_difference() -> None:
@@ -125,7 +128,8 @@ def test_anything_else_is_left_to_the_parser_that_knows_http(data: bytes) -> Non
 )
 def test_a_token_comes_in_a_header_or_as_a_subprotocol(name: str, value: str, token: str, by_name: bool) -> None:
     found = plain_upgrade(request(PLAIN | {name: value}))
-    assert found == Upgrade(KEY.encode(), Asked(None, token, by_name))
+    assert found is not None
+    assert found[:2] == (KEY.encode(), Asked(None, token, by_name))
     assert asked({name.lower().encode(): value.encode()}) == found.asked
 
 

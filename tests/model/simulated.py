@@ -193,6 +193,7 @@ class SimulatedStore(SqliteStore):
 
     def __init__(self, world: World) -> None:
         self._thread = SimulatedThread(world)  # type: ignore[assignment]
+        self._hooked = {}
 
 
 class SimulatedEngine(MemoryEngine):

@@ -28,6 +28,7 @@ from greendot.settings.webhooks import Hook as HookSettings
 from greendot.store.base import Draft, Notice, Store
 from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.sqlite import SqliteStore
+from greendot.webhooks.asked import AskedApp
 from greendot.webhooks.hook import Hook
 from greendot.webhooks.records import Pace
 from greendot.webhooks.webhooks import Webhooks
@@ -68,6 +69,8 @@ class Greendot:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
             self.node.engine.turned = self._webhooks.turned
             self.node.counters.append(self._webhooks.items)
+        self._asked = make_asked(settings, clock)
+        self.node.asking.apps.update(self._asked)
         self._lock: int | None = None
 
     async def start(self) -> None:
@@ -97,6 +100,8 @@ class Greendot:
         if self._webhooks is not None:
             await self._webhooks.close()
         await self.node.close()
+        for app in self._asked.values():
+            await app.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -204,6 +209,17 @@ def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:
 def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Hook:
     secrets = (hook.secret, hook.secret_before)
     return Hook(tenant, hook.url, secrets, hook.events, Caller(hook.url, terms), clock)
+
+
+def make_asked(settings: Settings, clock: Clock) -> dict[str, AskedApp]:
+    """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
+    own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
+    also, ca_file = networks(settings.webhooks.allow_private), settings.webhooks.ca_file
+    return {
+        tenant: AskedApp(of.ask_url, of.ask_secret, of.ask_timeout_s, clock, also=also, ca_file=ca_file)
+        for tenant, of in (own | {"": settings.visibility}).items()
+        if of.policy == "ask"
+    }
 
 
 def call_terms(settings: Settings) -> Terms:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from itertools import product
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice, product
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,7 @@ from greendot.gateway.shared import Shared
 
 MOST_PAIRS = 10_000  # asked for at once; beyond it nobody is seen
 MOST_ANSWERS = 200_000  # kept
+MOST_NAMES = 32 * 1024  # bytes of ids in one request: the answer must not be longer than is read of one
 FAILURES = 3  # in a row, then the app is left alone
 REST_S = 5.0  # for so long
 Pair = tuple[str, str]  # viewer and target
@@ -55,6 +56,14 @@ class Answers(Struct, frozen=True):
     answers: list[Shown]
 
 
+class Said(NamedTuple):
+    """An answer."""
+
+    yes: bool
+    at: float  # monotonic seconds, when it was asked for
+    changes: int  # there were by then: a later one makes it void
+
+
 class App(Protocol):
     """A tenant's app."""
 
@@ -66,16 +75,15 @@ class App(Protocol):
 class Asking:
     """One for each node. `keep_s` is how long an answer counts; from half of that on it is asked for again."""
 
-    def __init__(
-        self, shared: Shared, apps: Mapping[str, App], common: App | None, keep_s: Mapping[str, float]
-    ) -> None:
+    def __init__(self, shared: Shared, keep_s: Mapping[str, float]) -> None:
         self._shared = shared
-        self._apps = apps  # of tenants with their own
-        self._common = common
         self._keep_s = keep_s  # by tenant; "" for all others
+        self.apps: dict[str, App] = {}  # the same. Nobody is seen where there is none
+        self.unanswered: Callable[[str], None] = lambda tenant: None  # told of tenants to be asked again in a while
         self._asked: dict[str, Batched[Pair, bool | None]] = {}  # by tenant
-        self._answers: dict[tuple[str, str, str], tuple[bool, float]] = {}  # and when it was asked for
-        self._void: dict[tuple[str, str], float] = {}  # users something changed about, and when
+        self._answers: dict[tuple[str, str, str], Said] = {}
+        self._changes = 0  # ever
+        self._changed: dict[tuple[str, str], tuple[int, float]] = {}  # by user: the last of them, and when it was
         self._failed: dict[str, tuple[int, float]] = {}  # tenants: how often in a row, and when it was last
         self.failures = 0
 
@@ -86,12 +94,12 @@ class Asking:
     async def ask(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
         """Have answers for these. Returns also if there are none to be had."""
         fresh_s = self._keep(tenant) / 2
-        pairs = [
+        unknown = (
             (viewer, target)
             for viewer, target in product(viewers, targets)
             if viewer != target and self._answer(tenant, viewer, target, fresh_s) is None
-        ][:MOST_PAIRS]
-        if pairs:
+        )
+        if pairs := [*islice(unknown, MOST_PAIRS)]:
             batched = self._asked.get(tenant)
             if batched is None:
                 batched = Batched(self._shared, lambda some: self._read(tenant, some), None)
@@ -100,34 +108,43 @@ class Asking:
 
     def forget(self, tenant: str, user: str) -> None:
         """Answers about this user may be wrong, also those on their way."""
-        if self._answers or self._asked:
-            self._void[tenant, user] = self._shared.timers.now()
+        if self._asked:
+            self._changes += 1
+            self._changed[tenant, user] = self._changes, self._shared.timers.now()
 
     def prune(self) -> None:
         now = self._shared.timers.now()
         oldest = {tenant: now - self._keep(tenant) for tenant in self._asked}
-        self._answers = {key: answer for key, answer in self._answers.items() if answer[1] >= oldest[key[0]]}
+        self._answers = {key: said for key, said in self._answers.items() if said.at >= oldest[key[0]]}
         longest = max([self._keep(tenant) for tenant in self._asked], default=0.0)
-        self._void = {key: at for key, at in self._void.items() if at >= now - longest}
+        self._changed = {key: change for key, change in self._changed.items() if change[1] >= now - longest}
 
     def _keep(self, tenant: str) -> float:
         return self._keep_s.get(tenant, self._keep_s[""])
 
     def _answer(self, tenant: str, viewer: str, target: str, within_s: float) -> bool | None:
-        answer, asked_at = self._answers.get((tenant, viewer, target), (None, 0.0))
-        if answer is None or self._shared.timers.now() - asked_at > within_s:
+        said = self._answers.get((tenant, viewer, target))
+        if said is None or self._shared.timers.now() - said.at > within_s:
             return None
-        void = self._void
-        if void and max(void.get((tenant, viewer), -1.0), void.get((tenant, target), -1.0)) >= asked_at:
+        changed = self._changed
+        if changed and any(changed.get((tenant, user), (0, 0))[0] > said.changes for user in (viewer, target)):
             return None
-        return answer
+        return said.yes
 
     # --- the app ---
 
     async def _read(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
-        app, now = self._apps.get(tenant, self._common), self._shared.timers.now()
         times, last = self._failed.get(tenant, (0, 0.0))
-        if app is None or (times >= FAILURES and now - last < REST_S):
+        if times >= FAILURES and self._shared.timers.now() - last < REST_S:
+            return {}
+        found: dict[Pair, bool] = {}
+        for answers in await asyncio.gather(*(self._ask(tenant, some) for some in _requests(pairs))):
+            found |= answers
+        return found
+
+    async def _ask(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
+        app, now, changes = self.apps.get(tenant) or self.apps.get(""), self._shared.timers.now(), self._changes
+        if app is None:
             return {}
         asked: dict[str, list[str]] = {}
         for viewer, target in pairs:
@@ -136,14 +153,38 @@ class Asking:
         try:
             answers = msgspec.json.decode(await app.ask(msgspec.json.encode(questions)), type=Answers)
         except (GreendotError, msgspec.MsgspecError) as error:
-            self.failures += 1
-            self._failed[tenant] = times + 1, self._shared.timers.now()
-            _log.warning("the app of tenant %s did not say who may see whom: %s", tenant, error)
+            self._note_failure(tenant, error)
             return {}
         self._failed.pop(tenant, None)
         visible = {(shown.viewer, target) for shown in answers.answers for target in shown.visible}
         found = {pair: pair in visible for pair in pairs}
         if len(self._answers) + len(found) > MOST_ANSWERS:
             self._answers.clear()  # they are asked for again
-        self._answers.update({(tenant, *pair): (said, now) for pair, said in found.items()})
+        self._answers.update({(tenant, *pair): Said(yes, now, changes) for pair, yes in found.items()})
         return found
+
+    def _note_failure(self, tenant: str, error: Exception) -> None:
+        times, _ = self._failed.get(tenant, (0, 0.0))
+        self.failures += 1
+        self._failed[tenant] = times + 1, self._shared.timers.now()
+        if times == 0:  # one line for each outage
+            _log.warning("the app of tenant %s does not say who may see whom, so nobody does: %s", tenant, error)
+        self.unanswered(tenant)
+
+    @property
+    def shortest_s(self) -> float:
+        """How long the shortest-lived answers count."""
+        return min(self._keep_s.values())
+
+
+def _requests(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """In as few as may be."""
+    some, size = list[Pair](), 0
+    for pair in pairs:
+        if some and size > MOST_NAMES:
+            yield some
+            some, size = [], 0
+        some.append(pair)
+        size += len(pair[0]) + len(pair[1])
+    if some:
+        yield some

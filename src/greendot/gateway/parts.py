@@ -97,12 +97,14 @@ class Parts:
         self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
         pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
         crowds = self._expect_crowds(settings, engine, shared)
-        sights = Sights(store, shared, _rules(settings), Asking(shared, {}, None, {"": 60.0}), engine.now_ms)
+        self.asking = Asking(shared, _answer_periods(settings))
+        sights = Sights(store, shared, _rules(settings), self.asking, engine.now_ms)
         self.watching = Watching(engine, shared, crowds, sights, self.limiting.most_watches, pace.hold_s)
         room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
         self.rooms = Rooms(engine, store, seating, sights, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
-        self.regarding = Regarding(engine, store, Looking(sights, self.watching, self.rooms, self.acks), shared)
+        looking = Looking(sights, self.watching, self.rooms, self.acks, self.asking)
+        self.regarding = Regarding(engine, store, looking, shared)
         self.speaking = Speaking(engine, store, self.rooms, shared, self.acks, self.limiting)
         self.speaking.moved = self.regarding.members_changed
         self.inboxes = Inboxes(store, shared, self.metrics)
@@ -192,6 +194,11 @@ def _rules(settings: Settings) -> Callable[[str], Rule]:
     common = _rule(settings.visibility)
     own = {name: _rule(tenant.visibility) for name, tenant in settings.tenants.items()}
     return lambda tenant: own.get(tenant, common)
+
+
+def _answer_periods(settings: Settings) -> dict[str, float]:
+    own = {name: tenant.visibility.ask_cache_s for name, tenant in settings.tenants.items()}
+    return own | {"": settings.visibility.ask_cache_s}
 
 
 def _rule(visibility: Visibility) -> Rule:

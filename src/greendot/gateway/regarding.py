@@ -19,6 +19,7 @@ from greendot.core.wheel import Timer
 from greendot.engine.base import Acknowledged, Engine, Regarded, Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.gateway.acks import Acks
+from greendot.gateway.asking import REST_S, Asking
 from greendot.gateway.shared import Shared
 from greendot.gateway.sights import Sights
 from greendot.protocol.codes import Err
@@ -50,6 +51,7 @@ class Parts(Struct, frozen=True):
     watching: Looked
     rooms: Looked
     acks: Acks
+    asking: Asking
 
 
 class Regarding:
@@ -62,9 +64,13 @@ class Regarding:
         self._shared = shared
         self._timer: Timer | None = None
         parts.sights.in_use = self._in_use
+        self._asking_again: set[str] = set()  # tenants whose apps did not answer
+        parts.asking.unanswered = self._unanswered
 
     def start(self) -> None:
-        self._timer = self._shared.timers.set(AGAIN_S * random.uniform(0.8, 1.0), self._due)
+        # An answer of the app that is half as old as it may be is asked for again.
+        period_s = min(AGAIN_S, self._parts.asking.shortest_s / 2)
+        self._timer = self._shared.timers.set(period_s * random.uniform(0.8, 1.0), self._due)
 
     # --- changes, made here ---
 
@@ -141,6 +147,15 @@ class Regarding:
         self.start()
         if self._parts.sights.tenants:
             self._shared.tasks.spawn(self._look_again())
+
+    def _unanswered(self, tenant: str) -> None:
+        if tenant not in self._asking_again:
+            self._asking_again.add(tenant)
+            self._shared.timers.set(REST_S, self._ask_again, tenant)
+
+    def _ask_again(self, tenant: str) -> None:
+        self._asking_again.discard(tenant)
+        self._shared.tasks.spawn(self._review(tenant, None))
 
     async def _look_again(self) -> None:
         for tenant in self._parts.sights.tenants:

@@ -1,0 +1,152 @@
+"""Who sees whom, on real nodes that share a Redis and a PostgreSQL: what is acknowledged holds on all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asked import asked
+from cluster.nodes import LEASE_S, Clients, Listener, eventually, redis_url, serving
+from e2e.processes import Process
+from postgres_server import fresh_schema
+from redis_servers import RedisProcess
+
+
+@asynccontextmanager
+async def nodes(folder: Path, redis: RedisProcess, postgres: str, **environment: str) -> AsyncIterator[list[Process]]:
+    async with fresh_schema(postgres) as place:
+        environment = {"GREENDOT_STORE_URL": place, "GREENDOT_STORE_MIGRATE": "true"} | environment
+        async with serving(folder, *[redis_url(redis.port)] * 2, **environment) as processes:
+            yield processes
+
+
+async def states(client: Listener, *users: str) -> list[str]:
+    reply = await client.request(type="presence.get", users=[*users])
+    return [entry["state"] for entry in reply["presence"]]
+
+
+async def put(node: Process, user: str, other: str, method: str = "PUT", **body: Any) -> None:
+    answer = await node.ask(method, f"/v1/users/{user}/contacts/{other}", body or None)
+    assert answer.status in (200, 204), answer
+
+
+async def test_what_a_user_hides_is_hidden_on_every_node_when_it_is_acknowledged(
+    tmp_path: Path, redis: RedisProcess, postgres: str
+) -> None:
+    async with nodes(tmp_path, redis, postgres) as (home, away), Clients() as clients:
+        await home.ask("PUT", "/v1/rooms/hall", {"open": True})
+        ann = await clients.join(home, "ann")
+        bobs = [await clients.join(node, "bob", device=f"d{number}") for number, node in enumerate((home, away))]
+        eves = [await clients.join(node, "eve", device=f"d{number}") for number, node in enumerate((home, away))]
+        for client in (*bobs, *eves):
+            await client.watch("ann")
+            await client.request(type="room.join", room="hall")
+        await ann.request(type="room.join", room="hall")
+        for client in (*bobs, *eves):
+            await client.hears("room.entered", user="ann")
+
+        await ann.request(type="privacy.set", hide_from=["bob"])
+        for bob in bobs:
+            # Asked at once: nothing is waited for.
+            assert await states(bob, "ann") == ["offline"]
+            assert (await bob.request(type="room.present", room="hall"))["users"] == ["bob", "eve"]
+            assert bob.states("ann") == ["offline"]
+            assert [told["user"] for told in bob.of("room.left")] == ["ann"]
+        ann.send(type="typing.start", room="hall")
+        await ann.request(type="status.set", status="busy")
+        for eve in eves:
+            await eve.sees("ann", "busy")
+            await eve.hears("typing.started", user="ann")
+        assert [bob.states("ann") for bob in bobs] == [["offline"]] * 2
+        assert [bob.of("typing.started") for bob in bobs] == [[], []]
+
+        await ann.request(type="privacy.set", hide_from=[])
+        for bob in bobs:
+            await bob.sees("ann", "offline", "busy")
+            versions = [told.data["version"] for told in bob.changes("ann")]
+            assert versions == sorted({*versions})
+            assert await states(bob, "ann") == ["busy"]
+
+
+async def test_the_last_seen_is_hidden_on_every_node(tmp_path: Path, redis: RedisProcess, postgres: str) -> None:
+    async with nodes(tmp_path, redis, postgres) as (home, away), Clients() as clients:
+        ann = await clients.join(home, "ann")
+        watchers = await clients.watchers((home, away), "ann")
+        await ann.request(type="privacy.set", last_seen="hidden")
+        ann.send(type="bye")
+        for watcher in watchers:
+            await watcher.sees("ann", "offline")
+            (told,) = watcher.changes("ann")
+            assert (told.data["last_seen"], told.data["since"], told.data["version"]) == (None, None, 0)
+            (entry,) = (await watcher.request(type="presence.get", users=["ann"]))["presence"]
+            assert (entry["last_seen"], entry["since"], entry["version"]) == (None, None, 0)
+        assert (await away.ask("GET", "/v1/users/ann/presence")).json()["last_seen"] is not None, "the app sees all"
+
+
+async def test_contacts_are_known_on_every_node_when_it_is_answered(
+    tmp_path: Path, redis: RedisProcess, postgres: str
+) -> None:
+    policy = {"GREENDOT_VISIBILITY_POLICY": "contacts"}
+    async with nodes(tmp_path, redis, postgres, **policy) as (home, away), Clients() as clients:
+        ann, bob = await clients.join(home, "ann"), await clients.join(away, "bob")
+        assert (await ann.watch("bob"))["bob"]["state"] == (await bob.watch("ann"))["ann"]["state"] == "offline"
+        await put(away, "ann", "bob")
+        await put(home, "bob", "ann", last_contact_at=5)
+        assert await states(ann, "bob") == await states(bob, "ann") == ["online"]
+        assert (ann.states("bob"), bob.states("ann")) == (["online"], ["online"])
+        await put(away, "bob", "ann", "DELETE")
+        assert await states(ann, "bob") == await states(bob, "ann") == ["offline"]
+        assert (ann.states("bob"), bob.states("ann")) == (["online", "offline"], ["online", "offline"])
+
+
+async def test_who_shares_no_room_any_more_is_seen_on_no_node(
+    tmp_path: Path, redis: RedisProcess, postgres: str
+) -> None:
+    policy = {"GREENDOT_VISIBILITY_POLICY": "shared_rooms"}
+    async with nodes(tmp_path, redis, postgres, **policy) as (home, away), Clients() as clients:
+        await home.ask("PUT", "/v1/rooms/den", {"open": False})
+        for user in ("ann", "bob"):
+            assert (await home.ask("PUT", f"/v1/rooms/den/members/{user}")).status == 200
+        await clients.join(home, "ann")
+        bob = await clients.join(away, "bob")
+        assert (await bob.watch("ann"))["ann"]["state"] == "online"
+        assert (await home.ask("DELETE", "/v1/rooms/den/members/ann")).status == 204
+        assert await states(bob, "ann") == ["offline"]
+        assert bob.states("ann") == ["offline"]
+
+
+async def test_an_app_is_asked_by_every_node(tmp_path: Path, redis: RedisProcess, postgres: str) -> None:
+    async with asked(("bob", "ann")) as app:
+        policy = {f"GREENDOT_VISIBILITY_{name.upper()}": value for name, value in app.settings.items()}
+        async with nodes(tmp_path, redis, postgres, **policy) as (home, away), Clients() as clients:
+            await clients.join(home, "ann")
+            for node in (home, away):
+                bob, eve = await clients.join(node, "bob"), await clients.join(node, "eve")
+                assert await states(bob, "ann") == ["online"]
+                assert await states(eve, "ann") == ["offline"]
+
+
+@pytest.mark.timeout(90)
+async def test_while_a_node_is_silent_hiding_is_not_acknowledged_and_then_it_is(
+    tmp_path: Path, redis: RedisProcess, postgres: str
+) -> None:
+    async with nodes(tmp_path, redis, postgres) as (home, away), Clients() as clients:
+        ann, bob = await clients.join(home, "ann"), await clients.join(home, "bob")
+        await bob.watch("ann")
+        away.signal(signal.SIGKILL)
+        answer = await ann.answer(type="privacy.set", hide_from=["bob"])
+        assert (answer["type"], answer["code"], answer["retry"]) == ("error", "unavailable", True)
+        await bob.sees("ann", "offline")
+
+        async def acknowledged() -> bool:
+            await asyncio.sleep(0.2)
+            return (await ann.answer(type="privacy.set", hide_from=["bob"]))["type"] == "reply"
+
+        await eventually(acknowledged, "the dead node is not waited for any more", 4 * LEASE_S + 10)
+        assert bob.states("ann") == ["offline"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from statistics import median
 from typing import Any
 
 import pytest
 
+from e2e.processes import ask
 from greendot.errors import StoreUnavailable
 from greendot.testing import Served, WireClient, serving
+from greendot.testing.server import API_KEY
 
 UNKNOWN = {
     "name": None,
@@ -347,3 +352,78 @@ async def test_what_cannot_be_read_is_hidden_until_it_can() -> None:
         frames = await served.advance(1, alive=[ann, bob, eve])
         assert changes(frames[1]) == []
         assert [change["state"] for change in changes(frames[2])] == ["online"]
+
+
+# --- over HTTP ---
+
+
+async def test_contacts_are_put_and_removed_by_the_app() -> None:
+    async with serving(visibility={"policy": "contacts"}) as served:
+        call = partial(ask, served.port, Authorization=f"Bearer {API_KEY}")
+        now = served.clock.now_ms()
+        put = await call("PUT", "/v1/users/ann/contacts/bob")
+        assert (put.status, put.json()) == (200, {"user": "ann", "contact": "bob", "last_contact_at": now})
+        put = await call("PUT", "/v1/users/bob/contacts/ann", {"last_contact_at": now + DAY_MS})
+        assert put.json()["last_contact_at"] == now, "what is to come is now"
+        await served.client("ann")
+        bob = await served.client("bob")
+        assert await states(bob, "ann") == ["online"]
+        for _ in range(2):
+            assert (await call("DELETE", "/v1/users/ann/contacts/bob")).status == 204
+        assert await states(bob, "ann") == ["offline"]
+        assert (await call("GET", "/v1/users/ann/presence")).json()["state"] == "online", "an app sees everybody"
+        assert (await call("POST", "/v1/presence/query", {"users": ["ann"]})).json()["presence"][0]["state"] == "online"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/users/ann/contacts/ann", None, 400),
+        ("/v1/users/a%20b/contacts/ann", None, 400),
+        ("/v1/users/ann/contacts/b%00b", None, 400),
+        ("/v1/users/ann/contacts/" + "x" * 129, None, 400),
+        ("/v1/users/ann/contacts/bob", {"last_contact_at": -1}, 400),
+        ("/v1/users/ann/contacts/bob", {"last_contact_at": "now"}, 400),
+        ("/v1/users/ann/contacts/bob", {"last_contact_at": 2**60}, 400),
+        ("/v1/users/ann/contacts/bob", b"{", 400),
+    ],
+)
+async def test_bad_contacts_are_refused(path: str, body: Any, status: int) -> None:
+    async with serving() as served:
+        answer = await ask(served.port, "PUT", path, body, Authorization=f"Bearer {API_KEY}")
+        assert answer.status == status
+        assert await served.node.store.contacts([("default", "ann")]) == {}
+
+
+async def test_a_key_is_needed_for_contacts() -> None:
+    async with serving() as served:
+        for method in ("PUT", "DELETE"):
+            assert (await ask(served.port, method, "/v1/users/ann/contacts/bob")).status == 401
+
+
+async def test_there_are_only_so_many_contacts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.gateway.regarding.MOST_CONTACTS", 2)
+    async with serving() as served:
+        call = partial(ask, served.port, Authorization=f"Bearer {API_KEY}")
+        codes = [(await call("PUT", f"/v1/users/ann/contacts/u{number}")).status for number in range(3)]
+        assert codes[:2] == [200, 200]
+        refused = await call("PUT", "/v1/users/ann/contacts/u2")
+        assert refused.status == codes[2] == 400
+        assert refused.json()["code"] == "too_many"
+
+
+# --- time ---
+
+
+async def test_to_ask_for_the_hidden_takes_as_long_as_for_the_unknown() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        ann, bob = await served.client("ann"), await served.client("bob")
+        await ann.request(type="privacy.set", hide_from=["bob"])
+        took: dict[str, list[float]] = {"ann": [], "nobody": []}
+        for kind in ("presence.get", "watch") * 500:
+            for user, times in took.items():
+                began = time.perf_counter()
+                await bob.request(type=kind, users=[user])
+                times.append(time.perf_counter() - began)
+        hidden, unknown = (median(times) for times in took.values())
+        assert abs(hidden - unknown) / unknown < 0.05 + 0.1, (hidden, unknown)  # busy machines are less exact

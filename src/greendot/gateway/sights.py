@@ -18,6 +18,7 @@ from greendot.gateway.shared import Shared
 from greendot.store.privacy import Key, PrivacyStore
 
 MOST = 50_000
+FEW, AT_ONCE = 20, 1_000  # users in one read
 _NOBODY = frozenset[str]()
 InUse = Callable[[str], set[str]]  # the users of a tenant who look, or are looked at, here
 
@@ -123,15 +124,22 @@ class Sights:
         self._make_room(tenant)
         users = {*viewers, *targets}
         while missing := [user for user in users if (tenant, user) not in self._known]:
-            await asyncio.gather(*(self._learn((tenant, user)) for user in missing))
+            await self._learn([(tenant, user) for user in missing])
         if self.rule(tenant).policy == "ask":
             await self._asking.ask(tenant, viewers, targets)
 
-    async def _learn(self, key: Key) -> None:
+    async def _learn(self, keys: Sequence[Key]) -> None:
         began = self._changes
-        facts = await self._facts.get(key)
-        if self._changed.get(key, 0) <= began:
-            self._known[key] = facts
+        for at in range(0, len(keys), AT_ONCE):
+            found = await self._fetch(keys[at : at + AT_ONCE])
+            self._known.update({key: of for key, of in found.items() if self._changed.get(key, 0) <= began})
+
+    async def _fetch(self, keys: Sequence[Key]) -> dict[Key, Facts]:
+        """Together with what others ask for at the moment, unless they are many by themselves."""
+        if len(keys) <= FEW:
+            return dict(zip(keys, await asyncio.gather(*(self._facts.get(key) for key in keys)), strict=True))
+        found = await self._read(keys)
+        return {key: found.get(key, PLAIN) for key in keys}
 
     async def changed(self, tenant: str, users: Collection[str]) -> None:
         """Read these again. Until that is done decisions are as before. StoreUnavailable: they are not read."""
@@ -147,17 +155,15 @@ class Sights:
     async def _begin(self, tenant: str) -> None:
         """The first in this tenant who hides: from now on it must be known of everybody here whether they do."""
         while missing := [user for user in self.in_use(tenant) if (tenant, user) not in self._known]:
-            await asyncio.gather(*(self._learn((tenant, user)) for user in missing))
+            await self._learn([(tenant, user) for user in missing])
         self._hiding[tenant] = True
 
     async def _reload(self, tenant: str, users: Collection[str]) -> None:
         keys = [(tenant, user) for user in users if (tenant, user) in self._known]
         while keys:
             began = self._changes
-            found = await asyncio.gather(*(self._facts.get(key) for key in keys))
-            overtaken = [key for key in keys if self._changed.get(key, 0) > began]
-            self._known.update({k: f for k, f in zip(keys, found, strict=True) if k not in overtaken})
-            keys = overtaken
+            await self._learn(keys)
+            keys = [key for key in keys if self._changed.get(key, 0) > began]
 
     def doubt(self, tenant: str, users: Collection[str]) -> None:
         """They have changed and cannot be read: nobody sees them until they are."""

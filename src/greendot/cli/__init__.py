@@ -18,6 +18,7 @@ from greendot.cli.repair import repair
 from greendot.cli.serve import serve
 from greendot.cli.tenants import tenants
 from greendot.cli.token import token
+from greendot.cli.user import user
 from greendot.cli.webhooks import webhooks
 from greendot.errors import GreendotError
 
@@ -39,7 +40,7 @@ def version() -> None:
 
 looking = nodes, presence, sessions, typing, rooms, inbox
 changing = sweep, migrate, outbox, webhooks, repair
-for command in (serve, token, notify, keys, tenants, *looking, *changing, check_config, version):
+for command in (serve, token, notify, keys, tenants, user, *looking, *changing, check_config, version):
     cli.add_command(command)
 
 

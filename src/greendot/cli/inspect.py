@@ -236,12 +236,12 @@ def _run(settings: Settings, look: Callable[[RedisEngine], Awaitable[T]]) -> T:
     logging.getLogger("greendot").addHandler(logging.NullHandler())  # what matters is raised, and said once
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_observing(settings, look))
+            return runner.run(observing(settings, look))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
 
-async def _observing(settings: Settings, look: Callable[[RedisEngine], Awaitable[T]]) -> T:
+async def observing(settings: Settings, look: Callable[[RedisEngine], Awaitable[T]]) -> T:
     engine = make_engine(settings, SystemClock())
     assert isinstance(engine, RedisEngine)
     await engine.observe()

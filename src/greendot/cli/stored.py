@@ -24,9 +24,9 @@ T = TypeVar("T")
 store_option = click.option("--store", metavar="URL", help="The servers' store: sqlite:///FILE or postgresql://….")
 
 
-def store_settings(store: str | None, config: Path | None) -> Settings:
+def store_settings(store: str | None, config: Path | None, engine: str | None = None) -> Settings:
     """ConfigError if there is no store to look into: looking makes none."""
-    settings = settings_from(config, {"store": {"url": store}})
+    settings = settings_from(config, {"store": {"url": store}, "engine": {"url": engine}})
     path = settings.store_path
     if path == ":memory:":
         raise ConfigError("a store in memory lives inside the server process: ask the server, over HTTP.")

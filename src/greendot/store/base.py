@@ -22,11 +22,12 @@ from msgspec import Struct
 from greendot.core.presence import Manual
 from greendot.store.hooks import HookStore
 from greendot.store.keys import KeyStore, TenantStore
+from greendot.store.people import PeopleStore
 from greendot.store.privacy import PrivacyStore
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
 BusMode = Literal["full", "hint"]  # whether content travels on the bus, or only that there is something to read
-Op = Literal["edit", "delete"]
+Op = Literal["edit", "delete", "erased"]  # erased: with its author, see `PeopleStore`
 Mark = Literal["seen", "read", "archive", "ack"]
 Filter = Literal["all", "unread", "unseen", "archived"]  # all: all but the archived
 Key = tuple[str, str]  # tenant and room, or tenant and user
@@ -303,7 +304,18 @@ class StatusStore(Protocol):
         ...
 
 
-class Store(RoomStore, MessageStore, InboxStore, StatusStore, PrivacyStore, KeyStore, TenantStore, HookStore, Protocol):
+class Store(
+    RoomStore,
+    MessageStore,
+    InboxStore,
+    StatusStore,
+    PrivacyStore,
+    KeyStore,
+    TenantStore,
+    PeopleStore,
+    HookStore,
+    Protocol,
+):
     """All of it, and its life."""
 
     async def start(self) -> None:

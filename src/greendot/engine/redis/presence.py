@@ -178,6 +178,11 @@ class RedisPresence:
         fields = [field.decode() for bucket in found for field in bucket]
         return [field.removeprefix(f"{tenant}/") for field in fields if field.startswith(f"{tenant}/")]
 
+    async def forget(self, tenant: str, user: str) -> None:
+        """When the user was last seen, and under which name. For operators, once the last session has ended."""
+        where = keys.user_keys(self._verbs.prefix, tenant, user)
+        await self._verbs.servers.of(where.partition).call("HDEL", where.seen, where.field)
+
     async def sessions(self, tenant: str, user: str) -> list[SeatInfo]:
         await self._verbs.on_user("settle", tenant, user)
         where = keys.user_keys(self._verbs.prefix, tenant, user)

@@ -12,6 +12,7 @@ from greendot.store.postgres.keys import PostgresKeys
 from greendot.store.postgres.links import Limits, Links
 from greendot.store.postgres.marks import PostgresMarks
 from greendot.store.postgres.messages import Message, PostgresMessages
+from greendot.store.postgres.people import PostgresPeople
 from greendot.store.postgres.privacy import PostgresPrivacy
 from greendot.store.postgres.rooms import PostgresRooms
 from greendot.store.postgres.status import PostgresStatus
@@ -29,6 +30,7 @@ class PostgresStore(
     PostgresPrivacy,
     PostgresKeys,
     PostgresTenants,
+    PostgresPeople,
 ):
     """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start; what
     `hooked` tenants are to be told of is queued for them."""

@@ -9,6 +9,7 @@ from greendot.store.hooks import Hooked
 from greendot.store.sqlite.inbox import SqliteInbox
 from greendot.store.sqlite.keys import SqliteKeys
 from greendot.store.sqlite.messages import SqliteMessages
+from greendot.store.sqlite.people import SqlitePeople
 from greendot.store.sqlite.privacy import SqlitePrivacy
 from greendot.store.sqlite.rooms import SqliteRooms
 from greendot.store.sqlite.status import SqliteStatus
@@ -16,7 +17,9 @@ from greendot.store.sqlite.tenants import SqliteTenants
 from greendot.store.sqlite.thread import DatabaseThread
 
 
-class SqliteStore(SqliteRooms, SqliteMessages, SqliteInbox, SqliteStatus, SqlitePrivacy, SqliteKeys, SqliteTenants):
+class SqliteStore(
+    SqliteRooms, SqliteMessages, SqliteInbox, SqliteStatus, SqlitePrivacy, SqliteKeys, SqliteTenants, SqlitePeople
+):
     """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them."""
 
     def __init__(self, path: str, *, hooked: Hooked | None = None) -> None:

@@ -1,0 +1,63 @@
+"""No table can be forgotten when a user is erased."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import asyncpg
+
+from greendot.store.people import tables_of
+from greendot.store.postgres import PostgresStore
+from greendot.store.postgres.people import _COLUMNS
+from greendot.store.sqlite import SqliteStore
+from greendot.store.sqlite.people import _tables
+from postgres_server import fresh_schema
+
+# Tables that say nothing of a user, and why. Whoever adds a table says so here, or gives it a column `user`
+# (`user_id`): rows with such a column are erased by themselves.
+OF_NOBODY = {
+    "rooms": "names and numbers of rooms",
+    "tenants": "names of tenants",
+    "api_keys": "keys of apps",
+    "api_secrets": "hashes of keys of apps",
+    "hooks": "how it stands with a tenant's webhook",
+    "hook_events": "what apps are still to be told: that of a user's inbox goes with it",
+    "revocations": "stay until they end, or tokens of the user would be good again",
+    "revocations_head": "a number",
+    "schema": "the version of the tables",
+    "sqlite_sequence": "SQLite's own",
+}
+PEOPLE = {"contacts", "inboxes", "markers", "members", "messages", "notifications", "privacy", "status"}
+
+
+async def test_every_table_in_sqlite_is_of_users_or_is_known_to_be_of_nobody(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "store.db"))
+    await store.start()
+    await store.close()
+    db = sqlite3.connect(tmp_path / "store.db")
+    try:
+        names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        of_users = {table.plain for table in _tables(db)}
+    finally:
+        db.close()
+    assert names - of_users - OF_NOBODY.keys() == set()
+    assert of_users >= PEOPLE
+    assert not of_users & OF_NOBODY.keys()
+
+
+async def test_every_table_in_postgres_is_of_users_or_is_known_to_be_of_nobody(postgres: str) -> None:
+    async with fresh_schema(postgres) as url:
+        store = PostgresStore(url, migrate=True)
+        await store.start()
+        await store.close()
+        link = await asyncpg.connect(url)
+        try:
+            found = await link.fetch(_COLUMNS)
+        finally:
+            await link.close()
+    tables = tables_of({row[0]: row[1] for row in found}, {row[0]: row[2] or ["ctid"] for row in found}, "greendot_")
+    of_users = {table.plain for table in tables}
+    assert {row[0].removeprefix("greendot_") for row in found} - of_users - OF_NOBODY.keys() == set()
+    assert of_users >= PEOPLE
+    assert not of_users & OF_NOBODY.keys()

@@ -166,7 +166,7 @@ class RecordLanes:
     # --- one queue ---
 
     async def _work(self, lane: _Lane) -> None:
-        """Send until nothing is left, or the hook rests, or the queue is another's."""
+        """Send until little is left, or the hook rests, or the queue is another's."""
         tenant = lane.hook.tenant
         while not self._ending.is_set() and tenant in self.held and not lane.hook.stopped:
             if lane.rests_until > self._clock.monotonic():
@@ -179,6 +179,8 @@ class RecordLanes:
             for batch in self._batches(rows):
                 if not await self._send(lane, batch):
                     break
+            if len(rows) < self._pace.batch_max:
+                return  # what comes meanwhile is sent together at the next look: a request costs as much as many events
 
     async def _take(self, tenant: str, *, again: bool) -> list[Queued]:
         return await self._store.take_hooks(tenant, self._clock.now_ms(), self._pace.batch_max, again=again)

@@ -23,7 +23,7 @@ from redis_servers import KINDS, RedisProcess, certificates, redis_cluster
 RIGHTS = (
     "~gd:* &gd:* -@all"
     " +hello +ping +select +role +info +script|load +evalsha"
-    " +time +hget +hset +hsetnx +hdel +hgetall +hkeys +set +del +pexpire"
+    " +time +hget +hset +hsetnx +hdel +hgetall +hkeys +exists +set +del +pexpire"
     " +zadd +zscore +zrangebyscore +zremrangebyscore"
     " +publish +subscribe +unsubscribe"
 )
@@ -40,6 +40,9 @@ async def use_everything(url: str) -> None:
         for user in users:
             here = await come(first, user)
             assert await state(second, user) == "online"
+            await first.engine.enter(TENANT, "r1", user, here)
+            assert await second.engine.present(TENANT, "r1") == [user]
+            await first.engine.exit(TENANT, "r1", user, here)
             assert len(await second.engine.sessions(TENANT, user)) == 1
             assert await first.engine.linger(TENANT, user, here, 60_000, 0) == 60_000
             assert await first.engine.leave(TENANT, user, here) is not None

@@ -56,6 +56,7 @@ class Greendot:
             notifying=self.node.notifying,
             limiting=self.node.limiting,
             targets=self.node.targets,
+            revoking=self.node.revoking,
             node=self.node,
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None

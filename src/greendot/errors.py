@@ -4,6 +4,7 @@
     ├── ConfigError          a setting is wrong; the message says what to do (start-up only)
     ├── Refused              a client's request cannot be granted; carries a wire error code
     ├── TokenError           a token is missing, malformed, forged or expired
+    │   └── TokenRevoked     it would be valid, and was taken back
     ├── KeysUnavailable      the key of a token cannot be fetched now; try again later
     ├── Unreadable           a client reads no version of an event it cannot do without
     ├── EngineUnavailable    signals cannot be shared now; try again later
@@ -40,6 +41,10 @@ class TokenError(GreendotError):
     def __init__(self, message: str, *, expired: bool = False) -> None:
         super().__init__(message)
         self.expired = expired
+
+
+class TokenRevoked(TokenError):
+    """The token, or the session it is to be used for, was revoked."""
 
 
 class KeysUnavailable(GreendotError):

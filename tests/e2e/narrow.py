@@ -6,7 +6,7 @@ import asyncio
 import base64
 import os
 import socket
-from typing import Self
+from typing import Any, Self
 
 from greendot.gateway.connection import Connection
 from greendot.testing import Served, WireClient
@@ -59,10 +59,10 @@ def upgrade(path: str = "/v1/connect", method: str = "GET", **changes: str | Non
     return "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode()
 
 
-async def peer(served: Served, user: str, room: str | None = None) -> Peer:
+async def peer(served: Served, user: str, room: str | None = None, **claims: Any) -> Peer:
     client = await Peer.connect(served.port)
     served._clients.append(client)
-    await client.hello(served.token(user))
+    await client.hello(served.token(user, **claims))
     if room is not None:
         await client.request(type="room.join", room=room)
     return client

@@ -20,6 +20,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/rooms/{room}/messages": {"user": "app", "body": 1},
     "POST /v1/notifications": {"user": "ann", "kind": "k", "body": 1},
     "POST /v1/signals": {"user": "ann", "kind": "k"},
+    "POST /v1/tokens/revoke": {"jti": "none"},
 }
 
 
@@ -34,7 +35,9 @@ async def make(
 
 
 async def call(served: Served, key: str, route: str) -> Answer:
-    method, path = route.replace("{room}", "club").replace("{user}", "ann").replace("{session}", "none-1").split()
+    method, path = route.split()
+    for part, name in {"{room}": "club", "{user}": "ann", "{other}": "bob", "{session}": "none-1"}.items():
+        path = path.replace(part, name)
     return await ask(served.port, method, path, BODIES.get(route), Authorization=f"Bearer {key}")
 
 

@@ -72,6 +72,7 @@ GUARDED = [
     ("POST", "/v1/notifications"),
     ("GET", "/v1/users/alice/inbox"),
     ("DELETE", "/v1/sessions/k3Fa-1"),
+    ("POST", "/v1/tokens/revoke"),
     ("GET", "/v1/nodes"),
     ("GET", "/v1/stats"),
 ]

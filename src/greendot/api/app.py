@@ -13,12 +13,13 @@ from greendot.api.operations import OperationRoutes
 from greendot.api.presence import PresenceRoutes
 from greendot.api.rooms import RoomRoutes
 from greendot.api.scopes import guarded
+from greendot.api.tokens import TokenRoutes
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 
 
 def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
     """The application; with `dev` also the demo page and its tokens."""
-    kinds = (OperationRoutes, PresenceRoutes, ContactRoutes, RoomRoutes, NotificationRoutes)
+    kinds = (OperationRoutes, PresenceRoutes, ContactRoutes, RoomRoutes, NotificationRoutes, TokenRoutes)
     routes = [guarded(route, backend.keys) for kind in kinds for route in kind(backend).routes()]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()

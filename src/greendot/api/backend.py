@@ -10,6 +10,7 @@ from msgspec import Struct
 from greendot.api.keys import ApiKeys
 from greendot.clock import Clock
 from greendot.core.presence import Manual, Snapshot
+from greendot.core.revocations import Revocation
 from greendot.engine.base import Engine, Topic
 from greendot.protocol.replies import PresentReply, SessionInfo
 from greendot.store.base import BusMode, Created, Draft, Notice, Record, Role, Room, Store
@@ -65,6 +66,15 @@ class Targets(Protocol):
     async def check_users(self, tenant: str, users: Iterable[str]) -> None: ...
 
 
+class Revoking(Protocol):
+    """What ends tokens and sessions."""
+
+    longest_ms: int
+
+    def expires_at(self, before: int) -> int: ...
+    async def revoke(self, revocation: Revocation, user: str | None = None) -> int: ...
+
+
 class NodeView(Protocol):
     """The node, as far as operators look at it."""
 
@@ -98,6 +108,7 @@ class Backend(Struct, frozen=True):
     notifying: Notifying
     limiting: Limiting
     targets: Targets
+    revoking: Revoking
     node: NodeView
 
 

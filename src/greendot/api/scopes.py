@@ -22,6 +22,7 @@ NEEDED: dict[str, Scope] = {
     "GET /v1/users/{user}/presence": "presence:read",
     "GET /v1/users/{user}/sessions": "sessions",
     "DELETE /v1/sessions/{session}": "sessions",
+    "POST /v1/tokens/revoke": "sessions",
     "PUT /v1/users/{user}/status": "users:write",
     "PUT /v1/users/{user}/contacts/{other}": "users:write",
     "DELETE /v1/users/{user}/contacts/{other}": "users:write",

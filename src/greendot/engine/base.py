@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from greendot.core.breaker import Level
 from greendot.core.presence import Change, Manual, Ref, Snapshot
+from greendot.core.revocations import Revocation
 from greendot.core.typists import Typist
 from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
 from greendot.engine.turns import TurnEngine
@@ -88,6 +89,15 @@ class Acknowledged(Sent, frozen=True, tag="k"):
 
     number: int
     node: str
+    count: int = 0  # of what was done
+
+
+class Revoked(Sent, frozen=True, tag="v"):
+    """Something was revoked: the topic's node closes what it covers, and says so if it is asked to."""
+
+    revocation: Revocation
+    asker: str = ""  # the node that waits; empty: none does
+    number: int = 0
 
 
 class Disconnect(Sent, frozen=True, tag="x"):
@@ -153,6 +163,7 @@ AnySent = (
     | MembersChanged
     | MemberRemoved
     | Acknowledged
+    | Revoked
     | Disconnect
     | Audit
     | Awaited

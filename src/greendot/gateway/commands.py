@@ -17,6 +17,7 @@ from greendot.gateway.granting import Granting
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
 from greendot.gateway.regarding import Regarding
+from greendot.gateway.revoking import Revoking
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.speaking import Speaking
@@ -39,6 +40,7 @@ class Parts(Struct, frozen=True):
     """What commands act on."""
 
     granting: Granting
+    revoking: Revoking
     statuses: Statuses
     regarding: Regarding
     watching: Watching
@@ -191,6 +193,7 @@ class Commands:
     async def _token_refresh(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
         try:
             grants = await self._parts.tokens.verify(command.token, self._parts.clock.now_ms())
+            await self._parts.revoking.admit(grants)
         except TokenError as error:
             raise Refused(Err.BAD_FIELD, f"field `token` of token.refresh: {error}") from None
         except KeysUnavailable as error:
@@ -198,6 +201,7 @@ class Commands:
         if (grants.tenant, grants.user) != session.key:
             raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
         await self._parts.granting.replace(connection, session, grants)
+        self._parts.revoking.look_at(session)  # the new token may have been revoked meanwhile
         return RefreshReply(grants.expires_at)
 
 

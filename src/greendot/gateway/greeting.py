@@ -8,11 +8,20 @@ import logging
 from msgspec import structs
 
 from greendot.core.grants import Grants
-from greendot.errors import EngineUnavailable, KeysUnavailable, Refused, StoreUnavailable, TokenError, Unreadable
+from greendot.errors import (
+    EngineUnavailable,
+    KeysUnavailable,
+    Refused,
+    StoreUnavailable,
+    TokenError,
+    TokenRevoked,
+    Unreadable,
+)
 from greendot.gateway.channel import MISSED, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.inboxes import Arrival, Inboxes
 from greendot.gateway.limiting import Limiting
+from greendot.gateway.revoking import Revoking
 from greendot.gateway.room import RECOVER_BYTES
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
@@ -41,13 +50,13 @@ class Greeting:
         rooms: Rooms,
         inboxes: Inboxes,
         shared: Shared,
-        entry: tuple[Tokens, Tenancy],  # who may come
+        entry: tuple[Tokens, Tenancy, Revoking],  # who may come
         promises: tuple[float, Limiting],  # how often to be heard, how much to say
     ) -> None:
         self._sessions = sessions
         self._rooms = rooms
         self._inboxes = inboxes
-        self._tokens, self._tenancy = entry
+        self._tokens, self._tenancy, self._revoking = entry
         self._registry = shared.registry
         self._clock = shared.clock
         self._arrivals = shared.arrivals
@@ -58,6 +67,7 @@ class Greeting:
         """Tenant and user of its token; None if that is not one we accept."""
         try:
             grants = self._tokens.read(hello.token, self._clock.now_ms())
+            self._revoking.check(grants)
         except TokenError:
             return None
         return grants.tenant, grants.user
@@ -65,24 +75,31 @@ class Greeting:
     async def hello(self, connection: Connection, hello: Hello) -> None:
         try:
             grants = await self._tokens.verify(hello.token, self._clock.now_ms())
+            await self._revoking.admit(grants, hello.resume.session if hello.resume else None)
         except KeysUnavailable as error:
             self._try_again(connection, error.retry_in_ms)
             return
         except TokenError as error:
-            # A reason is at most 123 bytes (RFC 6455 5.5).
-            code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
-            _log.debug("hello refused: %s", error)
-            connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
+            self._turn_away(connection, error)
             return
         try:
             connection.dialect = self._dialects.of(hello.supports)
         except Unreadable as error:
             connection.close(Close.VERSION, str(error))
             return
-        if connection.closing:  # while its key was looked for
+        if connection.closing:  # while its key, or whether it was revoked, was looked up
             return
         with self._arrivals.one():
             await self._greet(connection, grants, hello)
+
+    @staticmethod
+    def _turn_away(connection: Connection, error: TokenError) -> None:
+        code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
+        if isinstance(error, TokenRevoked):
+            code = Close.REVOKED
+        _log.debug("hello refused: %s", error)
+        # A reason is at most 123 bytes (RFC 6455 5.5).
+        connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
 
     def _try_again(self, connection: Connection, in_ms: int) -> None:
         last = encode_event(Overloaded(in_ms), self._clock.now_ms())
@@ -94,6 +111,7 @@ class Greeting:
             await self._tenancy.admit(grants.tenant)
             opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
+            self._revoking.check(grants, session.id)  # from here on it is found when something is revoked
             self._registry.greeted(connection, session)
             self._limiting.greeted(connection, session)
             inbox = self._inboxes.ask(session)  # it is read while the rest is under way
@@ -103,7 +121,7 @@ class Greeting:
             after = hello.resume.inbox if hello.resume else None
             arrival = await self._inboxes.attach(connection, session, inbox, after)
         except TokenError as error:
-            connection.close(Close.BAD_TOKEN, str(error))
+            self._turn_away(connection, error)
             return
         except (EngineUnavailable, StoreUnavailable):
             self._try_again(connection, RETRY_MS)

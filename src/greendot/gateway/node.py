@@ -33,6 +33,7 @@ from greendot.engine.base import (
     Part,
     Regarded,
     Restated,
+    Revoked,
     Topic,
     Typing,
 )
@@ -81,6 +82,7 @@ class Node(Parts):
         if self._driven:
             self.pressure.start()
         await self.renewing.start()
+        await self.revoking.start()
 
     async def drain(self, within_s: float) -> None:
         """Ask every client to go elsewhere, wait for them a while, end the rest."""
@@ -214,6 +216,7 @@ class Node(Parts):
         self.recovery.lost(part)
 
     def found(self, part: Part, *, intact: bool) -> None:
+        self.revoking.look_again()
         self.recovery.found(part, intact=intact)
         self.regarding.lost()
 
@@ -244,6 +247,8 @@ class Node(Parts):
                 self.rooms.removed(message, topic.name)
             case Regarded():
                 self.regarding.heard(message, topic.name)
+            case Revoked():
+                self.revoking.heard(message, topic.name)
             case Acknowledged():
                 self.acks.acknowledged(message)
             case Deliver() | Typing() | Entered() | Left() | MembersChanged():

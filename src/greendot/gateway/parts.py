@@ -43,6 +43,7 @@ from greendot.gateway.regarding import Parts as Looking
 from greendot.gateway.regarding import Regarding
 from greendot.gateway.registry import Registry
 from greendot.gateway.renewing import Renewing
+from greendot.gateway.revoking import Revoking
 from greendot.gateway.rooms import RoomLimits, Rooms
 from greendot.gateway.seating import Seating
 from greendot.gateway.sessions import Periods, Sessions
@@ -109,14 +110,14 @@ class Parts:
         self.speaking.moved = self.regarding.members_changed
         self.inboxes = Inboxes(store, shared, self.metrics)
         self.sessions.left = self.inboxes.left
-        named = {name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()}
-        self.notifying = Notifying(engine, store, shared, self.inboxes, Kinds(named), self.metrics)
+        self.notifying = Notifying(engine, store, shared, self.inboxes, _kinds(settings), self.metrics)
         self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace)
         self.renewing = Renewing(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
         self.tenancy = Tenancy(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
-        entry, promises = (self.tokens, self.tenancy), (presence.heartbeat_s, self.limiting)
+        self.revoking = Revoking(engine, store, self.sessions, shared, self.acks, _longest_ms(settings))
+        entry, promises = (self.tokens, self.tenancy, self.revoking), (presence.heartbeat_s, self.limiting)
         greeting = Greeting(self.sessions, self.rooms, self.inboxes, shared, entry, promises)
         self.reception = self._receive(settings, engine, shared, greeting)
         self.pressure = self._measure(settings, engine)
@@ -130,6 +131,7 @@ class Parts:
         return Commands(
             Acting(
                 granting=Granting(self.sessions, self.rooms, self.watching),
+                revoking=self.revoking,
                 statuses=self.statuses,
                 regarding=self.regarding,
                 watching=self.watching,
@@ -171,6 +173,15 @@ def _doorstep(settings: Settings, metrics: Metrics, clock: Clock) -> Doorstep:
     proxies = Proxies(door.trusted_proxies, door.proxy_header)
     rules = Rules(Origins(door.origins), Hosts(door.hosts), proxies, door.connections_per_ip)
     return Doorstep(rules, metrics, clock.monotonic)
+
+
+def _kinds(settings: Settings) -> Kinds:
+    return Kinds({name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()})
+
+
+def _longest_ms(settings: Settings) -> int:
+    """How long a token is accepted after it was issued."""
+    return round((settings.auth.longest_token_s + settings.auth.leeway_s) * 1000)
 
 
 def _throttle(settings: Settings, clock: Clock) -> Throttle | None:

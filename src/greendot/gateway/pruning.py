@@ -1,4 +1,4 @@
-"""Notifications that have expired or were kept long enough are removed, by one node at a time."""
+"""Notifications and revocations that have expired or were kept long enough are removed, by one node at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greendot.metrics import Metrics
 from greendot.store.base import Store
 
 EVERY_S = 600.0
-AT_ONCE = 500  # notifications removed in one commit
+AT_ONCE = 500  # removed in one commit
 _log = logging.getLogger("greendot.inbox")
 
 
@@ -45,8 +45,10 @@ class Pruning:
             live = [info.node for info in await self._engine.nodes() if info.state == "live"]
             if self._name() == min(live, default=None):
                 await self.prune()
+                while await self._store.remove_revocations(self._shared.clock.now_ms(), limit=AT_ONCE) == AT_ONCE:
+                    pass
         except (EngineUnavailable, StoreUnavailable) as error:
-            _log.info("old notifications are removed later: %s", error)
+            _log.info("what is old is removed later: %s", error)
 
     async def prune(self) -> None:
         """Remove all there is to remove, little by little. Devices are told that there is less to read."""

@@ -136,7 +136,7 @@ class Sessions:
     def _resumable(self, grants: Grants, hello: Hello) -> Session | None:
         wanted = hello.resume.session if hello.resume else None
         session = self._registry.sessions.get(wanted) if wanted else None
-        if session is None or session.key != (grants.tenant, grants.user):
+        if session is None or session.key != (grants.tenant, grants.user) or session.revoked:
             return None
         if session.connection is not None:
             old, session.connection = session.connection, None
@@ -279,6 +279,14 @@ class Sessions:
         _, silent_ms = (session.leaving or Leaving(now, 0, 0)).since(now)
         session.leaving = Leaving(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
         self._tasks.spawn(self._linger(session, session.ref))
+
+    def end(self, session: Session) -> None:
+        """One that lingers counts no longer."""
+        if session.connection is None:
+            now = self._timers.now()
+            _, silent_ms = (session.leaving or Leaving(now, 0, 0)).since(now)
+            session.leaving = Leaving(now, 0, silent_ms)
+            self._tasks.spawn(self._linger(session, session.ref))
 
     def moved(self, session: Session) -> None:
         """It goes on on another node, as another session. If it lingers here, that is over."""

@@ -59,6 +59,9 @@ class Auth(Struct, frozen=True, forbid_unknown_fields=True):
     audience: str = ""  # what a token's `aud` must be, or have in it; empty: whatever it is
     issuer: str = ""  # what its `iss` must be; empty: whatever it is
     leeway_s: Annotated[float, Meta(ge=0, le=600)] = 0.0  # tokens hold so much longer, and from so much before `nbf`
+    longest_token_s: Annotated[float, Meta(gt=0, le=400 * 86_400)] = (
+        30 * 86_400.0
+    )  # tokens that hold longer are refused
     token_in_query: bool = False  # take tokens from the address too, where they end up in logs of others
 
 

@@ -24,6 +24,7 @@ from greendot.store.hooks import HookStore
 from greendot.store.keys import KeyStore, TenantStore
 from greendot.store.people import PeopleStore
 from greendot.store.privacy import PrivacyStore
+from greendot.store.revocations import RevocationStore
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
 BusMode = Literal["full", "hint"]  # whether content travels on the bus, or only that there is something to read
@@ -314,6 +315,7 @@ class Store(
     TenantStore,
     PeopleStore,
     HookStore,
+    RevocationStore,
     Protocol,
 ):
     """All of it, and its life."""

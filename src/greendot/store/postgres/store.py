@@ -14,6 +14,7 @@ from greendot.store.postgres.marks import PostgresMarks
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.people import PostgresPeople
 from greendot.store.postgres.privacy import PostgresPrivacy
+from greendot.store.postgres.revocations import PostgresRevocations
 from greendot.store.postgres.rooms import PostgresRooms
 from greendot.store.postgres.status import PostgresStatus
 from greendot.store.postgres.tenants import PostgresTenants
@@ -31,6 +32,7 @@ class PostgresStore(
     PostgresKeys,
     PostgresTenants,
     PostgresPeople,
+    PostgresRevocations,
 ):
     """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start; what
     `hooked` tenants are to be told of is queued for them."""

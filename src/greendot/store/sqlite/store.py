@@ -11,6 +11,7 @@ from greendot.store.sqlite.keys import SqliteKeys
 from greendot.store.sqlite.messages import SqliteMessages
 from greendot.store.sqlite.people import SqlitePeople
 from greendot.store.sqlite.privacy import SqlitePrivacy
+from greendot.store.sqlite.revocations import SqliteRevocations
 from greendot.store.sqlite.rooms import SqliteRooms
 from greendot.store.sqlite.status import SqliteStatus
 from greendot.store.sqlite.tenants import SqliteTenants
@@ -18,7 +19,15 @@ from greendot.store.sqlite.thread import DatabaseThread
 
 
 class SqliteStore(
-    SqliteRooms, SqliteMessages, SqliteInbox, SqliteStatus, SqlitePrivacy, SqliteKeys, SqliteTenants, SqlitePeople
+    SqliteRooms,
+    SqliteMessages,
+    SqliteInbox,
+    SqliteStatus,
+    SqlitePrivacy,
+    SqliteKeys,
+    SqliteTenants,
+    SqlitePeople,
+    SqliteRevocations,
 ):
     """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them."""
 

@@ -1,0 +1,82 @@
+"""Tokens over HTTP: taken back before they end."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from greendot.api.backend import Backend
+from greendot.api.problem import Problem
+from greendot.api.request import json, read_body
+from greendot.core.revocations import Kind, Revocation
+from greendot.protocol.commands import Id
+
+AHEAD_MS = 60_000  # the app's clock may be so much ahead of ours
+LEEWAY_MS = 600_000  # a token may hold so much longer than it says (auth.leeway_s)
+TokenId = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class PostRevoke(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/tokens/revoke: one of `jti`, `session` and `user`. Beside `jti`, `user` says whose it is."""
+
+    jti: TokenId | None = None
+    session: Id | None = None
+    user: Id | None = None
+    before: int | None = None  # with `user` alone: tokens issued before; now, unless it is given
+    expires_at: int | None = None  # with `jti`: when the token ends by itself
+
+
+class TokenRoutes:
+    """`/v1/tokens`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> list[Route]:
+        return [Route("/v1/tokens/revoke", self.revoke, methods=["POST"])]
+
+    async def revoke(self, request: Request) -> Response:
+        """When this is answered nothing more is written to what was revoked. 503: it is not known of some; do it
+        again."""
+        tenant, body = self._backend.keys.tenant(request), await read_body(request, PostRevoke)
+        revocation = self._revocation(tenant, body)
+        closed = await self._backend.revoking.revoke(revocation, body.user)
+        return json({"closed": closed, "expires_at": revocation.expires_at})
+
+    def _revocation(self, tenant: str, body: PostRevoke) -> Revocation:
+        now, revoking = self._backend.clock.now_ms(), self._backend.revoking
+        kind, value = _what(body)
+        if body.before is not None and kind != "user":
+            raise _bad("`before` goes with `user` alone")
+        if body.expires_at is not None and kind != "jti":
+            raise _bad("`expires_at` goes with `jti`")
+        if kind == "user":
+            before = now if body.before is None else body.before
+            if before > now + AHEAD_MS:
+                raise _bad("`before` is in the future: give milliseconds UTC, or leave it out for now")
+            if (expires_at := revoking.expires_at(before)) <= now:
+                raise _bad("`before` is so long ago that no token from then is valid (auth.longest_token_s)")
+            return Revocation(tenant, kind, value, expires_at, before)
+        if body.expires_at is not None and body.expires_at <= now:
+            raise _bad("`expires_at` is over: the token has ended by itself")
+        latest = revoking.expires_at(now)
+        given = latest if body.expires_at is None else body.expires_at + LEEWAY_MS
+        return Revocation(tenant, kind, value, min(latest, given))
+
+
+def _what(body: PostRevoke) -> tuple[Kind, str]:
+    if body.jti is not None and body.session is None:
+        return "jti", body.jti
+    if body.session is not None and body.jti is None and body.user is None:
+        return "session", body.session
+    if body.user is not None and body.session is None:
+        return "user", body.user
+    raise _bad("give one of `jti`, `session` and `user`; beside `jti`, `user` says whose it is")
+
+
+def _bad(why: str) -> Problem:
+    return Problem(400, why, code="bad_field")

@@ -1,0 +1,199 @@
+"""What was revoked counts no longer, on any node, within a second.
+
+It is written first. Then all nodes are told, and each closes what it covers; those that hold the user's sessions say
+so. A node that was not told reads it: before a hello, if the last read is a second old, every 15 seconds, and after it
+was cut off. While the store cannot be read, what is known here counts: clients are not sent away because of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Collection, Iterator, Sequence
+from math import inf
+
+from greendot.core.grants import Grants
+from greendot.core.revocations import Revocation, Revocations
+from greendot.engine.base import Acknowledged, Engine, Revoked, Topic
+from greendot.errors import EngineUnavailable, StoreUnavailable, TokenError, TokenRevoked
+from greendot.gateway.acks import Acks
+from greendot.gateway.session import Session
+from greendot.gateway.sessions import Sessions
+from greendot.gateway.shared import Shared
+from greendot.store.revocations import RevocationStore
+
+EVERY_S = 15.0
+FRESH_S = 1.0  # a hello is content with what was read so long ago
+PAGE = 1_000
+REASON = "revoked"
+_log = logging.getLogger("greendot.gateway")
+
+
+class Revoking:
+    """One for each node. No token may hold for longer than `longest_ms`: by then its revocation is forgotten."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: RevocationStore,
+        sessions: Sessions,
+        shared: Shared,
+        acks: Acks,
+        longest_ms: int,
+    ) -> None:
+        self.longest_ms = longest_ms
+        self._engine = engine
+        self._store = store
+        self._sessions = sessions
+        self._shared = shared
+        self._acks = acks
+        self._known = Revocations()
+        self._after = 0  # the number of the newest that was read
+        self._asked = -inf  # when the store was last asked, by the monotonic clock
+        self._turn = asyncio.Lock()  # held while it is
+
+    async def start(self) -> None:
+        await self._read_quietly()
+        self._later()
+
+    # --- who comes ---
+
+    async def admit(self, grants: Grants, session: str | None = None) -> None:
+        """TokenError if the token, or the session it is to go on with, was revoked, or could outlive its revocation."""
+        issued = self._shared.clock.now_ms() if grants.issued_at is None else grants.issued_at
+        if grants.expires_at - issued > self.longest_ms:
+            raise TokenError(f"a token may hold for {self.longest_ms // 1000} s at most (auth.longest_token_s)")
+        if not self._is_fresh():
+            async with self._turn:
+                if not self._is_fresh():  # nobody has asked meanwhile
+                    await self._read_quietly()
+        self.check(grants, session)
+
+    def check(self, grants: Grants, session: str | None = None) -> None:
+        """The same, by what is known here."""
+        if self._known.covers(grants, session):
+            raise TokenRevoked("the token or the session was revoked")
+
+    # --- revoking ---
+
+    async def revoke(self, revocation: Revocation, user: str | None = None) -> int:
+        """How many sockets were closed. When this returns nothing more is written to any; EngineUnavailable: it is not
+        known of some; do it again. `user` is whose token or session it is, if that is known: only their nodes are
+        waited for."""
+        kept = await self._store.put_revocation(revocation)
+        self._known.put(kept)
+        closed = self._close([kept])
+        live = {info.node for info in await self._engine.nodes() if info.state == "live"}
+        whose = kept.value if kept.kind == "user" else user
+        needed = live
+        if whose is not None:
+            needed = {seat.node for seat in await self._engine.sessions(kept.tenant, whose)}
+        here = self._sessions.incarnation
+        for node in live - needed - {here}:
+            # A session of theirs may be on its way there.
+            self._engine.publish(Topic("node", "", node), Revoked(kept))
+        return closed + await self._acks.ask(needed - {here}, lambda asker, number: Revoked(kept, asker, number))
+
+    def heard(self, message: Revoked, node: str) -> None:
+        """Another node was asked to revoke something."""
+        self._known.put(message.revocation)
+        closed = self._close([message.revocation])
+        if message.asker:
+            self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node, closed))
+
+    def _close(self, revoked: Sequence[Revocation]) -> int:
+        """End the sessions these cover; how many sockets that closed."""
+        closed = 0
+        for session in [*self._affected(revoked)]:
+            connection = session.connection
+            if self.look_at(session):
+                closed += connection is not None
+                if (session.tenant, session.id) in _values(revoked, "session"):
+                    self._shared.tasks.spawn(self._revoke_token(session.grants))
+        return closed
+
+    def look_at(self, session: Session) -> bool:
+        """End the session if it is covered; whether it was just now."""
+        if session.revoked or not self._known.covers(session.grants, session.id):
+            return False
+        session.revoked = True
+        if session.connection is not None:
+            session.connection.revoke(REASON)
+        else:
+            self._sessions.end(session)
+        return True
+
+    def _affected(self, revoked: Sequence[Revocation]) -> Iterator[Session]:
+        """Sessions that may be covered, some of them twice."""
+        registry = self._shared.registry
+        for revocation in revoked:
+            if revocation.kind == "user":
+                yield from registry.sessions_of(revocation.tenant, revocation.value)
+            elif revocation.kind == "session" and (session := registry.sessions.get(revocation.value)) is not None:
+                yield session
+        tokens = _values(revoked, "jti")
+        if tokens:
+            # One look at all for all of them: tokens are not kept by their ids, which few have and fewer need.
+            yield from (s for s in registry.sessions.values() if (s.tenant, s.grants.token_id) in tokens)
+
+    async def _revoke_token(self, grants: Grants) -> None:
+        """Whose session is revoked must not come back with the same token."""
+        if grants.token_id is None:
+            return
+        revocation = Revocation(grants.tenant, "jti", grants.token_id, self.expires_at(self._shared.clock.now_ms()))
+        try:
+            await self.revoke(revocation, grants.user)
+        except (EngineUnavailable, StoreUnavailable) as error:
+            _log.warning("the token of a revoked session may not be revoked on all nodes: %s", error)
+
+    def expires_at(self, before: int) -> int:
+        """When no token that was issued before can be valid any more."""
+        return before + self.longest_ms
+
+    # --- what was not heard ---
+
+    def look_again(self) -> None:
+        """Something may have been said that was not heard here."""
+        self._asked = -inf
+        self._shared.tasks.spawn(self._read_in_turn())
+
+    def _is_fresh(self) -> bool:
+        return self._shared.timers.now() - self._asked < FRESH_S
+
+    def _later(self) -> None:
+        # Not all nodes at once.
+        self._shared.timers.set(EVERY_S * random.uniform(0.9, 1.0), self._due)
+
+    def _due(self, _: None) -> None:
+        self._later()
+        self._shared.tasks.spawn(self._read_in_turn())
+
+    async def _read_in_turn(self) -> None:
+        async with self._turn:
+            await self._read_quietly()
+
+    async def _read_quietly(self) -> None:
+        try:
+            await self._read()
+        except StoreUnavailable as error:
+            _log.info("what was revoked is looked up later: %s", error)
+
+    async def _read(self) -> None:
+        self._known.expire(self._shared.clock.now_ms())
+        try:
+            while True:
+                page = await self._store.revocations(self._after, PAGE)
+                fresh = [revocation for _, revocation in page if self._known.put(revocation)]
+                self._close(fresh)
+                if page:
+                    self._after = page[-1].number
+                if len(page) < PAGE:
+                    return
+        finally:
+            # Also when it failed: those who come meanwhile need not wait for it one after the other.
+            self._asked = self._shared.timers.now()
+
+
+def _values(revoked: Collection[Revocation], kind: str) -> set[tuple[str, str | None]]:
+    return {(revocation.tenant, revocation.value) for revocation in revoked if revocation.kind == kind}

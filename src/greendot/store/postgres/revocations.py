@@ -1,0 +1,47 @@
+"""Revocations, in PostgreSQL."""
+
+from __future__ import annotations
+
+from greendot.core.revocations import Revocation
+from greendot.store.postgres.links import Link, Links
+from greendot.store.revocations import Numbered, RevocationStore
+
+_COLUMNS = "tenant, kind, value, expires_at, before"
+_NEXT = "UPDATE greendot_revocations_head SET number = number + 1 RETURNING number"
+_PUT = """
+    INSERT INTO greendot_revocations AS r (tenant, kind, value, expires_at, before, number)
+    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, kind, value) DO UPDATE
+    SET expires_at = greatest(r.expires_at, excluded.expires_at), before = greatest(r.before, excluded.before),
+        number = excluded.number
+    RETURNING r.tenant, r.kind, r.value, r.expires_at, r.before
+"""
+READ = f"SELECT number, {_COLUMNS} FROM greendot_revocations WHERE number > $1 ORDER BY number LIMIT $2"
+REMOVE = """
+    DELETE FROM greendot_revocations WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM greendot_revocations WHERE expires_at <= $1 LIMIT $2 FOR UPDATE
+    )) RETURNING 1
+"""
+
+
+class PostgresRevocations:
+    """See `RevocationStore`."""
+
+    _links: Links
+
+    async def put_revocation(self, revocation: Revocation) -> Revocation:
+        async def work(link: Link) -> Revocation:
+            number = await link.fetchval(_NEXT)
+            row = *revocation.name, revocation.expires_at, revocation.before, number
+            return Revocation(*(await link.fetch(_PUT, *row))[0])
+
+        return await self._links.transact(work)
+
+    async def revocations(self, after: int, limit: int) -> list[Numbered]:
+        rows = await self._links.fetch(READ, after, limit)
+        return [Numbered(number, Revocation(*columns)) for number, *columns in rows]
+
+    async def remove_revocations(self, now: int, *, limit: int) -> int:
+        return len(await self._links.fetch(REMOVE, now, limit))
+
+
+_: type[RevocationStore] = PostgresRevocations

@@ -21,6 +21,7 @@ from greendot.engine.redis.nodes import Periods
 from greendot.errors import ConfigError, StoreUnavailable
 from greendot.gateway.node import Node
 from greendot.gateway.server import Server
+from greendot.gateway.tls import Certificate
 from greendot.outbound import Caller, Terms
 from greendot.relay.relay import Relay
 from greendot.settings import Settings
@@ -60,7 +61,10 @@ class Greendot:
             node=self.node,
         )
         dev = Dev(self.node.tokens) if settings.server.dev else None
-        self.server = Server(self.node, Headers(make_app(backend, dev)))
+        tls = settings.tls
+        certificate = Certificate(tls.cert, tls.key) if tls.cert else None
+        hsts_s = 0 if settings.server.dev else tls.hsts_s
+        self.server = Server(self.node, Headers(make_app(backend, dev)), certificate, hsts_s=hsts_s)
         self._relay: Relay | None = None
         if settings.outbox.url:
             self._relay = Relay(make_outbox(settings), Delivery(self.node), clock, settings.outbox.poll_s)

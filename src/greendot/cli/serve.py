@@ -109,6 +109,7 @@ def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
             patience_s=server.drain_s + STUCK_S,
             on_ready=lambda: _announce(settings, port, notes),
             on_stop=lambda: click.echo(STOPPING, err=True),
+            passed_on=(signal.SIGHUP,) if settings.tls.cert else (),
         ).run()
     click.echo(STOPPED, err=True)
 
@@ -143,6 +144,8 @@ async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], r
     stopping = asyncio.Event()
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    if greendot.settings.tls.cert:  # else a terminal that is closed ends us, as it should
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.server.reload)
     await greendot.start()
     ready()
     # What exists by now lives as long as the process: the collector need never look at it again.
@@ -156,9 +159,10 @@ def _announce(settings: Settings, port: int, notes: list[str]) -> None:
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     store = store_shown(settings)
     workers = f"{settings.server.workers} workers.  " if settings.server.workers > 1 else ""
-    click.echo(f"Greendot {__version__} is ready.  WebSocket: ws://{shown}:{port}/v1/connect")
+    s = "s" if settings.tls.cert else ""
+    click.echo(f"Greendot {__version__} is ready.  WebSocket: ws{s}://{shown}:{port}/v1/connect")
     if settings.server.dev:
-        click.echo(f"Open  http://{shown}:{port}/  in two browser tabs.")
+        click.echo(f"Open  http{s}://{shown}:{port}/  in two browser tabs.")
     click.echo(f"Engine: {without_login(settings.engine.url)}.  Store: {store}.  {workers}Stop with Ctrl-C.")
     for note in notes:
         click.echo(note)

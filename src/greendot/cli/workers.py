@@ -116,7 +116,9 @@ class Supervisor:
         patience_s: float,
         on_ready: Callable[[], None],
         on_stop: Callable[[], None],
+        passed_on: tuple[signal.Signals, ...] = (),
     ) -> None:
+        self._passed_on = passed_on  # signals that are the workers' affair
         self._work = work
         self._places = [_Place(number) for number in range(1, count + 1)]
         self._patience_s = patience_s
@@ -166,7 +168,7 @@ class Supervisor:
         os.set_blocking(self._wake[0], False)
         os.set_blocking(self._wake[1], False)
         woken_before = signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
-        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        before = {number: signal.signal(number, self._note) for number in (*_SIGNALS, *self._passed_on)}
         try:
             yield
         finally:
@@ -175,13 +177,15 @@ class Supervisor:
             signal.set_wakeup_fd(woken_before)
 
     def _note(self, number: int, _frame: object) -> None:
-        if number in _STOPS:
+        if number != signal.SIGCHLD:
             self._asked.append(number)
 
     def _obey(self) -> None:
         while self._asked:
             number = self._asked.pop(0)
-            if self._kill_at is None:
+            if number in self._passed_on:
+                self._signal_all(number)
+            elif self._kill_at is None:
                 self._on_stop()
                 self._stop()
             else:
@@ -309,7 +313,7 @@ class Supervisor:
         sys.stdout.flush()  # or the worker would say it again
         sys.stderr.flush()
         # A signal to the new process would be noted where nobody looks, until it has set its own ways.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, *self._passed_on))
         try:
             pid = os.fork()
             if not pid:
@@ -330,7 +334,8 @@ class Supervisor:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             # A terminal's Ctrl-C goes to every process; the parent decides what it means and passes it on.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number in (signal.SIGINT, *self._passed_on):  # of the latter it hears when it has set its ways
+                signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             siblings = [place.status for place in self._places if place.status >= 0]
             for theirs in (*self._wake, self._lifeline[1], status, *siblings):

@@ -10,11 +10,14 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from ssl import SSLContext
 from typing import Any, Protocol
 
 AT_ONCE = 32  # in a turn
 BACKLOG = 4_096  # that wait with the kernel; it may allow fewer (net.core.somaxconn)
 PAUSE_S = 0.5  # after the kernel had no descriptor left for another
+HANDSHAKE_S = 10.0  # for that of TLS
+GOODBYE_S = 2.0  # for the peer's last word in TLS
 _log = logging.getLogger("greendot.gateway")
 
 
@@ -29,11 +32,16 @@ class Acceptor:
     """Listens from the start until it is closed. `make` makes each connection's protocol from what `arrive` said."""
 
     def __init__(
-        self, listener: socket.socket, arrivals: Arrivals, make: Callable[[Any], asyncio.BaseProtocol]
+        self,
+        listener: socket.socket,
+        arrivals: Arrivals,
+        make: Callable[[Any], asyncio.BaseProtocol],
+        tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
         self._listener = listener
         self._arrivals = arrivals
         self._make = make
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._coming: set[asyncio.Task[object]] = set()  # connections on their way to their protocol
@@ -47,6 +55,8 @@ class Acceptor:
                 self._pause.cancel()
             self._loop.remove_reader(self._listener)
             self._listener.close()
+            for task in self._coming:  # a handshake may take longer than we are here
+                task.cancel()
 
     def _accept(self) -> None:
         for _ in range(AT_ONCE):
@@ -71,7 +81,13 @@ class Acceptor:
 
     async def _hand_over(self, accepted: socket.socket, visit: Any) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: self._make(visit), accepted)
+            tls = self._tls()
+            times = {} if tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": GOODBYE_S}
+            await self._loop.connect_accepted_socket(lambda: self._make(visit), accepted, ssl=tls, **times)
         except OSError:
+            # It has gone already, does not speak TLS, or was too slow with it.
             self._arrivals.leave(visit)
-            accepted.close()  # it has gone already
+            accepted.close()
+        except BaseException:
+            self._arrivals.leave(visit)
+            raise

@@ -23,6 +23,7 @@ from greendot.gateway.acceptor import Acceptor
 from greendot.gateway.connection import Connection
 from greendot.gateway.doorstep import Doorstep, Refusal, Visit, joined
 from greendot.gateway.timers import Timers
+from greendot.gateway.tls import Certificate
 from greendot.gateway.upgrade import PATH, Asked, asked, plain_upgrade, query_of
 from greendot.gateway.websocket import UpgradedProtocol
 
@@ -72,10 +73,11 @@ def accept(sockets: Sockets, transport: asyncio.Transport, request: Request, vis
         refuse(transport, b"503 Service Unavailable", b"retry-after: %d\r\n" % ceil(wait_s))
         return
     asked = request.asked
+    household, visit.household = visit.household, None  # it goes on with the WebSocket
     protocol = UpgradedProtocol(
         lambda request: sockets.connect(asked.agent, asked.token, address),
         sockets.doorstep.depart,
-        visit.household,
+        household,
         by_name=asked.by_name,
     )
     protocol.connection_made(transport)
@@ -224,8 +226,9 @@ class Door(HttpToolsProtocol):
 class Server:
     """Listens on one address until closed."""
 
-    def __init__(self, sockets: Sockets, app: Any) -> None:
+    def __init__(self, sockets: Sockets, app: Any, certificate: Certificate | None = None, *, hsts_s: int = 0) -> None:
         self._sockets = sockets
+        self._certificate = certificate
         self._config = uvicorn.Config(
             app,
             http="httptools",
@@ -238,6 +241,8 @@ class Server:
         )
         self._config.load()
         self._state = ServerState()
+        if certificate is not None and hsts_s:
+            self._state.default_headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)]
         self._acceptor: Acceptor | None = None
         self.port = 0
         self.shared = False  # set before `start` where other processes listen on the same port
@@ -246,8 +251,18 @@ class Server:
         """ConfigError when the address cannot be had."""
         listener = bind(host, port, shared=self.shared)
         self.port = listener.getsockname()[1]
-        web = self._config, self._state
-        self._acceptor = Acceptor(listener, self._sockets.doorstep, lambda visit: Entrance(self._sockets, web, visit))
+        web, certificate = (self._config, self._state), self._certificate
+        self._acceptor = Acceptor(
+            listener,
+            self._sockets.doorstep,
+            lambda visit: Entrance(self._sockets, web, visit),
+            lambda: None if certificate is None else certificate.context,
+        )
+
+    def reload(self) -> None:
+        """Read the certificate again, if there is one."""
+        if self._certificate is not None:
+            self._certificate.reload()
 
     def stop_accepting(self) -> None:
         if self._acceptor is not None:

@@ -68,7 +68,7 @@ def check(settings: Settings) -> None:
     for name, tenant in settings.tenants.items():
         check_visibility(f"tenants.{name}.visibility", tenant.visibility)
     _check_celebrities(settings)
-    check_door(settings.door)
+    check_door(settings.door, settings.tls)
     check_auth(settings.auth)
     _check_privacy(settings.privacy)
     _check_urls(settings)

@@ -27,8 +27,18 @@ class Door(Struct, frozen=True, forbid_unknown_fields=True):
     connections_per_ip: Annotated[int, Meta(ge=0, le=10_000_000)] = 10_000  # of a client, IPv6 by /64; 0: no limit
 
 
-def check_door(door: Door) -> None:
+class Tls(Struct, frozen=True, forbid_unknown_fields=True):
+    """TLS without a proxy. The files are read again on SIGHUP."""
+
+    cert: str = ""  # the certificate and those up to the authority, in PEM; empty: no TLS
+    key: str = ""  # its key in PEM; empty: in the same file
+    hsts_s: Annotated[int, Meta(ge=0, le=10 * 31_536_000)] = 31_536_000  # so long browsers use TLS only; 0: not said
+
+
+def check_door(door: Door, tls: Tls) -> None:
     """ConfigError for the first thing that is wrong."""
+    if tls.key and not tls.cert:
+        raise ConfigError("tls.key is set, and tls.cert is not: there would be no TLS. Set both.")
     for origin in door.origins:
         found = _ORIGIN.fullmatch(origin)
         if origin != ANY and (found is None or (found[1], found[2]) in _LEFT_OUT):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.settings.door import Door
+from greendot.settings.door import Door, Tls
 from greendot.settings.visibility import Visibility
 from greendot.settings.webhooks import Hook, Webhooks
 
@@ -185,6 +185,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     server: Server = Server()
     door: Door = Door()
+    tls: Tls = Tls()
     auth: Auth = Auth()
     api: Api = Api()
     presence: Presence = Presence()

@@ -47,3 +47,8 @@ def test_lists_come_from_the_environment_too() -> None:
     assert door.hosts == ("chat.example.com", "[::1]:8000")
     assert door.trusted_proxies == ("10.0.0.0/8", "fd00::/8", "127.0.0.1")
     assert (door.proxy_header, door.connections_per_ip) == ("forwarded", 0)
+
+
+def test_a_key_without_a_certificate_is_a_mistake() -> None:
+    with pytest.raises(ConfigError, match=r"tls\.key is set, and tls\.cert is not"):
+        load(None, {"GREENDOT_TLS_KEY": "server.key"}, {})

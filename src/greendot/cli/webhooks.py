@@ -42,7 +42,7 @@ def list_(as_json: bool, store: str | None, config: Path | None) -> None:
     states = on_store(settings, lambda store: store.hook_states(sorted(settings.hooks)))
     hooks = settings.hooks
     if as_json:
-        print_json([state._asdict() | {"hook": state.tenant in hooks} for state in states])
+        print_json({"webhooks": [state._asdict() | {"hook": state.tenant in hooks} for state in states]})
         return
     if not states:
         click.echo("There are no webhooks: set webhooks.url and webhooks.secret.")
@@ -72,7 +72,7 @@ def dead(as_json: bool, tenant: str | None, store: str | None, config: Path | No
     """Events that were given up, the oldest first."""
     found = on_store(store_settings(store, config), lambda store: store.dead_hooks(tenant, MOST_LISTED + 1))
     if as_json:
-        print_json([event._asdict() for event in found])
+        print_json({"dead": [event._asdict() for event in found]})
         return
     if not found:
         click.echo("There are no dead letters.")

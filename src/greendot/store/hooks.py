@@ -120,7 +120,8 @@ class HookStore(Protocol):
         ...
 
     async def replay_hooks(self, tenant: str | None, ids: Sequence[int] | None) -> list[int]:
-        """Have dead events sent as if they were new, all if None; a hook that was stopped goes on. Answers which."""
+        """Have dead events sent as if they were new, all if None; their hooks go on if they were stopped. Answers
+        which there were."""
         ...
 
     async def prune_hooks(self, before: int, limit: int) -> int:

@@ -111,7 +111,9 @@ class HookSuite(StoreHarness):
             assert await store.waiting_hooks([T], NOW * 2) == []
             assert await store.replay_hooks(OTHER, None) == []
             assert await store.replay_hooks(OTHER, [events[1].id]) == [], "another tenant's id"
-            assert await store.replay_hooks(T, [events[1].id, 10**12]) == [events[1].id]
+            await store.stop_hook(T, "place", "gone", NOW)
+            assert await store.replay_hooks(None, [events[1].id, 10**12]) == [events[1].id]
+            assert (await store.hook_states([T]))[0].stopped_at is None, "its hook goes on"
             assert await queue(store) == [events[1]]
             assert await store.replay_hooks(None, None) == [events[0].id, events[2].id]
             assert await queue(store) == events
@@ -173,6 +175,9 @@ class HookSuite(StoreHarness):
             }
             (state,) = await store.hook_states([T])
             assert (state.stopped_at, state.reason) == (NOW, "the app answered 410")
+            await store.replay_hooks(OTHER, None)
+            await store.replay_hooks(None, [10**12])
+            assert await store.claim_hooks("a", [T], NOW, LEASE_MS) == {T: Claim(True, "place")}
             await store.replay_hooks(T, None)
             assert await store.claim_hooks("a", [T], NOW, LEASE_MS) == {T: Claim(True, "")}
             (state,) = await store.hook_states([T])

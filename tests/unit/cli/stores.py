@@ -11,6 +11,7 @@ import pytest
 
 from cli.calls import call
 from greendot.store.base import Store
+from greendot.store.hooks import Hooked
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from postgres_server import fresh_schema
@@ -19,11 +20,15 @@ both_stores = pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 
 
 @asynccontextmanager
-async def opened(kind: str, folder: Path, postgres: str) -> AsyncIterator[tuple[str, Store]]:
+async def opened(
+    kind: str, folder: Path, postgres: str, hooked: Hooked | None = None
+) -> AsyncIterator[tuple[str, Store]]:
     """A store of this kind, beside which commands are called, and its URL."""
     async with fresh_schema(postgres) as place:
         url = place if kind == "postgres" else f"sqlite:///{folder / 'greendot.db'}"
-        store: Store = PostgresStore(place, migrate=True) if kind == "postgres" else SqliteStore(url[10:])
+        store: Store = SqliteStore(url[10:], hooked=hooked)
+        if kind == "postgres":
+            store = PostgresStore(place, migrate=True, hooked=hooked)
         await store.start()
         try:
             yield url, store

@@ -64,10 +64,11 @@ _REPLAY = """
     UPDATE greendot_hook_events
     SET phase = 0, attempts = 0, first_at = NULL, next_at = NULL, failed_at = NULL, reason = NULL
     WHERE phase = 2 AND ($1::text IS NULL OR tenant = $1) AND ($2::bigint[] IS NULL OR id = ANY ($2::bigint[]))
-    RETURNING id
+    RETURNING id, tenant
 """
 _GO_ON = """
-    UPDATE greendot_hooks SET stopped = '', stopped_at = NULL, reason = NULL WHERE $1::text IS NULL OR tenant = $1
+    UPDATE greendot_hooks SET stopped = '', stopped_at = NULL, reason = NULL
+    WHERE $1::text[] IS NULL OR tenant = ANY ($1::text[])
 """
 _PRUNE = """
     DELETE FROM greendot_hook_events WHERE ctid IN (
@@ -133,8 +134,10 @@ class PostgresHooks:
     async def replay_hooks(self, tenant: str | None, ids: Sequence[int] | None) -> list[int]:
         async def work(link: Link) -> list[int]:
             await link.execute("SET LOCAL enable_seqscan = on")
-            await link.execute(_GO_ON, tenant)
-            return sorted(row[0] for row in await link.fetch(_REPLAY, tenant, None if ids is None else [*ids]))
+            found = await link.fetch(_REPLAY, tenant, None if ids is None else [*ids])
+            named = [tenant] if tenant is not None else None
+            await link.execute(_GO_ON, named if ids is None else sorted({row[1] for row in found}))
+            return sorted(row[0] for row in found)
 
         return await self._links.transact(work)
 

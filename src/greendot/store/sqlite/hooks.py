@@ -55,6 +55,7 @@ _REPLAY = """
     UPDATE hook_events SET phase = 0, attempts = 0, first_at = NULL, next_at = NULL, failed_at = NULL, reason = NULL
     WHERE phase = 2 AND (?1 IS NULL OR tenant = ?1)
 """
+_GO_ON = "UPDATE hooks SET stopped = '', stopped_at = NULL, reason = NULL WHERE ?1 IS NULL OR tenant = ?1"
 
 
 class SqliteHooks:
@@ -112,14 +113,13 @@ class SqliteHooks:
 
     async def replay_hooks(self, tenant: str | None, ids: Sequence[int] | None) -> list[int]:
         def work(db: sqlite3.Connection) -> list[int]:
-            db.execute(
-                "UPDATE hooks SET stopped = '', stopped_at = NULL, reason = NULL WHERE ?1 IS NULL OR tenant = ?1",
-                (tenant,),
-            )
             if ids is None:
+                db.execute(_GO_ON, (tenant,))
                 return sorted(row[0] for row in db.execute(f"{_REPLAY} RETURNING id", (tenant,)))
-            found = (db.execute(f"{_REPLAY} AND id = ?2 RETURNING id", (tenant, event)).fetchone() for event in ids)
-            return sorted(row[0] for row in found if row is not None)
+            sql = f"{_REPLAY} AND id = ?2 RETURNING id, tenant"
+            found = [row for event in ids if (row := db.execute(sql, (tenant, event)).fetchone()) is not None]
+            db.executemany(_GO_ON, {(row[1],) for row in found})
+            return sorted(row[0] for row in found)
 
         return await self._thread.do(work)
 

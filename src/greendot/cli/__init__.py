@@ -15,6 +15,7 @@ from greendot.cli.notify import notify
 from greendot.cli.outbox import outbox
 from greendot.cli.records import inbox, rooms
 from greendot.cli.repair import repair
+from greendot.cli.revoke import revoke
 from greendot.cli.serve import serve
 from greendot.cli.tenants import tenants
 from greendot.cli.token import token
@@ -40,7 +41,7 @@ def version() -> None:
 
 looking = nodes, presence, sessions, typing, rooms, inbox
 changing = sweep, migrate, outbox, webhooks, repair
-for command in (serve, token, notify, keys, tenants, user, *looking, *changing, check_config, version):
+for command in (serve, token, revoke, notify, keys, tenants, user, *looking, *changing, check_config, version):
     cli.add_command(command)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from greendot.cli.asking import ask
 from greendot.cli.config import config_option, settings_from, with_dev_key
 from greendot.cli.inspect import check_ids, json_option, print_json
 from greendot.cli.stored import on_store, store_option, store_settings
@@ -20,8 +18,6 @@ from greendot.ids import new_message_id
 from greendot.protocol.codec import MAX_FRAME
 from greendot.settings import Settings, check_id
 from greendot.store.base import Notice
-
-REQUEST_S = 10.0
 
 
 @click.command()
@@ -68,7 +64,8 @@ def notify(
         if tenant is not None:
             raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
         settings = with_dev_key(settings_from(config, {}))
-        answer = _ask(settings, url or f"http://127.0.0.1:{settings.server.port}", notice)
+        said = {"user": notice.user, "kind": notice.kind, "body": msgspec.Raw(notice.body), "key": notice.key}
+        answer = ask(settings, url, "/v1/notifications", said)
         how = ""
     if as_json:
         print_json(answer)
@@ -101,42 +98,3 @@ def _write(settings: Settings, notice: Notice) -> dict[str, Any]:
     notice = msgspec.structs.replace(notice, ack=promise == "acknowledged")
     (created,) = on_store(settings, lambda there: there.notify([notice]))
     return {"id": created.notification.id, "seq": created.notification.seq, "new": created.new}
-
-
-def _ask(settings: Settings, url: str, notice: Notice) -> dict[str, Any]:
-    if not settings.api.key:
-        raise ConfigError(
-            "there is no API key to show to the server: set GREENDOT_API_KEY to the server's (a dev server's is found "
-            f"when this is called in its folder: {settings.server.data_dir}/ here has none), or write past it with "
-            "--store URL."
-        )
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"--url {url!r} must begin with http:// or https://.")
-    said = {"user": notice.user, "kind": notice.kind, "body": msgspec.Raw(notice.body), "key": notice.key}
-    request = urllib.request.Request(
-        f"{url.rstrip('/')}/v1/notifications",
-        msgspec.json.encode(said),
-        {"Authorization": f"Bearer {settings.api.key}", "Content-Type": "application/json"},
-    )
-    try:
-        # Not by a proxy that the environment names for pages of the web: servers are near.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=REQUEST_S) as response:
-            answer: dict[str, Any] = msgspec.json.decode(response.read(), type=dict)
-            return answer
-    except urllib.error.HTTPError as error:
-        raise ConfigError(f"the server at {url} refused it: {_reason(error)}") from None
-    except (OSError, ValueError, msgspec.DecodeError) as error:
-        reason = getattr(error, "reason", error)
-        raise ConfigError(
-            f"no server answers at {url}: {getattr(reason, 'strerror', None) or reason}. Start one (greendot serve "
-            "--dev), name another with --url, or write past it with --store URL."
-        ) from None
-
-
-def _reason(error: urllib.error.HTTPError) -> str:
-    with error:
-        try:
-            return str(msgspec.json.decode(error.read(), type=dict)["detail"])
-        except (msgspec.DecodeError, KeyError, OSError):
-            return f"{error.code} {HTTPStatus(error.code).phrase}"

@@ -153,6 +153,7 @@ def greendot(
         "GREENDOT_API_KEY": access.api_key,
         "GREENDOT_DOOR_CONNECTIONS_PER_IP": "0",  # all clients come from here
         "GREENDOT_LIMITS_ENABLED": "false",
+        "GREENDOT_LIMITS_USER_CONNECTIONS": "0",
         "GREENDOT_STORE_MIGRATE": "true",
     } | more
     log = folder / "server.log"

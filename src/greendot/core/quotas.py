@@ -27,6 +27,7 @@ class Quota(Struct, frozen=True):
     rates: Mapping[tuple[Scope, Activity], int]  # a second; 0: no limit
     watches: int  # per connection
     rooms: int  # per connection
+    connections: tuple[int, int] = (0, 0)  # of a user and of the tenant; 0: no limit
 
     def rate(self, scope: Scope, activity: Activity) -> int:
         return self.rates.get((scope, activity), 0) if self.enabled else 0

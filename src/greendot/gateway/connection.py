@@ -66,6 +66,7 @@ class Connection(Framing):
         "_paused",
         "agent_hash",
         "bad_frames",
+        "counted",
         "dialect",
         "direct",
         "ended_by",
@@ -91,6 +92,7 @@ class Connection(Framing):
         self.id = number
         self.agent_hash: str | None = None
         self.ip_hash: str | None = None
+        self.counted: str | None = None  # the tenant whose connections it is one of, where these are limited
         self.token = token  # that came with the request for a WebSocket, until hello
         self.closing = False
         self._fragments = None

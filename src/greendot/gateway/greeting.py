@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 
 from msgspec import structs
 
@@ -19,6 +20,7 @@ from greendot.errors import (
 )
 from greendot.gateway.channel import MISSED, RoomKey
 from greendot.gateway.connection import Connection
+from greendot.gateway.headcount import Crowded, Headcount
 from greendot.gateway.inboxes import Arrival, Inboxes
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.revoking import Revoking
@@ -37,6 +39,7 @@ from greendot.protocol.versions import Dialects
 from greendot.tokens import Tokens
 
 AT_ONCE = 50  # rooms
+CROWDED_MS = 30_000  # at most so long to stay away where there are too many already
 RETRY_MS = 5_000  # when to try again what the engine or the store could not do
 _log = logging.getLogger("greendot.gateway")
 
@@ -51,7 +54,7 @@ class Greeting:
         inboxes: Inboxes,
         shared: Shared,
         entry: tuple[Tokens, Tenancy, Revoking],  # who may come
-        promises: tuple[float, Limiting],  # how often to be heard, how much to say
+        promises: tuple[float, Limiting, Headcount],  # how often to be heard, how much to say, how many may be here
     ) -> None:
         self._sessions = sessions
         self._rooms = rooms
@@ -60,7 +63,7 @@ class Greeting:
         self._registry = shared.registry
         self._clock = shared.clock
         self._arrivals = shared.arrivals
-        self._heartbeat_s, self._limiting = promises
+        self._heartbeat_s, self._limiting, self._headcount = promises
         self._dialects = Dialects()
 
     def user_of(self, hello: Hello) -> tuple[str, str] | None:
@@ -101,15 +104,16 @@ class Greeting:
         # A reason is at most 123 bytes (RFC 6455 5.5).
         connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
 
-    def _try_again(self, connection: Connection, in_ms: int) -> None:
+    def _try_again(self, connection: Connection, in_ms: int, why: str = "try again in a moment") -> None:
         last = encode_event(Overloaded(in_ms), self._clock.now_ms())
-        connection.close(Close.OVERLOADED, "try again in a moment", last)
+        connection.close(Close.OVERLOADED, why, last)
 
     async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> None:
         connection.hold()
         try:
             await self._tenancy.admit(grants.tenant)
-            opened = await self._sessions.open(connection, grants, hello)
+            with self._headcount.entering(connection, grants, hello):
+                opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
             self._revoking.check(grants, session.id)  # from here on it is found when something is revoked
             self._registry.greeted(connection, session)
@@ -125,6 +129,10 @@ class Greeting:
             return
         except (EngineUnavailable, StoreUnavailable):
             self._try_again(connection, RETRY_MS)
+            return
+        except Crowded as error:
+            # Another may go meanwhile; those who wait for that must not come all at once.
+            self._try_again(connection, random.randint(CROWDED_MS // 2, CROWDED_MS), str(error))
             return
         except Exception:
             connection.close(Close.INTERNAL, "this failed on the server; it was logged")

@@ -80,6 +80,10 @@ class Limiting:
     def most_watches(self, tenant: str) -> int:
         return self._quota(tenant).watches
 
+    def most_connections(self, tenant: str) -> tuple[int, int]:
+        """Of one of its users, and of all of them."""
+        return self._quota(tenant).connections
+
     def most_rooms(self, tenant: str) -> int:
         return self._quota(tenant).rooms
 

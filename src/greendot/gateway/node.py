@@ -193,6 +193,7 @@ class Node(Parts):
         self.timers.cancel(connection.timer)
         connection.timer = None
         self.registry.gone(connection)
+        self.headcount.gone(connection)
         if self._emptier is not None and not self._emptier.done():
             self._emptier.set_result(None)
 

@@ -28,6 +28,7 @@ from greendot.gateway.crowds import Crowds
 from greendot.gateway.doorstep import Doorstep, Rules
 from greendot.gateway.granting import Granting
 from greendot.gateway.greeting import Greeting
+from greendot.gateway.headcount import Headcount
 from greendot.gateway.hub import Hub
 from greendot.gateway.inboxes import Inboxes
 from greendot.gateway.intake import Intake
@@ -77,6 +78,7 @@ class Parts:
         self.hub = Hub(self.metrics, _throttle(settings, clock), clock.monotonic)
         quotas = {name: _quota(tenant.limits) for name, tenant in settings.tenants.items()}
         self.limiting = Limiting(_quota(settings.limits), quotas, clock, self.metrics, self.registry.tallies)
+        self.headcount = Headcount(self.registry, self.limiting)
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
         self.tokens = make_tokens(settings.auth, clock.monotonic)
@@ -117,7 +119,10 @@ class Parts:
         self.renewing = Renewing(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
         self.tenancy = Tenancy(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
         self.revoking = Revoking(engine, store, self.sessions, shared, self.acks, _longest_ms(settings))
-        entry, promises = (self.tokens, self.tenancy, self.revoking), (presence.heartbeat_s, self.limiting)
+        entry, promises = (
+            (self.tokens, self.tenancy, self.revoking),
+            (presence.heartbeat_s, self.limiting, self.headcount),
+        )
         greeting = Greeting(self.sessions, self.rooms, self.inboxes, shared, entry, promises)
         self.reception = self._receive(settings, engine, shared, greeting)
         self.pressure = self._measure(settings, engine)
@@ -197,6 +202,7 @@ def _quota(limits: Limits) -> Quota:
         rates={(scope, activity): limits.rate(scope, activity) for scope in SCOPES for activity in ACTIVITIES},
         watches=limits.watches,
         rooms=limits.rooms,
+        connections=(limits.user_connections, limits.tenant_connections),
     )
 
 

@@ -112,6 +112,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True  # false switches the rate limits off (load tests); sizes and counts stay
     watches: Count = 10_000  # per connection
     rooms: Count = 500  # per connection
+    user_connections: Rate = 100  # of one user on a node; 0: no limit
+    tenant_connections: Rate = 0  # of one tenant on a node; 0: no limit
     commands_per_s: Count = 50  # per connection
     commands_burst: Count = 200
     sends_per_s: Annotated[int, Meta(ge=0, le=100_000_000)] = 0  # writes to sockets by one node; 0: as many as it can

@@ -146,7 +146,7 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("heartbeat", {"trace": "x" * 129}, "trace"),
     ("privacy.set", {"last_seen": "perhaps"}, "last_seen"),
     ("privacy.set", {"hide_from": "bob"}, "hide_from"),
-    ("privacy.set", {"hide_from": ["a b"]}, "hide_from"),
+    ("privacy.set", {"hide_from": ["a b"]}, "hide_from[0]"),
     ("status.set", {"status": "away"}, "status"),
     ("status.set", {"status": None}, "status"),
     ("status.set", {"status": "busy", "until": "tomorrow"}, "until"),

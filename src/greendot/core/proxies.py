@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal
 
+REMEMBERED = 1_024  # addresses
 Header = Literal["x-forwarded-for", "forwarded"]
 _SUBNET = ip_network("::/64").netmask  # what one customer has of IPv6: who limits an address of it limits nobody
 _FOR = re.compile(rb'(?:^|;)\s*for\s*=\s*"?([^;"\s]*)', re.IGNORECASE)
@@ -24,9 +26,13 @@ class Proxies:
     def __init__(self, trusted: Collection[str], header: Header = "x-forwarded-for") -> None:
         self._networks = [ip_network(network) for network in trusted]
         self._header = header.encode()
+        self._known = lru_cache(REMEMBERED)(self._look_up)  # proxies are few, and open many sockets
 
     def trusts(self, peer: str) -> bool:
-        address = _read(peer) if self._networks else None
+        return bool(self._networks) and self._known(peer)
+
+    def _look_up(self, peer: str) -> bool:
+        address = _read(peer)
         return address is not None and any(address in network for network in self._networks)
 
     def client(self, peer: str, headers: Mapping[bytes, bytes]) -> str:
@@ -57,6 +63,8 @@ class Proxies:
 
 def household(address: str) -> str:
     """What is limited as one: an IPv4 address, a subnet of IPv6."""
+    if ":" not in address:  # as the kernel writes it, or we did
+        return address
     read = _read(address)
     if isinstance(read, IPv6Address):
         return str(IPv6Address(int(read) & int(_SUBNET)))

@@ -62,6 +62,11 @@ class Rule(Struct, frozen=True):
         return self.policy in ("tenant", "shared_rooms")
 
     @property
+    def is_mutual(self) -> bool:
+        """Whether it depends also on what is known of the viewer."""
+        return self.policy in ("shared_rooms", "contacts")
+
+    @property
     def in_room(self) -> Rule:
         """The same among those who are in one room: that room they share, members of it or not."""
         return structs.replace(self, policy="tenant") if self.policy == "shared_rooms" else self

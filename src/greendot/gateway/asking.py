@@ -19,6 +19,7 @@ from msgspec import Struct
 from greendot.errors import GreendotError
 from greendot.gateway.batched import Batched
 from greendot.gateway.shared import Shared
+from greendot.ids import Id
 
 MOST_PAIRS = 10_000  # asked for at once; beyond it nobody is seen
 MOST_ANSWERS = 200_000  # kept
@@ -168,7 +169,7 @@ class Asking:
         self.failures += 1
         self._failed[tenant] = times + 1, self._shared.timers.now()
         if times == 0:  # one line for each outage
-            _log.warning("the app of tenant %s does not say who may see whom, so nobody does: %s", tenant, error)
+            _log.warning("the app of tenant %s does not say who may see whom, so nobody does: %s", Id(tenant), error)
         self.unanswered(tenant)
 
     @property

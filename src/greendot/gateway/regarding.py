@@ -36,7 +36,7 @@ class Looked(Protocol):
     """Where people are looked at: what is watched, who is in rooms."""
 
     def in_use(self, tenant: str) -> set[str]:
-        """The users who look, or are looked at."""
+        """The users who are looked at."""
         ...
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
@@ -115,8 +115,8 @@ class Regarding:
             _log.warning("what a user hides cannot be read, so they are hidden: %s", error)
             self._parts.sights.doubt(tenant, users)
             self._shared.timers.set(RETRY_S, self._act_again, message)
-        await self._review(tenant, users)
-        self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
+        if await self._review(tenant, users):
+            self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
 
     def _act_again(self, message: Regarded) -> None:
         self._shared.tasks.spawn(self._learn_again(message))
@@ -130,12 +130,22 @@ class Regarding:
             return
         await self._review(tenant, users)
 
-    async def _review(self, tenant: str, users: Collection[str] | None) -> None:
-        await self._parts.watching.review(tenant, users)
-        await self._parts.rooms.review(tenant, users)
+    async def _review(self, tenant: str, users: Collection[str] | None) -> bool:
+        """Whether all was decided; what was not is looked at again before long."""
+        try:
+            await self._parts.watching.review(tenant, users)
+            await self._parts.rooms.review(tenant, users)
+        except StoreUnavailable as error:
+            _log.info("who may see whom in a tenant is decided later: %s", error)
+            self._unanswered(tenant)
+            return False
+        return True
 
     def _in_use(self, tenant: str) -> set[str]:
-        return self._parts.watching.in_use(tenant) | self._parts.rooms.in_use(tenant)
+        looked_at = self._parts.watching.in_use(tenant) | self._parts.rooms.in_use(tenant)
+        if self._parts.sights.rule(tenant).is_mutual:
+            looked_at.update(self._shared.registry.users_of(tenant))
+        return looked_at
 
     # --- in case nothing was heard ---
 
@@ -155,7 +165,10 @@ class Regarding:
 
     def _ask_again(self, tenant: str) -> None:
         self._asking_again.discard(tenant)
-        self._shared.tasks.spawn(self._review(tenant, None))
+        self._shared.tasks.spawn(self._review_all(tenant))
+
+    async def _review_all(self, tenant: str) -> None:
+        await self._review(tenant, None)
 
     async def _look_again(self) -> None:
         for tenant in self._parts.sights.tenants:
@@ -165,5 +178,5 @@ class Regarding:
                 if mattered or self._parts.sights.matters(tenant):
                     await self._review(tenant, None)
             except (StoreUnavailable, EngineUnavailable) as error:
-                _log.info("who may see whom in tenant %s is looked up later: %s", tenant, error)
+                _log.info("who may see whom in a tenant is looked up later: %s", error)
         self._parts.sights.prune()

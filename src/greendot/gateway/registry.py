@@ -55,6 +55,10 @@ class Registry:
     def sessions_of(self, tenant: str, user: str) -> tuple[Session, ...]:
         return self._users.get((tenant, user), ())
 
+    def users_of(self, tenant: str) -> list[str]:
+        """The users of a tenant with sessions here."""
+        return [user for its, user in self._users if its == tenant]
+
     def connections_of(self, tenant: str, user: str) -> Iterator[Connection]:
         """The open sockets of a user's devices."""
         for session in self._users.get((tenant, user), ()):

@@ -306,11 +306,11 @@ class Rooms:
     # --- who may see whom ---
 
     def in_use(self, tenant: str) -> set[str]:
-        """Those who listen, are there or type in the rooms here."""
+        """Those who are there or type in the rooms here."""
         users = set[str]()
         for local in self._local.within(Part()):
             if local.channel.topic.tenant == tenant:
-                users.update(local.present.users, local.typing.users, local.present.curtain.viewers())
+                users.update(local.present.users, local.typing.users)
         return users
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:

@@ -60,7 +60,8 @@ class Sights:
         if not self.matters(tenant):
             return "full"
         known, rule = self._known, self.rule(tenant)
-        looking, seen = known.get((tenant, viewer)), known.get((tenant, target))
+        seen = known.get((tenant, target))
+        looking = known.get((tenant, viewer)) if rule.is_mutual else PLAIN
         if looking is None or seen is None:
             return "hidden"
         said = rule.policy == "ask" and self._asking.said(tenant, viewer, target)
@@ -78,9 +79,12 @@ class Sights:
         """Whether there is anything to decide in this tenant."""
         return self._hiding.get(tenant, True) or self.rule(tenant).policy != "tenant"
 
-    def knows(self, tenant: str, users: Iterable[str]) -> bool:
+    def knows(self, tenant: str, viewer: str, targets: Iterable[str]) -> bool:
         """Whether what decisions about these are made of is known."""
-        return not self.matters(tenant) or all((tenant, user) in self._known for user in users)
+        if not self.matters(tenant):
+            return True
+        users = (viewer, *targets) if self.rule(tenant).is_mutual else targets
+        return all((tenant, user) in self._known for user in users)
 
     def is_ready(self, tenant: str, user: str) -> bool:
         """Whether it can be decided at once who sees the user."""
@@ -110,6 +114,12 @@ class Sights:
             return _NOBODY
         return self._known.get((tenant, user), PLAIN).privacy.hide_from
 
+    def only_hidden_from(self, tenant: str, user: str) -> frozenset[str] | None:
+        """The only ones who do not see the user; None where more is to be looked at than that."""
+        if self.rule(tenant).policy != "tenant" or (tenant, user) in self._doubted:
+            return None
+        return self.hides_from(tenant, user)
+
     # --- learning ---
 
     async def know(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
@@ -122,7 +132,7 @@ class Sights:
         if not self.matters(tenant):
             return
         self._make_room(tenant)
-        users = {*viewers, *targets}
+        users = {*viewers, *targets} if self.rule(tenant).is_mutual else targets
         while missing := [user for user in users if (tenant, user) not in self._known]:
             await self._learn([(tenant, user) for user in missing])
         if self.rule(tenant).policy == "ask":
@@ -178,16 +188,14 @@ class Sights:
     async def look_again(self, tenant: str) -> None:
         """Read everything of a tenant that is in use again, in case a change was not heard of; forget the rest."""
         changes, hides = self._changes, await self._store.hides_anybody(tenant)
-        used = self.in_use(tenant)
         if not hides and changes == self._changes:
             self._hiding[tenant] = False
         elif hides and not self._hiding.get(tenant, True):
             await self._begin(tenant)
+        used = set[str]()
         if self.matters(tenant):
-            await self._reload(tenant, used)
+            await self._reload(tenant, self.in_use(tenant))
             used = self.in_use(tenant)
-        else:
-            used = set()
         self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
 
     def prune(self) -> None:

@@ -106,6 +106,7 @@ def _counted(parts: Parts) -> Iterator[tuple[str, int]]:
     yield "presence_restored_sessions_total", parts.recovery.restored
     yield "presence_audited_sessions_total", parts.recovery.ended
     yield "realtime_resync_total", parts.recovery.resyncs
+    yield "visibility_unanswered_total", parts.asking.failures
     yield "realtime_engine_up", int(parts.engine.trouble is None)
     for counter in parts.counters:
         yield from counter().items()

@@ -67,7 +67,7 @@ class Watching:
             await self._sights.know(session.tenant, [session.user], allowed)
             await self._watched.open([*allowed.values()])
             # Else it was forgotten while they were opened.
-            known = self._sights.knows(session.tenant, (session.user, *allowed))
+            known = self._sights.knows(session.tenant, session.user, allowed)
         if connection.closing:
             return []
         # No await below: what is read here and what the listener will hear must meet without a gap.
@@ -216,24 +216,26 @@ class Watching:
             self._shared.hub.send_each(own, frame, key=("presence", watched.user))
 
     def _devices(self, watched: Watched) -> list[Connection]:
-        return devices(self._shared, watched.channel, watched.user)
+        return self._connections(watched, watched.user)
 
     # --- who may see whom ---
 
     def in_use(self, tenant: str) -> set[str]:
-        """Those who are watched, and those who watch."""
-        users = set[str]()
-        for watched in self._watched.within(Part()):
-            if watched.channel.topic.tenant == tenant:
-                users.update(_watchers(watched), (watched.user,))
-        return users
+        """Those who are watched."""
+        return {watched.user for watched in self._watched.within(Part()) if watched.key[0] == tenant}
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
         """Decide again what these see and who sees them, and tell what is different."""
-        for watched in self._watched.within(Part()):
-            if watched.channel.topic.tenant == tenant and (users is None or watched.user in users):
-                await self._sights.know(tenant, _watchers(watched), [watched.user])
-                self._reconsider(watched, [*watched.channel.listeners, *watched.barred])
+        topics = [Topic("watch", tenant, user) for user in (self.in_use(tenant) if users is None else users)]
+        looked = 0
+        for watched in [found for topic in topics if (found := self._watched.get(topic)) is not None]:
+            await self._sights.know(tenant, _watchers(watched), [watched.user])
+            concerned = self._concerned(watched)
+            self._reconsider(watched, concerned)
+            looked += 1 + len(concerned)
+            if looked > AT_ONCE:  # the rest in the next turn of the loop
+                looked = 0
+                await asyncio.sleep(0)
         for user in users or ():
             for connection in [*self._shared.registry.connections_of(tenant, user)]:
                 seen = {other: Topic("watch", tenant, other) for other in connection.watches or ()}
@@ -241,6 +243,16 @@ class Watching:
                 for topic in seen.values():
                     if (found := self._watched.get(topic)) is not None:
                         self._reconsider(found, [connection])
+
+    def _concerned(self, watched: Watched) -> list[Connection]:
+        """Those of the watchers for whom there may be something else to decide than that they see the user."""
+        hide_from = self._sights.only_hidden_from(*watched.key)
+        if hide_from is None:
+            return [*watched.channel.listeners, *watched.barred]
+        return [*(device for user in hide_from for device in self._connections(watched, user)), *watched.barred]
+
+    def _connections(self, watched: Watched, user: str) -> list[Connection]:
+        return devices(self._shared, watched.channel, user)
 
     def _reconsider(self, watched: Watched, connections: Iterable[Connection]) -> None:
         discreet, watched.discreet = watched.discreet, self._sights.is_discreet(*watched.key)

@@ -342,3 +342,19 @@ async def test_whoever_watches_at_the_moment_of_hiding_sees_nothing_afterwards()
             await bob.quiet()
         await ann.request(type="status.set", status="busy")
         assert [await bob.quiet() for bob in bobs] == [[]] * 20
+
+
+async def test_who_joins_while_somebody_hidden_types_sees_nobody_typing() -> None:
+    async with serving() as served:
+        await served.lobby()
+        ann, carl = await come(served, "ann"), await come(served, "carl")
+        await hide(ann, "bob")
+        for typer in (ann, carl):
+            typer.send(type="typing.start", room="lobby")
+            await typer.quiet()
+        await served.settle()
+        bob, eve = await served.client("bob"), await served.client("eve")
+        for client, typers in ((bob, ["carl"]), (eve, ["ann", "carl"])):
+            reply = await client.request(type="room.join", room="lobby")
+            assert [typer["user"] for typer in reply["typing"]] == typers
+            assert reply["typing_count"] == len(typers)

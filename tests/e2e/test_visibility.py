@@ -429,3 +429,13 @@ async def test_to_ask_for_the_hidden_takes_as_long_as_for_the_unknown() -> None:
                 times.append(time.perf_counter() - began)
         hidden, unknown = (median(times) for times in took.values())
         assert abs(hidden - unknown) / unknown < 0.05 + 0.1, (hidden, unknown)  # busy machines are less exact
+
+
+async def test_who_is_only_asked_for_is_seen_by_those_who_may() -> None:
+    async with serving() as served:
+        ann, bob, eve = [await served.client(user) for user in ("ann", "bob", "eve")]
+        await ann.request(type="privacy.set", hide_from=["bob"])
+        for _ in range(2):
+            assert (await entry(eve, "ann", "presence.get"))["state"] == "online"
+            assert await entry(bob, "ann", "presence.get") == UNKNOWN | {"user": "ann", "devices": []}
+            await served.advance(61, alive=[ann, bob, eve])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -31,6 +31,7 @@ from greendot.protocol.replies import (
     JoinReply,
     PresenceReply,
     PresentReply,
+    PrivacyReply,
     ReadReply,
     Reply,
     RoomEntry,
@@ -212,6 +213,13 @@ class Client:
         """Set the user's own status, until `until` (ms UTC) if given; how the user stands now."""
         command = commands.StatusSet(status=status, until=until, text=text)
         return (await self._session.call(command, StatusReply)).presence
+
+    async def set_privacy(
+        self, last_seen: Literal["shown", "hidden"] | None = None, hide_from: Sequence[str] | None = None
+    ) -> PrivacyReply:
+        """Hide when the user was last seen, or the user from some; None keeps what is. What is hidden now."""
+        users = None if hide_from is None else [*hide_from]
+        return await self._session.call(commands.PrivacySet(last_seen=last_seen, hide_from=users), PrivacyReply)
 
     async def activity(self) -> None:
         """The person is there: keeps the session from turning idle."""

@@ -335,6 +335,24 @@ async def test_a_change_nobody_told_of_is_found() -> None:
         assert [change["state"] for change in changes(frames)] == ["online"]
 
 
+async def test_tenants_nobody_is_here_of_are_forgotten_and_many_are_one_read() -> None:
+    async with serving() as served:
+        reads: list[Any] = []
+        store, read = served.node.store, served.node.store.hiding
+        clients = []
+        for number in range(20):
+            clients.append(await served.client("bob", claims={"tenant": f"t{number}"}))
+            await entry(clients[-1], "ann")
+        store.hiding = lambda tenants: (reads.append([*tenants]), read(tenants))[1]  # type: ignore[method-assign]
+        await served.advance(30, alive=clients)
+        assert [len(tenants) for tenants in reads] == [20]
+        for client in clients[5:]:
+            client.send(type="bye")
+            await client.closed()
+        await served.advance(35, alive=clients[:5])
+        assert sorted(reads[-1]) == [f"t{number}" for number in range(5)]
+
+
 async def test_what_cannot_be_read_is_hidden_until_it_can() -> None:
     async with serving() as served:
         ann, bob, eve = [await served.client(user) for user in ("ann", "bob", "eve")]

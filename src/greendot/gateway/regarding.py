@@ -155,8 +155,7 @@ class Regarding:
 
     def _due(self, _: None) -> None:
         self.start()
-        if self._parts.sights.tenants:
-            self._shared.tasks.spawn(self._look_again())
+        self._shared.tasks.spawn(self._look_again())
 
     def _unanswered(self, tenant: str) -> None:
         if tenant not in self._asking_again:
@@ -171,12 +170,11 @@ class Regarding:
         await self._review(tenant, None)
 
     async def _look_again(self) -> None:
-        for tenant in self._parts.sights.tenants:
-            try:
-                mattered = self._parts.sights.matters(tenant)
-                await self._parts.sights.look_again(tenant)
-                if mattered or self._parts.sights.matters(tenant):
-                    await self._review(tenant, None)
-            except (StoreUnavailable, EngineUnavailable) as error:
-                _log.info("who may see whom in a tenant is looked up later: %s", error)
-        self._parts.sights.prune()
+        sights = self._parts.sights
+        try:
+            for tenant in await sights.look_around(self._shared.registry.tenants):
+                await sights.look_again(tenant)
+                await self._review(tenant, None)
+        except (StoreUnavailable, EngineUnavailable) as error:
+            _log.info("who may see whom is looked up later: %s", error)
+        sights.prune()

@@ -55,6 +55,11 @@ class Registry:
     def sessions_of(self, tenant: str, user: str) -> tuple[Session, ...]:
         return self._users.get((tenant, user), ())
 
+    @property
+    def tenants(self) -> set[str]:
+        """Those with sessions here."""
+        return {tenant for tenant, _ in self._users}
+
     def users_of(self, tenant: str) -> list[str]:
         """The users of a tenant with sessions here."""
         return [user for its, user in self._users if its == tenant]

@@ -185,13 +185,24 @@ class Sights:
         for user in users:
             self._asking.forget(tenant, user)
 
+    async def look_around(self, tenants: Collection[str]) -> list[str]:
+        """See where anybody hides, in case that was not heard of. Answers the tenants that matter, or did; nothing more
+        is known of tenants that are not named."""
+        self._hiding = {tenant: hides for tenant, hides in self._hiding.items() if tenant in tenants}
+        self._known = {key: facts for key, facts in self._known.items() if key[0] in self._hiding}
+        mattered = [tenant for tenant in self._hiding if self.matters(tenant)]
+        for at in range(0, len(names := [*self._hiding]), AT_ONCE):
+            changes, some = self._changes, names[at : at + AT_ONCE]
+            hiding = await self._store.hiding(some)
+            if changes == self._changes:
+                self._hiding.update({tenant: False for tenant in some if tenant not in hiding})
+            for tenant in hiding:
+                if not self._hiding.get(tenant, True):
+                    await self._begin(tenant)
+        return [*{*mattered, *(tenant for tenant in self._hiding if self.matters(tenant))}]
+
     async def look_again(self, tenant: str) -> None:
         """Read everything of a tenant that is in use again, in case a change was not heard of; forget the rest."""
-        changes, hides = self._changes, await self._store.hides_anybody(tenant)
-        if not hides and changes == self._changes:
-            self._hiding[tenant] = False
-        elif hides and not self._hiding.get(tenant, True):
-            await self._begin(tenant)
         used = set[str]()
         if self.matters(tenant):
             await self._reload(tenant, self.in_use(tenant))
@@ -212,11 +223,6 @@ class Sights:
             self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
             self._most = max(MOST, 2 * len(self._known))
 
-    @property
-    def tenants(self) -> list[str]:
-        """Those something is known of."""
-        return [*self._hiding]
-
     # --- reading ---
 
     async def _read(self, keys: Sequence[Key]) -> dict[Key, Facts]:
@@ -233,4 +239,5 @@ class Sights:
         }
 
     async def _read_tenants(self, tenants: Sequence[str]) -> dict[str, bool]:
-        return {tenant: await self._store.hides_anybody(tenant) for tenant in tenants}
+        hiding = await self._store.hiding(tenants)
+        return {tenant: tenant in hiding for tenant in tenants}

@@ -24,8 +24,8 @@ class PrivacyStore(Protocol):
         """Of these (tenant, user), in one read; who never set anything is left out."""
         ...
 
-    async def hides_anybody(self, tenant: str) -> bool:
-        """Whether any user of the tenant hides anything now."""
+    async def hiding(self, tenants: Sequence[str]) -> set[str]:
+        """Those of the tenants in which any user hides anything now, in one read."""
         ...
 
     async def put_contact(self, tenant: str, user: str, other: str, at: int, *, most: int) -> bool:

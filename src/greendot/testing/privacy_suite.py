@@ -33,14 +33,13 @@ class PrivacySuite(StoreHarness):
     async def test_whether_anybody_hides_anything_is_known_for_each_tenant(self) -> None:
         async with self.opened() as store:
             await store.put_privacy(T, "ann")
-            assert not await store.hides_anybody(T)
+            assert await store.hiding([T]) == set()
             await store.put_privacy(T, "bob", last_seen="hidden")
             await store.put_privacy("t2", "bob", hide_from=frozenset({"eve"}))
-            assert await store.hides_anybody(T)
-            assert await store.hides_anybody("t2")
-            assert not await store.hides_anybody("t3")
+            assert await store.hiding([T, "t2", "t3"]) == {T, "t2"}
+            assert await store.hiding([]) == set()
             await store.put_privacy(T, "bob", last_seen="shown")
-            assert not await store.hides_anybody(T)
+            assert await store.hiding([T, "t2"]) == {"t2"}
 
     async def test_a_contact_is_one_way_and_its_time_never_goes_back(self) -> None:
         async with self.opened() as store:

@@ -17,8 +17,10 @@ _PUT = """
     RETURNING last_seen, hide_from, rev
 """
 PRIVACIES = f"SELECT tenant, user_id, last_seen, hide_from, rev FROM greendot_privacy WHERE {_OF_THESE}"
-_HIDES_ANYBODY = """
-    SELECT EXISTS (SELECT 1 FROM greendot_privacy WHERE tenant = $1 AND (last_seen = 'hidden' OR hide_from <> ''))
+_HIDING = """
+    SELECT t.tenant FROM unnest($1::text[]) AS t (tenant) WHERE EXISTS (
+        SELECT 1 FROM greendot_privacy p WHERE p.tenant = t.tenant AND (last_seen = 'hidden' OR hide_from <> '')
+    )
 """
 # Those who add to one user's contacts take turns: together they would be more than there may be.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('greendot contacts ' || $1::text || ' ' || $2::text, 0))"
@@ -49,9 +51,8 @@ class PostgresPrivacy:
         rows = await self._links.fetch(PRIVACIES, *_columns(keys))
         return {(row[0], row[1]): _privacy(*row[2:]) for row in rows}
 
-    async def hides_anybody(self, tenant: str) -> bool:
-        rows = await self._links.fetch(_HIDES_ANYBODY, tenant)
-        return bool(rows[0][0])
+    async def hiding(self, tenants: Sequence[str]) -> set[str]:
+        return {row[0] for row in await self._links.fetch(_HIDING, [*tenants])}
 
     async def put_contact(self, tenant: str, user: str, other: str, at: int, *, most: int) -> bool:
         async def work(link: Link) -> bool:

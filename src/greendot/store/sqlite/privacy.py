@@ -43,9 +43,9 @@ class SqlitePrivacy:
 
         return await self._thread.do(work)
 
-    async def hides_anybody(self, tenant: str) -> bool:
+    async def hiding(self, tenants: Sequence[str]) -> set[str]:
         sql = "SELECT EXISTS (SELECT 1 FROM privacy WHERE tenant = ? AND (last_seen = 'hidden' OR hide_from <> ''))"
-        return bool(await self._thread.do(lambda db: db.execute(sql, (tenant,)).fetchone()[0]))
+        return await self._thread.do(lambda db: {name for name in tenants if db.execute(sql, (name,)).fetchone()[0]})
 
     async def put_contact(self, tenant: str, user: str, other: str, at: int, *, most: int) -> bool:
         def work(db: sqlite3.Connection) -> bool:

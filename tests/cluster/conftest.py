@@ -1,4 +1,4 @@
-"""A Redis of its own for each test."""
+"""A Redis of its own for each test, where nodes have the rights that are documented, and no more."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from redis_servers import RedisProcess
+from redis_servers import RedisProcess, limited
 
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisProcess]:
-    with RedisProcess("redis", tmp_path / "redis") as process:
+    with RedisProcess("redis", tmp_path / "redis", **limited("", "gd:")) as process:
         yield process
+        assert not process.alive or process.command("ACL", "LOG") == []

@@ -12,7 +12,7 @@ from greendot.engine.memory import MemoryEngine
 from greendot.engine.redis.keys import channel, partition_of
 from greendot.testing import EngineSuite, ManualClock
 from hosts import RecordingHost, RedisNode
-from redis_servers import KINDS, redis_cluster, redis_server
+from redis_servers import KINDS, RedisProcess, limited, redis_cluster
 
 
 class MemoryHarness:
@@ -46,16 +46,18 @@ class TestMemory(EngineSuite):
 
 @pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_server(request.param, tmp_path_factory.mktemp(request.param)) as port:
-        yield f"redis://127.0.0.1:{port}"
+    folder = tmp_path_factory.mktemp(request.param)
+    with RedisProcess(request.param, folder, **limited("gd:")) as process:
+        yield f"redis://127.0.0.1:{process.port}"
+        assert process.command("ACL", "LOG") == []
 
 
 class TestRedis(EngineSuite):
-    """Each test has its own prefix in a server shared by all."""
+    """Each test has its own prefix in a server shared by all, and the rights that are documented."""
 
     @pytest.fixture(autouse=True)
     def _server(self, server: str, request: pytest.FixtureRequest) -> None:
-        self.url, self.prefix = server, f"{request.node.name}:"
+        self.url, self.prefix = server, f"gd:{request.node.name}:"
 
     @asynccontextmanager
     async def harness(self) -> AsyncIterator[RedisNode]:
@@ -80,8 +82,10 @@ class TestRedis(EngineSuite):
 
 @pytest.fixture(scope="module", params=KINDS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_cluster(request.param, tmp_path_factory.mktemp(f"{request.param}-cluster")) as cluster:
+    given = limited("gd:", cluster=True)
+    with redis_cluster(request.param, tmp_path_factory.mktemp(f"{request.param}-cluster"), **given) as cluster:
         yield cluster.url
+        assert [process.command("ACL", "LOG") for process in cluster.processes] == [[]] * 3
 
 
 class TestCluster(TestRedis):
@@ -89,4 +93,4 @@ class TestCluster(TestRedis):
 
     @pytest.fixture(autouse=True)
     def _server(self, cluster: str, request: pytest.FixtureRequest) -> None:
-        self.url, self.prefix = cluster, f"{request.node.name}:"
+        self.url, self.prefix = cluster, f"gd:{request.node.name}:"

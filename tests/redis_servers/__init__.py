@@ -6,6 +6,7 @@ from .cluster import Cluster, redis_cluster
 from .process import KINDS, RedisProcess, binary, free_port, redis_server, until
 from .proxy import Proxy
 from .resp import Connection
+from .rights import commands, limited, rights
 from .sentinel import Sentinel, redis_sentinel
 from .tls import Certificates, certificates
 
@@ -19,9 +20,12 @@ __all__ = [
     "Sentinel",
     "binary",
     "certificates",
+    "commands",
     "free_port",
+    "limited",
     "redis_cluster",
     "redis_sentinel",
     "redis_server",
+    "rights",
     "until",
 ]

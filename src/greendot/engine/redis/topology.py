@@ -74,6 +74,7 @@ async def _ask(place: Place, host: Address, *command: str) -> Any:
     login = {} if place.kind == "sentinel" else {"username": place.user, "password": place.password}
     tls = {f"ssl_{name}": file for name, file in _tls_files(place).items()} if place.tls else {}
     client = Redis(
+        driver_info=None,  # CLIENT SETINFO: not known to Redis 7.0, refused to a user with few rights
         host=host.host,
         port=host.port,
         protocol=2,

@@ -441,7 +441,8 @@ async def test_to_ask_for_the_hidden_takes_as_long_as_for_the_unknown() -> None:
         await ann.request(type="privacy.set", hide_from=["bob"])
         took: dict[str, list[float]] = {"ann": [], "nobody": []}
         for kind in ("presence.get", "watch") * 500:
-            for user, times in took.items():
+            # Who is asked for first takes longer, whoever it is: they take turns.
+            for user, times in took.items() if len(took["ann"]) % 2 else reversed(took.items()):
                 began = time.perf_counter()
                 await bob.request(type=kind, users=[user])
                 times.append(time.perf_counter() - began)

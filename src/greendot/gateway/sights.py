@@ -124,6 +124,12 @@ class Sights:
 
     async def know(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
         """Make sure that decisions can be made about these. StoreUnavailable if they cannot."""
+        await self.learn(tenant, viewers, targets)
+        if self.rule(tenant).policy == "ask":
+            await self._asking.ask(tenant, viewers, targets)
+
+    async def learn(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
+        """The same without asking the app: what it has not said it does not say now."""
         if tenant not in self._hiding:
             began = self._changes
             hiding = await self._tenants.get(tenant)
@@ -135,8 +141,6 @@ class Sights:
         users = {*viewers, *targets} if self.rule(tenant).is_mutual else targets
         while missing := [user for user in users if (tenant, user) not in self._known]:
             await self._learn([(tenant, user) for user in missing])
-        if self.rule(tenant).policy == "ask":
-            await self._asking.ask(tenant, viewers, targets)
 
     async def _learn(self, keys: Sequence[Key]) -> None:
         began = self._changes

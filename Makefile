@@ -23,7 +23,7 @@ serve: $(READY)  ## Start a development server on http://127.0.0.1:8000 (make se
 	@exec $(BIN)/greendot serve --dev $(ARGS)
 
 test: $(READY) debs  ## Run all tests (installs what they need, where it may)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python scripts/run-tests $(ARGS)
 
 model: $(READY) debs  ## Ten thousand random stories on the memory and the Redis engine, compared (about ten minutes)
 	@MODEL_EXAMPLES=$${MODEL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/model/test_engines_agree.py --timeout=7200 $(ARGS)

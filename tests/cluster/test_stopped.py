@@ -92,8 +92,8 @@ async def test_a_node_that_stood_still_for_too_long_goes_on_under_a_new_name(
                 assert {entry["state"] for entry in entries} == {"online"}
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(past_the_grace("long:"))
-        group.create_task(within_the_grace("short:"))
+        group.create_task(past_the_grace("gd:long:"))
+        group.create_task(within_the_grace("gd:short:"))
 
 
 async def comes_in(node: Process, user: str) -> WireClient:

@@ -1,0 +1,86 @@
+"""docs/security.md claims nothing that is not there: each threat has a test; tests, settings and commands exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from greendot.cli import cli
+from greendot.protocol.commands import COMMANDS
+from greendot.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text()
+THREATS = PAGE.split("\n## Threats\n", 1)[1].split("\n## ", 1)[0]
+TEST = re.compile(r"`((?:tests|src)/[\w/]+\.py)::(\w+)`")
+ROWS = [line.strip("|").split("|") for line in THREATS.splitlines() if re.match(r"\| (?!threat \|)", line)]
+
+
+@cache
+def names_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    found = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {name for name in found if name.startswith("test_")}
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in TEST.findall(PAGE)}))
+def test_every_test_that_is_named_exists(path: str) -> None:
+    assert (ROOT / path).is_file()
+    assert {name for found, name in TEST.findall(PAGE) if found == path} <= names_in(path)
+
+
+def test_every_name_of_a_test_is_written_so_that_it_is_looked_for() -> None:
+    assert PAGE.count("::") == len(TEST.findall(PAGE)) > 50
+
+
+def test_every_threat_has_a_test_that_shows_how_it_is_met() -> None:
+    assert len(ROWS) > 40
+    for row in ROWS:
+        threat, met, shown = (cell.strip() for cell in row)
+        assert threat
+        assert met
+        assert TEST.findall(shown), threat
+
+
+def test_a_suite_that_is_named_is_run_on_the_engines_or_stores() -> None:
+    """Tests that are shipped run only through the classes of tests/conformance."""
+    suites = {path for path, _ in TEST.findall(PAGE) if path.startswith("src/")}
+    assert suites
+    run = "".join(path.read_text() for path in (ROOT / "tests" / "conformance").glob("test_*.py"))
+    shipped = "".join(path.read_text() for path in (ROOT / "src" / "greendot" / "testing").glob("*.py"))
+    assert "StoreSuite" in run
+    assert "EngineSuite" in run
+    for path in suites:
+        module = path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+        assert f"from {module} import" in run + shipped, path
+
+
+def test_every_setting_that_is_named_exists() -> None:
+    known = {
+        f"{section.name}.{field.name}"
+        for section in msgspec.structs.fields(Settings)
+        if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct)
+        for field in msgspec.structs.fields(section.type)
+    }
+    named = set(re.findall(r"`([a-z]+\.[a-z_]+)`", PAGE))
+    assert "door.origins" in named
+    assert named - COMMANDS.keys() - known == set()
+    for name in re.findall(r"GREENDOT_[A-Z_]+", PAGE):
+        assert name.removeprefix("GREENDOT_").lower().replace("_", ".", 1) in known, name
+
+
+def test_every_command_that_is_named_exists() -> None:
+    named = re.findall(r"`greendot ([a-z][a-z -]*?)`", PAGE)
+    assert "check-config" in named
+    for words in named:
+        command: click.Command = cli
+        for word in words.split():
+            assert isinstance(command, click.Group), words
+            assert word in command.commands, words
+            command = command.commands[word]

@@ -58,7 +58,8 @@ class Messages:
 
         Made once for each channel, because half of verifying a message is the same for all on a channel.
         """
-        mac, text_mac = self._mac(channel), sha1(f"{self.script_key}{channel}".encode())
+        # No channel has a bar in its name: where it ends is sealed too.
+        mac, text_mac = self._mac(channel), sha1(f"{self.script_key}{channel}|".encode())
 
         def read(data: bytes) -> tuple[Topic, Message]:
             try:

@@ -42,7 +42,7 @@ MESSAGES: list[Message] = [
 
 def by_script(kind: str, body: str, channel: str = CHANNEL, key: bytes = KEY) -> bytes:
     """As the Lua verbs write it."""
-    return f"{kind}{sha1(f'{Messages(key).script_key}{channel}{body}'.encode()).hexdigest()}{body}".encode()
+    return f"{kind}{sha1(f'{Messages(key).script_key}{channel}|{body}'.encode()).hexdigest()}{body}".encode()
 
 
 CHANGE = by_script("c", "o1a|b1b,1a,,Lunch%2C soon,b|A%7CB|phone,tv|1||1")
@@ -110,6 +110,14 @@ def test_a_message_is_good_on_its_own_channel_and_under_its_own_key_only(sample:
     ):
         with pytest.raises(Malformed):
             stranger(sample)
+
+
+def test_where_a_channel_ends_is_sealed_with_what_a_script_tells() -> None:
+    body = "annabel\n\n5000"
+    told = by_script("t", body)
+    moved = told[:41] + body[3:].encode()
+    with pytest.raises(Malformed):
+        Messages(KEY).reader(f"{CHANNEL}{body[:3]}", ROOM)(moved)
 
 
 def test_what_a_script_tells_cannot_be_passed_off_as_something_else() -> None:

@@ -23,7 +23,7 @@ local function end_simple(field, version, name, heard, life)
   kept[#kept + 1] = field
   kept[#kept + 1] = face .. '|' .. name
   local channel, body = channels .. field, face .. '|' .. face .. '|' .. name .. '||1|1|'
-  call(publish, channel, 'c' .. sha1hex(key .. channel .. body) .. body)
+  call(publish, channel, 'c' .. sha1hex(key .. channel .. '|' .. body) .. body)
 end
 
 local function due(text)

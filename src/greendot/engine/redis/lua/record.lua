@@ -250,7 +250,7 @@ local function settle(v, record, before)
   if public or private or told(record) ~= before then
     local body = table.concat({ write_face(record.face), write_face(record.own), record.name, devices_of(record),
                                 public and '1' or '', private and '1' or '', v.restoring and '1' or '' }, '|')
-    redis.call(v.publish, v.channel, 'c' .. redis.sha1hex(v.key .. v.channel .. body) .. body)
+    redis.call(v.publish, v.channel, 'c' .. redis.sha1hex(v.key .. v.channel .. '|' .. body) .. body)
   end
 end
 
@@ -311,5 +311,5 @@ end
 -- In the verbs on a room: a user entered (1; r: is restored) or left (empty).
 local function tell_room(user, entered)
   local channel, body = ARGV[2], user .. '|' .. entered
-  redis.call(ARGV[3], channel, 'p' .. redis.sha1hex(ARGV[4] .. channel .. body) .. body)
+  redis.call(ARGV[3], channel, 'p' .. redis.sha1hex(ARGV[4] .. channel .. '|' .. body) .. body)
 end

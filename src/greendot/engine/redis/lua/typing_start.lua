@@ -15,5 +15,5 @@ if last and now - math.abs(tonumber(last)) < throttle then return 0 end
 redis.call('ZADD', KEYS[1], string.format('%.0f', now), member)
 redis.call('PEXPIRE', KEYS[1], keep + 1000)
 local body = table.concat({ user, name, held }, '|')
-redis.call(ARGV[3], ARGV[2], 't' .. redis.sha1hex(ARGV[4] .. ARGV[2] .. body) .. body)
+redis.call(ARGV[3], ARGV[2], 't' .. redis.sha1hex(ARGV[4] .. ARGV[2] .. '|' .. body) .. body)
 return 1

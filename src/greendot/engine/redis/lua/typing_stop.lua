@@ -9,7 +9,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.forma
     local score = tonumber(redis.call('ZSCORE', KEYS[1], member))
     redis.call('ZADD', KEYS[1], string.format('%.0f', -score), member)
     local body = user .. '||0'
-    redis.call(ARGV[3], ARGV[2], 't' .. redis.sha1hex(ARGV[4] .. ARGV[2] .. body) .. body)
+    redis.call(ARGV[3], ARGV[2], 't' .. redis.sha1hex(ARGV[4] .. ARGV[2] .. '|' .. body) .. body)
     return 1
   end
 end

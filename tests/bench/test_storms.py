@@ -34,8 +34,7 @@ def test_a_thousand_who_are_cut_off_at_once_are_back_soon_and_nobody_sees_it(sto
     assert figures["p99_s"] < 11, figures
     assert figures["probe_p99_ms"] < 1_000, figures
     assert figures["memory_most"] <= 1.5 * figures["memory_before"], figures
-    # Alone, each would be four. They are let in evenly, a few at a time, so that few have company.
-    assert sum(figures["reads"].values()) <= 1_000, figures
+    assert sum(figures["reads"].values()) <= 500, figures  # alone, each would be four
 
 
 def test_a_node_that_is_flooded_sheds_signals_keeps_every_record_and_recovers(storms: StormBench) -> None:

@@ -23,13 +23,14 @@ class Arrivals:
 
     @property
     def are_many(self) -> bool:
-        return self._crowd >= CHANCE
+        """Many are on their way, or two and many before them: those who are let in evenly are never many at once."""
+        return self._crowd >= CHANCE or (self._crowd > 1 and self._leveled(self._now()) > CHANCE)
 
     @contextmanager
     def one(self) -> Iterator[None]:
         """One comes in, as long as this lasts."""
         now = self._now()
-        self._level = min(max(0.0, self._level - (now - self._level_at) * RATE) + 1, 2 * CHANCE)
+        self._level = min(max(0.0, self._leveled(now)) + 1, 2 * CHANCE)
         self._level_at = now
         too_fast = self._level > CHANCE
         self._crowd += too_fast
@@ -37,3 +38,6 @@ class Arrivals:
             yield
         finally:
             self._crowd -= too_fast
+
+    def _leveled(self, now: float) -> float:
+        return self._level - (now - self._level_at) * RATE

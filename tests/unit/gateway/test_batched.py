@@ -30,7 +30,8 @@ def in_passing_time(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 class Asked:
     """A store, and those who ask it."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_s: float = READ_S) -> None:
+        self._read_s = read_s
         clock = LoopClock(asyncio.get_running_loop())
         hub, registry = Hub(Metrics()), Registry()
         self.arrivals = Arrivals(clock)
@@ -42,7 +43,7 @@ class Asked:
 
     async def _read(self, keys: Sequence[int]) -> dict[int, int]:
         self.reads.append(len(keys))
-        await asyncio.sleep(READ_S)
+        await asyncio.sleep(self._read_s)
         if self.is_away:
             raise StoreUnavailable("away")
         return {key: key * 2 for key in keys}
@@ -71,6 +72,15 @@ def test_a_crowd_that_trickles_in_is_a_few_reads_however_long_it_takes(many: int
         assert len(asked.reads) <= most, asked.reads
         assert sum(asked.reads) == many
         assert max(asked.waited) <= LONGEST_S + PAUSE_S + READ_S
+
+    in_passing_time(story)
+
+
+def test_a_crowd_that_is_let_in_evenly_reads_together_though_few_are_on_their_way_at_a_time() -> None:
+    async def story() -> None:
+        asked = Asked(read_s=0.002)
+        await asked.trickle(1_000, 1.0)  # four of them wait for a read or are in one
+        assert len(asked.reads) <= 100, asked.reads
 
     in_passing_time(story)
 

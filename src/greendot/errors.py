@@ -9,7 +9,10 @@
     ├── Unreadable           a client reads no version of an event it cannot do without
     ├── EngineUnavailable    signals cannot be shared now; try again later
     ├── StoreUnavailable     records cannot be read or written now; try again later
-    └── Unstorable           a value the store cannot hold; tried again, it fails again
+    ├── Unstorable           a value the store cannot hold; tried again, it fails again
+    ├── BadWebhook           a request to an app is not what Greendot sent
+    ├── ClientError          what a client's program meets (client.errors)
+    └── ServerError          what an app's backend meets (server.errors)
 
 Drivers' own errors (redis, asyncpg, sqlite3) are translated into these at the port and never cross it.
 """
@@ -69,3 +72,7 @@ class StoreUnavailable(GreendotError):
 
 class Unstorable(GreendotError):
     """The store cannot hold a value of this call, or look for it; nothing was written."""
+
+
+class BadWebhook(GreendotError):
+    """A request that must not be believed. Answer it with 400."""

@@ -14,7 +14,7 @@ TOP = {"assembly", "gateway", "api", "outbound", "relay", "settings", "webhooks"
 
 # What each part may import besides itself. A new part takes its place here.
 MAY_IMPORT: dict[str, set[str]] = {
-    "": set(),
+    "": {"server"},  # by name, and only when it is asked for
     "errors": set(),
     "ids": set(),
     "clock": set(),
@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": TOP,
     "cli": TOP,
     "client": {"protocol"} | FLOOR,
+    "server": {"protocol", "tokens"} | FLOOR,
     "web": set(),
     "__main__": {"cli"},
 }
@@ -59,7 +60,7 @@ DRIVERS = [
     ("asyncpg", {"store.postgres"}),
     ("jwt", {"tokens"}),
     ("cryptography", {"tokens"}),
-    ("httpx2", {"tokens.fetching"}),
+    ("httpx2", {"tokens.fetching", "server.http"}),
     ("httpcore2", {"outbound"}),
     ("click", {"cli"}),
     ("structlog", {"cli"}),

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
+from greendot import errors
 from greendot.client.errors import ClientError
-from greendot.protocol.webhooks import TOLERANCE_S, BadSignature, HookDelivery, check_signature
-
-_decode = msgspec.json.Decoder(HookDelivery).decode
+from greendot.protocol.webhooks import TOLERANCE_S, BadSignature, HookDelivery, read_delivery
 
 
-class BadWebhook(ClientError):
+class BadWebhook(ClientError, errors.BadWebhook):
     """A request that must not be believed. Answer it with 400."""
 
 
@@ -24,9 +21,6 @@ def verify_webhook(
     `body` is the request's, byte for byte: decoded and encoded again it is another one. `now` is in seconds since 1970.
     """
     try:
-        check_signature(body, header, secret, time.time() if now is None else now, tolerance_s)
-        return _decode(body)
+        return read_delivery(body, header, secret, time.time() if now is None else now, tolerance_s)
     except BadSignature as error:
         raise BadWebhook(str(error)) from None
-    except msgspec.MsgspecError:
-        raise BadWebhook("it is signed, and this version of the client cannot read it") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Raw, Struct
 
 from greendot.protocol.events import MarkedAs
@@ -40,6 +41,9 @@ class HookDelivery(Struct, frozen=True):
     id: str
     sent_at: int
     events: list[HookEvent]
+
+
+_decode = msgspec.json.Decoder(HookDelivery).decode
 
 
 class OfUser(Struct, frozen=True, gc=False):
@@ -101,6 +105,17 @@ def check_signature(body: bytes, header: str, secret: str, now_s: float, toleran
         raise BadSignature("the signature is not by this secret, or the body is not as it was sent")
     if abs(now_s - seconds) > tolerance_s:
         raise BadSignature("the signature is too old, or one of the clocks is wrong")
+
+
+def read_delivery(
+    body: bytes, header: str, secret: str, now_s: float, tolerance_s: float = TOLERANCE_S
+) -> HookDelivery:
+    """What was sent, if `header` shows that Greendot sent these bytes about now; else BadSignature."""
+    check_signature(body, header, secret, now_s, tolerance_s)
+    try:
+        return _decode(body)
+    except msgspec.MsgspecError:
+        raise BadSignature("it is signed, and this version cannot read it") from None
 
 
 def _parts(header: str) -> tuple[int, list[str]]:

@@ -1,0 +1,201 @@
+"""The SDK of an app's backend against the real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+
+from e2e.processes import until
+from greendot import Server
+from greendot.server import BadKey, BadRequest, NotFound, Notification, RateLimited, minting
+from greendot.testing import Served, serving
+from greendot.testing.server import API_KEY, SECRET
+from receiver import LOOPBACK, receiving
+from receiver import SECRET as HOOK_SECRET
+
+T = TypeVar("T")
+
+
+def server_of(served: Served, **options: Any) -> Server:
+    options.setdefault("retries", 0)
+    return Server(f"http://127.0.0.1:{served.port}", options.pop("api_key", API_KEY), secret=SECRET, **options)
+
+
+async def ask(call: Callable[..., T], *given: Any, **named: Any) -> T:
+    """The backend is synchronous and has its own threads; the server runs in this one."""
+    return await asyncio.to_thread(call, *given, **named)
+
+
+async def test_rooms_are_made_and_members_come_and_go() -> None:
+    async with serving() as served:
+        with server_of(served) as server:
+            assert (await ask(server.put_room, "hall", open=True)).open
+            assert (await ask(server.put_room, "hall", bus="hint")).bus == "hint"
+            assert (await ask(server.room, "hall")).open
+            assert [room.room for room in await ask(server.rooms)] == ["hall"]
+            with pytest.raises(NotFound, match="there is no room 'attic'"):
+                await ask(server.room, "attic")
+            await ask(server.add_member, "hall", "alice", "admin")
+            member = await ask(server.add_member, "hall", "bob")
+            assert (member.room, member.user, member.role) == ("hall", "bob", "member")
+            assert [(one.user, one.role) for one in await ask(lambda: [*server.every_member("hall")])] == [
+                ("alice", "admin"),
+                ("bob", "member"),
+            ]
+            await ask(server.remove_member, "hall", "alice")
+            assert (await ask(server.members, "hall")).members == ["bob"]
+            with pytest.raises(BadRequest, match="role"):
+                await ask(server.add_member, "hall", "carol", "king")
+
+
+async def test_lists_longer_than_a_page_are_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.server.rooms.PAGE", 2)
+    monkeypatch.setattr("greendot.server.rooms.MOST_MESSAGES", 2)
+    monkeypatch.setattr("greendot.server.people.PAGE", 2)
+    monkeypatch.setattr("greendot.server.people.MOST_ASKED", 2)
+    names = [f"n{number}" for number in range(4)]
+    async with serving() as served:
+        for name in names:
+            await served.client(name)
+        with server_of(served) as server:
+            for name in names:
+                await ask(server.put_room, name)
+                await ask(server.add_member, "n0", name)
+                await ask(server.send, "n0", name, user="app")
+            assert [room.room for room in await ask(lambda: [*server.every_room()])] == names
+            assert [member.user for member in await ask(lambda: [*server.every_member("n0")])] == names
+            assert [message.body for message in await ask(lambda: [*server.every_message("n0")])] == names
+            assert sorted(await ask(lambda: [*server.everybody_online()])) == names
+            assert [entry.user for entry in await ask(server.presence, [*names, "nobody"])] == [*names, "nobody"]
+
+
+async def test_what_the_app_says_and_signals_is_heard() -> None:
+    async with serving() as served:
+        await served.lobby()
+        alice = await served.joined("alice")
+        with server_of(served) as server:
+            sent = await ask(server.send, "lobby", {"text": "hi"}, user="shop", name="The shop", key="k1")
+            again = await ask(server.send, "lobby", {"text": "hi"}, user="shop", key="k1")
+            assert sent == again
+            heard = (await alice.receive("room.message"))["data"]
+            assert (heard["seq"], heard["user"], heard["name"], heard["body"]) == (
+                sent.seq,
+                "shop",
+                "The shop",
+                {"text": "hi"},
+            )
+            (message,) = await ask(server.messages, "lobby")
+            assert (message.body, message.user) == ({"text": "hi"}, "shop")
+            await ask(server.signal_room, "lobby", "wave", {"x": 1}, sender="shop")
+            assert (await alice.receive("signal"))["data"]["from"] == "shop"
+            await ask(server.signal_user, "alice", "poke")
+            assert (await alice.receive("signal"))["data"]["kind"] == "poke"
+            assert (await ask(server.present, "lobby")).users == ["alice"]
+            bob = await served.joined("bob")
+            bob.send(type="typing.start", room="lobby")
+            await bob.quiet()
+            assert [typer.user for typer in await ask(server.typing, "lobby")] == ["bob"]
+            with pytest.raises(BadRequest, match="at most 65536 bytes"):
+                await ask(server.send, "lobby", "x" * 70_000, user="shop")
+
+
+async def test_a_notification_is_written_once_and_its_fate_can_be_seen() -> None:
+    async with serving() as served:
+        alice = await served.client("alice")
+        with server_of(served) as server:
+            first = await ask(server.notify, "alice", "order.shipped", {"order": 17}, key="order-17", ttl=60)
+            again = await ask(server.notify, "alice", "order.shipped", {"order": 17}, key="order-17")
+            assert (first.new, again.new, first.id) == (True, False, again.id)
+            assert (await alice.receive("notification.created"))["data"]["body"] == {"order": 17}
+            many = [Notification(user=user, kind="news", body=1) for user in ("alice", "bob", "alice")]
+            assert [made.seq for made in await ask(server.notify_many, many)] == [2, 1, 3]
+            inbox = await ask(server.inbox, "alice", limit=2, filter="unread")
+            assert [entry.seq for entry in inbox.notifications] == [2, 3]
+            assert (inbox.unread, inbox.unseen, inbox.head) == (3, 3, 3)
+            (oldest,) = (await ask(server.inbox, "alice", after=0, limit=1)).notifications
+            assert (oldest.body, oldest.kind) == ({"order": 17}, "order.shipped")
+            assert oldest.expires_at is not None
+            with pytest.raises(BadRequest, match=r"notifications\[1\]\.user"):
+                await ask(server.notify_many, [many[0], Notification(user="no id", kind="news")])
+
+
+async def test_presence_sessions_status_and_contacts() -> None:
+    async with serving() as served:
+        await served.client("alice", device="laptop")
+        with server_of(served) as server:
+            alice, bob = await ask(server.presence, ["alice", "bob"])
+            assert (alice.state, alice.devices, bob.state) == ("online", ["laptop"], "offline")
+            assert [entry.user for entry in await ask(server.presence, "alice")] == ["alice"]
+            page = await ask(server.online)
+            assert (page.users, page.count, page.next) == (["alice"], 1, None)
+            (session,) = await ask(server.sessions, "alice")
+            assert (session.user, session.device, session.state) == ("alice", "laptop", "online")
+            busy = await ask(server.set_status, "alice", "busy", text="in a call")
+            assert (busy.state, busy.status_text) == ("busy", "in a call")
+            contact = await ask(server.add_contact, "alice", "bob")
+            assert (contact.user, contact.contact) == ("alice", "bob")
+            await ask(server.remove_contact, "alice", "bob")
+
+
+async def test_what_is_revoked_or_disconnected_is_closed() -> None:
+    async with serving() as served:
+        sockets = [await served.client("alice", claims={"jti": f"t{number}"}) for number in range(4)]
+        with server_of(served) as server:
+            sessions = [socket.welcome["session"] for socket in sockets]
+            assert await ask(server.disconnect, sessions[0])
+            assert (await sockets[0].closed()).code == 4503
+            assert not await ask(server.disconnect, "nobody-s")
+            assert (await ask(server.revoke_session, sessions[1])).closed == 1
+            assert (await ask(server.revoke_token, "t2", user="alice")).closed == 1
+            await served.advance(1)
+            assert (await ask(server.revoke_user, "alice")).closed == 1
+            assert [(await socket.closed()).code for socket in sockets[1:]] == [4501, 4501, 4501]
+            with pytest.raises(BadRequest, match="`before` is in the future"):
+                await ask(server.revoke_user, "alice", before=10**14)
+
+
+async def test_a_token_of_the_sdk_opens_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as served:
+        # The app's clock is the server's, which a test stands still.
+        monkeypatch.setattr(minting, "time", SimpleNamespace(time=lambda: served.clock.now_ms() / 1000))
+        with server_of(served) as server:
+            made = server.token("alice", name="Alice", rooms=["team-*"], ttl=60)
+        client = await served.socket()
+        assert (await client.hello(made))["user"] == "alice"
+        assert (await client.request(type="room.join", room="team-1"))["head"] == 0
+
+
+async def test_keys_and_scopes_are_told_apart() -> None:
+    async with serving() as served:
+        with server_of(served, api_key="wrong") as stranger, pytest.raises(BadKey):
+            await ask(stranger.online)
+        with server_of(served, api_key="") as nobody, pytest.raises(BadKey):
+            await ask(nobody.online)
+
+
+async def test_too_much_is_told_with_the_time_to_wait() -> None:
+    async with serving(limits={"tenant_sends_per_s": 1}) as served:
+        with server_of(served) as server:
+            await ask(server.notify_many, [Notification(user="alice", kind="news") for _ in range(50)])
+            with pytest.raises(RateLimited) as caught:
+                await ask(server.notify_many, [Notification(user="alice", kind="news") for _ in range(50)])
+            assert caught.value.code == "rate_limited"
+            assert caught.value.retry_after_s is not None
+            assert (await ask(server.inbox, "alice")).head == 50
+
+
+async def test_a_webhook_of_the_real_server_is_believed() -> None:
+    async with receiving() as app:
+        hook = LOOPBACK | {"url": app.url, "secret": HOOK_SECRET}
+        async with serving(webhooks=hook) as served:
+            await served.lobby()
+            with server_of(served, webhook_secret=HOOK_SECRET) as server:
+                await ask(server.send, "lobby", "hi", user="shop")
+                await until(lambda: bool(app.of("room.message")))
+                request = app.taken[-1]
+                delivery = server.verify_webhook(request.body, request.headers, tolerance_s=10**9)
+        assert delivery.events[-1].type == "room.message"

@@ -1,0 +1,65 @@
+// Builds dist/: ESM, CommonJS, one file for a script tag, and the types. With --web also the copy that is served by
+// the Python package, which works from a clone without Node and is therefore committed.
+
+import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { build } from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const { version } = JSON.parse(await readFile(join(here, "package.json"), "utf8"));
+export const WEB = join(here, "../../src/greendot/web/greendot.js");
+
+async function bundled(options) {
+  const result = await build({
+    absWorkingDir: here,
+    entryPoints: ["src/index.ts"],
+    bundle: true,
+    write: false,
+    target: "es2022",
+    charset: "utf8",
+    legalComments: "none",
+    define: { VERSION: JSON.stringify(version) },
+    ...options,
+  });
+  return result.outputFiles[0].text;
+}
+
+/** The global is the class itself, with everything else on it: `new Greendot({…})`, `Greendot.typingText(…)`. */
+const GLOBAL = "Greendot = Object.assign(Greendot.Greendot, Greendot);";
+
+export const builds = {
+  esm: () => bundled({ format: "esm" }),
+  cjs: () => bundled({ format: "cjs" }),
+  script: () => bundled({ format: "iife", globalName: "Greendot", minify: true, footer: { js: GLOBAL } }),
+  /** What a bundler makes of it: for measuring. */
+  smallest: () => bundled({ format: "esm", minify: true }),
+  web: async () =>
+    `// The JavaScript client, @greendot/client ${version}, as one module. Built from clients/js: npm run build:web\n\n` +
+    (await bundled({ format: "esm" })),
+};
+
+async function types(folder) {
+  const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+  const flags = ["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--stripInternal", "--rootDir", "src"];
+  const project = join(here, "tsconfig.build.json");
+  execFileSync(process.execPath, [tsc, "-p", project, ...flags, "--outDir", folder], { cwd: here, stdio: "inherit" });
+}
+
+async function main() {
+  const dist = join(here, "dist");
+  await rm(dist, { recursive: true, force: true });
+  await mkdir(join(dist, "cjs"), { recursive: true });
+  await writeFile(join(dist, "greendot.js"), await builds.esm());
+  await writeFile(join(dist, "greendot.iife.js"), await builds.script());
+  await writeFile(join(dist, "cjs/greendot.js"), await builds.cjs());
+  // Everything in this folder is CommonJS, the types too.
+  await writeFile(join(dist, "cjs/package.json"), '{ "type": "commonjs" }\n');
+  await types(join(dist, "types"));
+  await cp(join(dist, "types"), join(dist, "cjs/types"), { recursive: true });
+  if (process.argv.includes("--web")) await writeFile(WEB, await builds.web());
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) await main();

@@ -1,0 +1,108 @@
+// What was given to the server and not yet answered: sent again until it is, each lane in its order.
+
+import type { Clock } from "./clock.js";
+import { GreendotError } from "./errors.js";
+import { byteLength } from "./link.js";
+
+const RETRY_MS = 1_000; // where the server gives no time
+const MOST_FAILURES = 5; // `internal` may be the command's own fault, and would come for ever
+
+interface Sending {
+  command: string;
+  bytes: number;
+  failures: number;
+  fold: ((reply: any) => void) | undefined;
+  resolve(reply: any): void;
+  reject(error: unknown): void;
+}
+
+/** Hands a command to the link; `disconnected` if there is none, or if it is lost before the answer. */
+export type Transmit = (command: string, fold?: (reply: any) => void) => Promise<any>;
+
+/**
+ * For commands that done twice are done once: they have a key the server takes once, or only move things forward.
+ * One command of a lane is under way at a time, so that one that must wait is not overtaken.
+ */
+export class Outbox {
+  #lanes = new Map<string, Sending[]>();
+  #running = new Set<string>();
+  #count = 0;
+  #bytes = 0;
+  #most: { count: number; bytes: number };
+  #transmit: Transmit;
+  #clock: Clock;
+
+  constructor(most: { count?: number; bytes?: number } | undefined, transmit: Transmit, clock: Clock) {
+    this.#most = { count: 200, bytes: 1_048_576, ...most };
+    this.#transmit = transmit;
+    this.#clock = clock;
+  }
+
+  get size(): number {
+    return this.#count;
+  }
+
+  /** The answer, however many connections it takes. */
+  send<Reply>(lane: string, command: string, fold?: (reply: Reply) => void): Promise<Reply> {
+    const bytes = byteLength(command);
+    if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
+      const full = `${this.#count} commands (${this.#bytes} bytes) wait to be sent: wait until some are, or raise \`queue\``;
+      return Promise.reject(new GreendotError("queue_full", full, true));
+    }
+    return new Promise((resolve, reject) => {
+      const waiting = this.#lanes.get(lane) ?? [];
+      this.#lanes.set(lane, waiting);
+      waiting.push({ command, bytes, failures: 0, fold, resolve, reject });
+      this.#count += 1;
+      this.#bytes += bytes;
+      void this.#run(lane);
+    });
+  }
+
+  /** There is a connection. */
+  flush(): void {
+    for (const lane of this.#lanes.keys()) void this.#run(lane);
+  }
+
+  /** There will be none. */
+  fail(error: GreendotError): void {
+    for (const waiting of this.#lanes.values()) for (const sending of waiting) sending.reject(error);
+    this.#lanes.clear();
+    this.#count = this.#bytes = 0;
+  }
+
+  async #run(lane: string): Promise<void> {
+    if (this.#running.has(lane)) return;
+    this.#running.add(lane);
+    let sending;
+    while ((sending = this.#lanes.get(lane)?.[0]) && (await this.#try(lane, sending)));
+    this.#running.delete(lane);
+  }
+
+  /** Whether to go on with the lane. */
+  async #try(lane: string, sending: Sending): Promise<boolean> {
+    try {
+      const reply = await this.#transmit(sending.command, sending.fold);
+      if (this.#done(lane, sending)) sending.resolve(reply);
+    } catch (error) {
+      const { code, retry, retryInMs } = error as GreendotError;
+      if (code === "disconnected") return false; // the next connection goes on here
+      if (code === "internal") sending.failures += 1;
+      if (retry && sending.failures < MOST_FAILURES) {
+        await new Promise<void>((resolve) => this.#clock.after(retryInMs ?? RETRY_MS, resolve));
+      } else if (this.#done(lane, sending)) sending.reject(error);
+    }
+    return true;
+  }
+
+  /** Take it out. False if it was given up meanwhile. */
+  #done(lane: string, sending: Sending): boolean {
+    const waiting = this.#lanes.get(lane);
+    if (waiting?.[0] !== sending) return false;
+    waiting.shift();
+    if (!waiting.length) this.#lanes.delete(lane);
+    this.#count -= 1;
+    this.#bytes -= sending.bytes;
+    return true;
+  }
+}

@@ -1,0 +1,1858 @@
+// The JavaScript client, @greendot/client 0.1.0, as one module. Built from clients/js: npm run build:web
+
+// src/activity.ts
+var ACTIVITY_MS = 15e3;
+var Activity = class {
+  #clock;
+  #say;
+  #resting = null;
+  #again = false;
+  constructor(clock, say) {
+    this.#clock = clock;
+    this.#say = say;
+  }
+  active() {
+    if (this.#resting) this.#again = true;
+    else if (this.#say()) this.#resting = this.#clock.after(ACTIVITY_MS, () => this.#rested());
+  }
+  /** A new connection has heard nothing yet; a closed one needs no timer. */
+  reset() {
+    this.#resting?.();
+    this.#resting = null;
+    this.#again = false;
+  }
+  /** What came meanwhile is told now: were it forgotten, somebody who has just looked in would soon seem idle. */
+  #rested() {
+    this.#resting = null;
+    const again = this.#again;
+    this.#again = false;
+    if (again) this.active();
+  }
+};
+
+// src/clock.ts
+var LONGEST_MS = 2147483647;
+var systemClock = {
+  now: () => Date.now(),
+  after(ms, call) {
+    const timer = setTimeout(call, Math.min(ms, LONGEST_MS));
+    return () => clearTimeout(timer);
+  }
+};
+
+// src/emitter.ts
+var Emitter = class {
+  #listeners = /* @__PURE__ */ new Map();
+  #failed;
+  /** `failed` is told what a listener threw, and of which type of event. */
+  constructor(failed) {
+    this.#failed = failed;
+  }
+  on(type, call) {
+    const entry = { call };
+    const listeners = this.#listeners.get(type) ?? /* @__PURE__ */ new Set();
+    this.#listeners.set(type, listeners.add(entry));
+    return () => void listeners.delete(entry);
+  }
+  emit(type, event) {
+    for (const entry of [...this.#listeners.get(type) ?? []]) {
+      if (this.#listeners.get(type).has(entry)) attempt(entry.call, event, (error) => this.#failed(error, type));
+    }
+  }
+};
+function attempt(call, argument, failed) {
+  try {
+    call(argument);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+// src/errors.ts
+var GreendotError = class extends Error {
+  constructor(code, message, retry = false, retryInMs = null, cause) {
+    super(message, cause === void 0 ? void 0 : { cause });
+    this.code = code;
+    this.retry = retry;
+    this.retryInMs = retryInMs;
+  }
+  code;
+  retry;
+  retryInMs;
+  name = "GreendotError";
+};
+
+// src/ids.ts
+var ID = /^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$/;
+function validId(what, id) {
+  if (typeof id === "string" && ID.test(id)) return id;
+  const rule = "1 to 128 of A-Z a-z 0-9 _ . @ = + -, beginning with a letter, a digit or _";
+  throw new GreendotError("bad_field", `the ${what} ${JSON.stringify(id)} is not a valid id: ${rule}`);
+}
+function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+// src/line.ts
+var MOST_EARLY = 1e3;
+var Line = class {
+  /** The number told last. */
+  last;
+  /** Something is missing, and nothing goes out before it is fetched. */
+  behind = false;
+  #again = false;
+  // what is being fetched will not be all
+  #early = /* @__PURE__ */ new Map();
+  constructor(last) {
+    this.last = last;
+  }
+  /** Whether `record` is to be told now. If its turn has not come it is held. */
+  offer(record) {
+    if (record.seq <= this.last) return false;
+    if (this.behind || record.seq !== this.last + 1) {
+      this.behind = true;
+      if (this.#early.size < MOST_EARLY) this.#early.set(record.seq, record);
+      else this.#again = true;
+      return false;
+    }
+    this.last = record.seq;
+    return true;
+  }
+  /** The server has left something out. */
+  miss() {
+    this.#again = this.behind;
+    this.behind = true;
+  }
+  /** Up to where to fetch, if the newest record is `head`. What is held proves that there was one before it. */
+  target(head) {
+    return this.#early.size ? Math.max(head, Math.min(...this.#early.keys()) - 1) : head;
+  }
+  /** Whether `record`, which was fetched, is to be told. Numbers left out are of records that are gone. */
+  fetched(record) {
+    if (record.seq <= this.last) return false;
+    this.last = record.seq;
+    return true;
+  }
+  /** What came early and is next, told one at a time. */
+  next() {
+    const record = this.#early.get(this.last + 1);
+    if (record) this.last = record.seq;
+    return record;
+  }
+  /** Everything up to `head` is told, or gone. */
+  skip(head) {
+    this.last = Math.max(this.last, head);
+  }
+  /** All that was missing was told, and what was held behind it; unless more was missed meanwhile. */
+  settle() {
+    for (const seq of this.#early.keys()) if (seq <= this.last) this.#early.delete(seq);
+    this.behind = this.#again || this.#early.size > 0;
+    this.#again = false;
+  }
+};
+
+// src/stream.ts
+var MOST_FETCHED = 1e3;
+var PAGE = 300;
+var Stream = class {
+  #ends;
+  #line = null;
+  // another one with each connection, so that a fetch knows that it is not wanted any more
+  #fetching = null;
+  constructor(ends) {
+    this.#ends = ends;
+  }
+  /** The number told last; null where nothing is followed. */
+  get last() {
+    return this.#line?.last ?? null;
+  }
+  /** Tell what comes after `last`. A stream that is followed already goes on where it is. */
+  follow(last) {
+    if (this.#line) return;
+    this.#line = new Line(last);
+    this.#ends.moved();
+  }
+  forget() {
+    this.#line = null;
+    this.#ends.moved();
+  }
+  /** The connection is lost: the next one brings what is behind the last record told, so nothing else is kept. */
+  restart() {
+    if (this.#line) this.#line = new Line(this.#line.last);
+  }
+  /** A record came. */
+  offer(record) {
+    if (this.#line?.offer(record)) this.#tell(record);
+    else this.#look();
+  }
+  /** The server has left something out. */
+  miss() {
+    this.#line?.miss();
+    this.#look();
+  }
+  /** The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much. */
+  reach(head) {
+    this.follow(head);
+    const line = this.#line;
+    if (head < line.last || head > line.last + MOST_FETCHED) {
+      const after = line.last;
+      line.last = head;
+      this.#ends.moved();
+      this.#ends.gap({ after, head });
+    } else if (head > line.last) line.behind = true;
+    this.#look();
+  }
+  #tell(record) {
+    this.#ends.moved();
+    this.#ends.tell(record);
+  }
+  #look() {
+    const line = this.#line;
+    if (!line?.behind || this.#fetching === line) return;
+    this.#fetching = line;
+    void this.#catchUp(line);
+  }
+  async #catchUp(line) {
+    while (line === this.#line && line.behind) {
+      try {
+        await this.#fetch(line);
+      } catch (error) {
+        if (line !== this.#line) return;
+        if (error.code === "disconnected") break;
+        this.#ends.failed(error);
+        line.skip(line.target(line.last));
+        this.#settle(line);
+      }
+    }
+    if (this.#fetching === line) this.#fetching = null;
+  }
+  /** Tell what is missing, then what came meanwhile. */
+  async #fetch(line) {
+    const head = line.target(await this.#ends.head());
+    if (line !== this.#line) return;
+    this.reach(head);
+    while (line.last < head) {
+      const page = await this.#ends.page(line.last);
+      if (line !== this.#line) return;
+      for (const record of page) if (line.fetched(record)) this.#tell(record);
+      if (!page.length) line.skip(head);
+    }
+    this.#settle(line);
+  }
+  #settle(line) {
+    let record;
+    while (record = line.next()) this.#tell(record);
+    line.settle();
+    this.#ends.moved();
+  }
+};
+
+// src/inbox.ts
+var Inbox = class {
+  /** How many are not read, on whichever device. */
+  unread = 0;
+  /** How many were not even seen. */
+  unseen = 0;
+  #core;
+  #events;
+  #stream;
+  #untold = [];
+  // numbers this program was not told, first and last
+  #reminded = /* @__PURE__ */ new Set();
+  // those of them it was told late
+  /** @internal */
+  constructor(core) {
+    this.#core = core;
+    this.#events = new Emitter(core.threw);
+    this.#stream = new Stream({
+      head: async () => (await this.list({ limit: 1 })).head,
+      page: async (after) => (await this.list({ after, limit: PAGE })).notifications.map(created),
+      tell: (notification) => this.#tell(notification),
+      gap: (gap) => {
+        this.#untold.push([gap.after + 1, gap.head]);
+        this.#events.emit("resync", gap);
+      },
+      failed: (error) => core.failed(error),
+      moved: () => core.cursors.moveInbox(this.#stream.last)
+    });
+  }
+  on(type, listener) {
+    return this.#events.on(type, listener);
+  }
+  /** A page in ascending order: the oldest after `after`, else the newest (before `before`). */
+  list(page = {}) {
+    return this.#core.ask("inbox.list", page, (reply) => this.#counted(reply));
+  }
+  seen(which) {
+    return this.#mark("inbox.seen", which);
+  }
+  read(which) {
+    return this.#mark("inbox.read", which);
+  }
+  archive(which) {
+    return this.#mark("inbox.archive", which);
+  }
+  /** Acknowledge: a notification with `ack` comes again until this is said. */
+  ack(which) {
+    return this.#mark("inbox.ack", which);
+  }
+  // What the client calls
+  /** @internal */
+  get cursor() {
+    return this.#stream.last;
+  }
+  /** @internal With the cursor that was kept, what came since is told. */
+  begin(cursor) {
+    if (cursor !== null && this.#stream.last === null) this.#follow(cursor);
+  }
+  /** @internal Find out where the inbox stands: how much is unread, and from which number on notifications are news. */
+  restore() {
+    const fold = (reply) => {
+      this.#counted(reply);
+      if (this.#stream.last === null) this.#follow(reply.head);
+      this.#stream.reach(reply.head);
+    };
+    this.#core.ask("inbox.list", { limit: 1 }, fold).catch((error) => {
+      if (error.code !== "disconnected") this.#core.failed(error);
+    });
+  }
+  /** @internal */
+  lost() {
+    this.#stream.restart();
+  }
+  /** @internal Another user is signed in. */
+  forget() {
+    this.#stream.forget();
+    this.#untold = [];
+    this.#reminded.clear();
+  }
+  /** @internal */
+  missed() {
+    this.#stream.miss();
+  }
+  /** @internal */
+  heard(type, data) {
+    if (type === "inbox.badge") this.#counted(data);
+    else if (type === "notification.updated") this.#events.emit("updated", data);
+    else if (type === "notification.created") this.#created(data);
+  }
+  #created(notification) {
+    if (notification.seq <= 0 || this.#isReminder(notification)) return this.#tell(notification);
+    if (this.#stream.last === null) this.#follow(notification.seq - 1);
+    this.#stream.offer(notification);
+  }
+  /** Whether one that nobody has acknowledged is sent again, and this program was never told of it. */
+  #isReminder({ seq, ack }) {
+    if (!ack || this.#reminded.has(seq)) return false;
+    const isUntold = this.#stream.last === null || this.#untold.some(([first, last]) => first <= seq && seq <= last);
+    if (isUntold) this.#reminded.add(seq);
+    return isUntold;
+  }
+  #follow(last) {
+    this.#untold.push([1, last]);
+    this.#stream.follow(last);
+  }
+  #tell(notification) {
+    this.#events.emit("created", notification);
+    this.#core.events.emit("notification", notification);
+  }
+  #counted({ unread, unseen }) {
+    if (unread === this.unread && unseen === this.unseen) return;
+    this.unread = unread;
+    this.unseen = unseen;
+    this.#events.emit("badge", { unread, unseen });
+    this.#core.events.emit("badge", { unread, unseen });
+  }
+  #mark(type, which) {
+    const fields = typeof which === "string" ? { ids: [which] } : isNumbered(which) ? which : { ids: which };
+    return this.#core.deliver("inbox", type, fields, (reply) => this.#counted(reply));
+  }
+};
+function isNumbered(which) {
+  return "through" in which;
+}
+function created({ seq, id, kind, body, created_at, ack }) {
+  return { seq, id, kind, body, created_at, ack };
+}
+
+// src/link.ts
+var WELCOME_MS = 1e4;
+var PATIENCE_MS = 1e4;
+var PROBE_MS = 5e3;
+var SILENT_BEATS = 2.5;
+var OPEN = 1;
+var LOST = 1006;
+function encode(type, fields = {}) {
+  return JSON.stringify({ type, ...fields });
+}
+function byteLength(text) {
+  return new TextEncoder().encode(text).length;
+}
+var Link = class {
+  /** Welcomed, and not yet ended. */
+  open = false;
+  #socket;
+  #on;
+  #clock;
+  #random;
+  #waiting = /* @__PURE__ */ new Map();
+  #lastId = 0;
+  #heard;
+  // by the wall clock: it goes on while the computer sleeps
+  #silentMs = Infinity;
+  #most = 65536;
+  // bytes of a frame
+  #opened = false;
+  #refusal = null;
+  #beating;
+  #probing = () => {
+  };
+  constructor(socket, hello, on, clock, random) {
+    this.#socket = socket;
+    this.#on = on;
+    this.#clock = clock;
+    this.#random = random;
+    this.#heard = clock.now();
+    this.#beating = clock.after(WELCOME_MS, () => this.drop("no answer from the server"));
+    socket.onopen = () => {
+      this.#opened = true;
+      this.#write(encode("hello", { ...hello, id: 0 }));
+    };
+    socket.onmessage = (message) => this.#received(message.data);
+    socket.onclose = (close) => this.#ended(close.code, close.reason);
+    socket.onerror = () => {
+    };
+  }
+  /** Say something that needs no answer. Whether it was said. */
+  tell(command) {
+    if (!this.open) return false;
+    this.#check(command);
+    return this.#write(command);
+  }
+  /**
+   * The answer's data. `fold` is given it before any later frame is read, which nobody who waits for a promise can rely
+   * on: several frames may come in one turn.
+   */
+  request(command, fold) {
+    return new Promise((resolve, reject) => {
+      const id = ++this.#lastId;
+      this.#check(command);
+      if (!this.open || !this.#write(`{"id":${id},${command.slice(1)}`)) throw disconnected("not connected");
+      const undo = this.#clock.after(PATIENCE_MS, () => this.probe());
+      this.#waiting.set(id, { resolve, reject, fold, undo });
+    });
+  }
+  /** Find out now whether the other side is still there, for instance after sleep. */
+  probe() {
+    if (!this.open) return;
+    const asked = this.#clock.now();
+    if (asked - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+    this.#write(encode("heartbeat"));
+    this.#probing();
+    this.#probing = this.#clock.after(PROBE_MS, () => this.#heard < asked && this.drop("no answer from the server"));
+  }
+  /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
+  drop(detail) {
+    this.#socket.close();
+    this.#ended(LOST, detail);
+  }
+  /** Leave, for good with `bye`. */
+  leave(bye) {
+    if (bye && this.open) this.#write(encode("bye"));
+    this.drop("closed");
+  }
+  #write(text) {
+    if (this.#socket.readyState !== OPEN) return false;
+    this.#socket.send(text);
+    return true;
+  }
+  /** Sent anyway it would close the socket (1009), and be sent again after every return. */
+  #check(command) {
+    if (command.length * 3 > this.#most - 32 && byteLength(command) > this.#most - 32) {
+      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads: send less at once`);
+    }
+  }
+  #received(text) {
+    this.#heard = this.#clock.now();
+    let frame;
+    try {
+      frame = JSON.parse(String(text));
+    } catch {
+      return;
+    }
+    if (!this.#on) return;
+    if (frame.type === "reply") this.#answered(frame);
+    else if (frame.type === "error") this.#refused(frame);
+    else {
+      if (frame.type === "welcome") this.#welcomed(frame.data);
+      this.#on.event({ ...frame, data: frame.data ?? {} });
+    }
+  }
+  #answered(frame) {
+    const waiting = this.#settle(frame.id);
+    waiting?.fold?.(frame.data);
+    waiting?.resolve(frame.data);
+  }
+  #refused(frame) {
+    const error = new GreendotError(frame.code, frame.message, !!frame.retry, frame.retry_in_ms ?? null);
+    if (this.open) {
+      const waiting = this.#settle(frame.id);
+      if (waiting) waiting.reject(error);
+      else this.#on.failure(error);
+    } else {
+      this.#refusal = error;
+      this.drop(error.message);
+    }
+  }
+  #welcomed({ heartbeat_s, limits }) {
+    this.open = true;
+    this.#silentMs = heartbeat_s * SILENT_BEATS * 1e3;
+    this.#most = limits.frame_bytes;
+    this.#beating();
+    this.#beatIn(heartbeat_s * 1e3 * (0.5 + this.#random() / 2), heartbeat_s * 1e3);
+  }
+  #beatIn(ms, next) {
+    this.#beating = this.#clock.after(ms, () => {
+      if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+      this.#write(encode("heartbeat"));
+      this.#beatIn(next, next);
+    });
+  }
+  #settle(id) {
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    waiting?.undo();
+    return waiting;
+  }
+  #ended(code, detail) {
+    const on = this.#on;
+    if (!on) return;
+    this.#on = null;
+    this.open = false;
+    this.#beating();
+    this.#probing();
+    for (const id of [...this.#waiting.keys()]) this.#settle(id).reject(disconnected(detail || "the connection was lost"));
+    on.end({ code, detail, refusal: this.#refusal, opened: this.#opened });
+  }
+};
+function disconnected(message) {
+  return new GreendotError("disconnected", message, true);
+}
+
+// src/outbox.ts
+var RETRY_MS = 1e3;
+var MOST_FAILURES = 5;
+var Outbox = class {
+  #lanes = /* @__PURE__ */ new Map();
+  #running = /* @__PURE__ */ new Set();
+  #count = 0;
+  #bytes = 0;
+  #most;
+  #transmit;
+  #clock;
+  constructor(most, transmit, clock) {
+    this.#most = { count: 200, bytes: 1048576, ...most };
+    this.#transmit = transmit;
+    this.#clock = clock;
+  }
+  get size() {
+    return this.#count;
+  }
+  /** The answer, however many connections it takes. */
+  send(lane, command, fold) {
+    const bytes = byteLength(command);
+    if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
+      const full = `${this.#count} commands (${this.#bytes} bytes) wait to be sent: wait until some are, or raise \`queue\``;
+      return Promise.reject(new GreendotError("queue_full", full, true));
+    }
+    return new Promise((resolve, reject) => {
+      const waiting = this.#lanes.get(lane) ?? [];
+      this.#lanes.set(lane, waiting);
+      waiting.push({ command, bytes, failures: 0, fold, resolve, reject });
+      this.#count += 1;
+      this.#bytes += bytes;
+      void this.#run(lane);
+    });
+  }
+  /** There is a connection. */
+  flush() {
+    for (const lane of this.#lanes.keys()) void this.#run(lane);
+  }
+  /** There will be none. */
+  fail(error) {
+    for (const waiting of this.#lanes.values()) for (const sending of waiting) sending.reject(error);
+    this.#lanes.clear();
+    this.#count = this.#bytes = 0;
+  }
+  async #run(lane) {
+    if (this.#running.has(lane)) return;
+    this.#running.add(lane);
+    let sending;
+    while ((sending = this.#lanes.get(lane)?.[0]) && await this.#try(lane, sending)) ;
+    this.#running.delete(lane);
+  }
+  /** Whether to go on with the lane. */
+  async #try(lane, sending) {
+    try {
+      const reply = await this.#transmit(sending.command, sending.fold);
+      if (this.#done(lane, sending)) sending.resolve(reply);
+    } catch (error) {
+      const { code, retry, retryInMs } = error;
+      if (code === "disconnected") return false;
+      if (code === "internal") sending.failures += 1;
+      if (retry && sending.failures < MOST_FAILURES) {
+        await new Promise((resolve) => this.#clock.after(retryInMs ?? RETRY_MS, resolve));
+      } else if (this.#done(lane, sending)) sending.reject(error);
+    }
+    return true;
+  }
+  /** Take it out. False if it was given up meanwhile. */
+  #done(lane, sending) {
+    const waiting = this.#lanes.get(lane);
+    if (waiting?.[0] !== sending) return false;
+    waiting.shift();
+    if (!waiting.length) this.#lanes.delete(lane);
+    this.#count -= 1;
+    this.#bytes -= sending.bytes;
+    return true;
+  }
+};
+
+// src/page.ts
+var ACTIVITY = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"];
+function browserPage() {
+  if (typeof window === "undefined" || typeof document === "undefined" || !window.addEventListener) return null;
+  const isVisible = () => document.visibilityState !== "hidden";
+  return {
+    isOnline: () => navigator.onLine !== false,
+    isVisible,
+    onOnline(call) {
+      const undoOnline = listen(window, ["online"], () => call(true));
+      const undoOffline = listen(window, ["offline"], () => call(false));
+      return () => (undoOnline(), undoOffline());
+    },
+    onVisible(call) {
+      const undoVisible = listen(document, ["visibilitychange"], () => call(isVisible()));
+      const undoShown = listen(window, ["pageshow", "focus"], () => call(isVisible()));
+      return () => (undoVisible(), undoShown());
+    },
+    onActivity: (call) => listen(window, ACTIVITY, call),
+    onLeave: (call) => listen(window, ["pagehide"], call)
+  };
+}
+function listen(target, types, call) {
+  const listener = () => call();
+  const how = { passive: true, capture: true };
+  for (const type of types) target.addEventListener(type, listener, how);
+  return () => {
+    for (const type of types) target.removeEventListener(type, listener, how);
+  };
+}
+
+// src/people.ts
+var BATCH = 400;
+var POLL_MS = 3e4;
+function isNewer(entry, known) {
+  return !known || entry.version === 0 || entry.version >= known.version;
+}
+function merge(entry, known) {
+  return entry.devices || !known?.devices || entry.version !== known.version ? entry : { ...entry, devices: known.devices };
+}
+function aged(entry, now) {
+  if (!entry.until || entry.until > now) return entry;
+  return { ...entry, status: "auto", until: null, status_text: null, state: entry.state === "busy" ? "online" : entry.state };
+}
+var People = class {
+  #core;
+  #watchers = /* @__PURE__ */ new Map();
+  // user → those who want to know
+  #known = /* @__PURE__ */ new Map();
+  #said = /* @__PURE__ */ new Set();
+  // whom the server was told to tell us of, on this connection
+  #planned = false;
+  #polling = null;
+  #ageing = /* @__PURE__ */ new Map();
+  constructor(core) {
+    this.#core = core;
+  }
+  /**
+   * Follow these people: `listener` is called with each one's entry as soon as it is known, then with every change.
+   * Counted: a person is followed until every watch is undone. All watches of one turn are one command.
+   */
+  watch(users, listener = () => {
+  }) {
+    const wanted = new Set(listed(users));
+    const entry = { call: listener };
+    for (const user of wanted) this.#watchers.set(user, (this.#watchers.get(user) ?? /* @__PURE__ */ new Set()).add(entry));
+    this.#plan();
+    queueMicrotask(() => {
+      for (const user of wanted) {
+        const known = this.#known.get(user);
+        if (known && this.#watchers.get(user)?.has(entry)) attempt(listener, known, this.#core.threw);
+      }
+    });
+    return () => {
+      for (const user of wanted) {
+        const watchers = this.#watchers.get(user);
+        if (watchers?.delete(entry) && !watchers.size) this.#watchers.delete(user);
+      }
+      this.#plan();
+    };
+  }
+  /** What is known of somebody who is watched: never older than what was told; another object after each change. */
+  of(user) {
+    return this.#known.get(user);
+  }
+  /** How these people stand now, in this order, watched or not. */
+  async get(users) {
+    const pages = batches(listed(users)).map((batch) => this.#ask("presence.get", batch));
+    return (await Promise.all(pages)).flat();
+  }
+  /** @internal A change came, or an answer. */
+  heard(entry) {
+    const known = this.#known.get(entry.user);
+    if (!this.#watchers.has(entry.user) || !isNewer(entry, known)) return;
+    const shown = aged(merge(entry, known), this.#core.now());
+    this.#ageing.get(entry.user)?.();
+    this.#ageing.delete(entry.user);
+    if (shown.until) this.#ageing.set(entry.user, this.#core.clock.after(shown.until - this.#core.now(), () => this.heard(shown)));
+    if (shown.mode === "poll") this.#polling ??= this.#core.clock.after(POLL_MS, () => this.#poll());
+    if (known && JSON.stringify(known) === JSON.stringify(shown)) return;
+    this.#known.set(entry.user, shown);
+    this.#core.events.emit("presence", shown);
+    for (const { call } of [...this.#watchers.get(entry.user) ?? []]) attempt(call, shown, this.#core.threw);
+  }
+  /** @internal A new connection knows nothing of whom the last one watched. */
+  restore() {
+    this.#said.clear();
+    this.#reconcile();
+  }
+  /** @internal Another user is signed in: what one sees is not for the other. */
+  forget() {
+    this.#known.clear();
+  }
+  #plan() {
+    if (this.#planned) return;
+    this.#planned = true;
+    queueMicrotask(() => this.#reconcile());
+  }
+  /** Tell the server the difference between whom it tells us of and whom somebody wants to know of. */
+  #reconcile() {
+    this.#planned = false;
+    for (const user of this.#known.keys()) if (!this.#watchers.has(user)) this.#drop(user);
+    if (!this.#core.online()) return;
+    const gone = [...this.#said].filter((user) => !this.#watchers.has(user));
+    const fresh = [...this.#watchers.keys()].filter((user) => !this.#said.has(user));
+    for (const user of gone) this.#said.delete(user);
+    for (const user of fresh) this.#said.add(user);
+    for (const users of batches(gone)) this.#core.tell("unwatch", { users });
+    for (const users of batches(fresh)) this.#ask("watch", users).catch((error) => this.#refused(users, error));
+  }
+  #drop(user) {
+    this.#known.delete(user);
+    this.#ageing.get(user)?.();
+    this.#ageing.delete(user);
+  }
+  async #ask(type, users) {
+    const fold = (reply) => reply.presence.forEach((entry) => this.heard(entry));
+    return (await this.#core.ask(type, { users }, fold)).presence;
+  }
+  #refused(users, error) {
+    if (error.code === "disconnected") return;
+    for (const user of users) this.#said.delete(user);
+    this.#core.failed(error);
+  }
+  /** So many watch these that their changes are not told. */
+  #poll() {
+    const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
+    this.#polling = users.length ? this.#core.clock.after(POLL_MS, () => this.#poll()) : null;
+    if (users.length && this.#core.online() && this.#core.visible()) this.get(users).catch(() => {
+    });
+  }
+  /** @internal */
+  stop() {
+    this.#polling?.();
+    this.#polling = null;
+    for (const undo of this.#ageing.values()) undo();
+    this.#ageing.clear();
+    this.#said.clear();
+  }
+};
+function listed(users) {
+  const list = typeof users === "string" ? [users] : [...users];
+  for (const user of list) validId("user", user);
+  return list;
+}
+function batches(users) {
+  return Array.from({ length: Math.ceil(users.length / BATCH) }, (_, at) => users.slice(at * BATCH, (at + 1) * BATCH));
+}
+
+// src/typing.ts
+var SLACK_MS = 1e3;
+var REPEAT_MS = 3e3;
+var AGAIN_MS = 2100;
+var Typists = class {
+  #ends = /* @__PURE__ */ new Map();
+  #count = 0;
+  // in large rooms names are not sent
+  #countEnd = () => {
+  };
+  #clock;
+  #changed;
+  constructor(clock, changed) {
+    this.#clock = clock;
+    this.#changed = changed;
+  }
+  /** Who began first comes first. */
+  get typers() {
+    return [...this.#ends.values()].map(({ typer }) => typer);
+  }
+  get count() {
+    return Math.max(this.#count, this.#ends.size);
+  }
+  started({ user, name }, expiresInMs) {
+    const known = this.#ends.get(user);
+    known?.undo();
+    const undo = this.#clock.after(expiresInMs + SLACK_MS, () => this.stopped(user));
+    this.#ends.set(user, { typer: known?.typer ?? { user, name }, undo });
+    if (!known) this.#changed();
+  }
+  stopped(user) {
+    this.#ends.get(user)?.undo();
+    if (this.#ends.delete(user)) this.#changed();
+  }
+  counted(count, expiresInMs) {
+    this.#countEnd();
+    this.#countEnd = count ? this.#clock.after(expiresInMs + SLACK_MS, () => this.counted(0, 0)) : () => {
+    };
+    const changed = count !== this.#count;
+    this.#count = count;
+    if (changed) this.#changed();
+  }
+  clear() {
+    for (const user of [...this.#ends.keys()]) this.stopped(user);
+    this.counted(0, 0);
+  }
+};
+var Keystrokes = class {
+  #say;
+  #clock;
+  #startedAt = -Infinity;
+  #holds = false;
+  // as far as the room was told, we are typing
+  #later = () => {
+  };
+  constructor(clock, say) {
+    this.#clock = clock;
+    this.#say = say;
+  }
+  typing(isTyping) {
+    this.#later();
+    if (!isTyping) {
+      if (this.#holds) this.#say("typing.stop");
+      this.#holds = false;
+      return;
+    }
+    const wait = this.#startedAt + (this.#holds ? REPEAT_MS : AGAIN_MS) - this.#clock.now();
+    if (wait <= 0) this.#start();
+    else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());
+  }
+  /** A message ends the typing by itself; so does a lost connection, after which it is said anew. */
+  ended(forgetting = false) {
+    this.#later();
+    this.#holds = false;
+    if (forgetting) this.#startedAt = -Infinity;
+  }
+  #start() {
+    if (!this.#say("typing.start")) return;
+    this.#startedAt = this.#clock.now();
+    this.#holds = true;
+  }
+};
+
+// src/room.ts
+var LARGE_ROOM_MS = 5e3;
+var MOST_SENT = 500;
+var Room = class {
+  name;
+  /** The number of the newest message known; 0 before the room is joined. */
+  head = 0;
+  /** How many are in the room; null before it is joined. */
+  count = null;
+  /** Whether the server has let us in, on this connection. */
+  joined = false;
+  #core;
+  #events;
+  #stream;
+  #typists;
+  #keystrokes;
+  #typing;
+  #wanted = 0;
+  // joins not yet undone
+  #after = null;
+  // where the program wants to begin
+  #said = false;
+  // as far as the server was told, we are in
+  #entry = 0;
+  // the number of the last join sent; the answer to an older one is not ours any more
+  #waiters = [];
+  #marker = 0;
+  // read up to here
+  #sent = /* @__PURE__ */ new Set();
+  // keys of messages that may come back
+  /** @internal */
+  constructor(core, name) {
+    this.name = name;
+    this.#core = core;
+    this.#events = new Emitter(core.threw);
+    this.#typing = Object.freeze({ room: name, typers: [], count: 0 });
+    this.#typists = new Typists(core.clock, () => this.#typingChanged());
+    this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }));
+    this.#stream = new Stream({
+      head: async () => (await this.history({ limit: 1 })).at(-1)?.seq ?? 0,
+      page: (after) => this.history({ after, limit: PAGE }),
+      tell: (message) => this.#tell(message),
+      gap: (gap) => {
+        this.#advance(gap.head);
+        this.#events.emit("resync", gap);
+      },
+      failed: (error) => core.failed(error),
+      moved: () => core.cursors.moveRoom(name, this.#stream.last)
+    });
+  }
+  /** How many messages are unread. */
+  get unread() {
+    return Math.max(0, this.head - this.#marker);
+  }
+  /** Who types: the same object until that changes. */
+  get typers() {
+    return this.#typing;
+  }
+  on(type, listener) {
+    return this.#events.on(type, listener);
+  }
+  /**
+   * Be in this room, now and after every return; waits for a connection. Messages after number `after` are told first;
+   * without it those after the cursor that was kept, else only what is new.
+   * Counted: the room is left when each `join` was followed by a `leave`.
+   */
+  join({ after } = {}) {
+    this.#wanted += 1;
+    if (after !== void 0 && this.#stream.last === null) this.#after = after;
+    if (this.joined) return Promise.resolve(this.#standing());
+    const promise = new Promise((resolve, reject) => this.#waiters.push({ resolve, reject }));
+    promise.catch(() => {
+    });
+    this.#plan();
+    return promise;
+  }
+  leave() {
+    if (!this.#wanted || --this.#wanted) return;
+    this.#outside(new GreendotError("closed", "the room was left"));
+    this.#plan();
+  }
+  /**
+   * Write a message; resolves when the server has it. Without a connection it waits, in its order. It has a key, made
+   * here unless given: however often it is sent, it is written once.
+   */
+  send(body, { key = newKey() } = {}) {
+    this.#keystrokes.ended();
+    return this.#write("room.send", { body }, key);
+  }
+  /** Give the message with number `ref` another body. */
+  edit(ref, body, { key = newKey() } = {}) {
+    return this.#write("room.edit", { ref, body }, key);
+  }
+  /** Take the message with number `ref` back. */
+  delete(ref, { key = newKey() } = {}) {
+    return this.#write("room.delete", { ref }, key);
+  }
+  /** Messages in ascending order, bounds excluded: the oldest after `after`, else the newest (before `before`). */
+  async history(bounds = {}) {
+    const { messages } = await this.#core.ask("room.history", { room: this.name, ...bounds });
+    return messages;
+  }
+  /** The person has read up to number `seq`, or all there is; how many are left. Waits for a connection. */
+  async read(seq = this.head) {
+    this.#readUpTo(seq);
+    const fold = ({ unread }) => this.#readUpTo(Math.max(this.head - unread, seq));
+    const lane = `read ${this.name}`;
+    return (await this.#core.deliver(lane, "room.read", { room: this.name, seq }, fold)).unread;
+  }
+  /** Call it at every keystroke, with false when the field is empty again: it says what is to be said, every 3 s. */
+  typing(isTyping = true) {
+    this.#keystrokes.typing(isTyping);
+  }
+  /** A page of who is in the room, by id. */
+  present(page = {}) {
+    return this.#core.ask("room.present", { room: this.name, ...page });
+  }
+  /** Say something fleeting, like where a cursor is. With `key` only the latest counts. Whether it was said. */
+  signal(kind, body, { key } = {}) {
+    return this.#core.tell("signal.send", { room: this.name, kind, body, key });
+  }
+  // What the client calls
+  /** @internal What to resume from: null where nothing is followed. */
+  get cursor() {
+    return this.#wanted ? this.#stream.last : null;
+  }
+  /** @internal */
+  restore(state) {
+    this.#said = false;
+    if (!this.#wanted) return;
+    if (state?.truncated) this.#stream.reach(state.head);
+    this.#enter(!state);
+  }
+  /** @internal */
+  lost() {
+    this.joined = this.#said = false;
+    this.#stream.restart();
+    this.#keystrokes.ended(true);
+  }
+  /** @internal The client is closed: nobody will be let in. */
+  stop(error) {
+    this.lost();
+    this.#typists.clear();
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+  }
+  /** @internal Another user is signed in. */
+  forget() {
+    this.#stream.forget();
+    this.head = this.#marker = 0;
+  }
+  /** @internal */
+  missed() {
+    this.#stream.miss();
+  }
+  /** @internal */
+  heard(type, data, trace) {
+    if (!this.#wanted && type !== "room.changed") return;
+    switch (type) {
+      case "room.message":
+        if (trace && this.#sent.delete(trace)) data.key = trace;
+        return this.#stream.offer(data);
+      case "typing.started":
+        return this.#typists.started(data, data.expires_in_ms);
+      case "typing.stopped":
+        return this.#typists.stopped(data.user);
+      case "typing.count":
+        return this.#typists.counted(data.count, data.expires_in_ms);
+      case "room.entered":
+        this.#counted((this.count ?? 0) + 1);
+        return this.#events.emit("entered", { user: data.user });
+      case "room.left":
+        this.#counted(Math.max((this.count ?? 0) - 1, 0));
+        return this.#events.emit("left", { user: data.user });
+      case "room.count":
+        return this.#counted(data.count);
+      case "signal":
+        return this.#events.emit("signal", data);
+      case "room.changed":
+        if (data.removed) this.#removed(data.reason ?? null);
+        else if (data.read !== void 0) this.#readUpTo(data.read);
+    }
+  }
+  #plan() {
+    queueMicrotask(() => {
+      if (!this.#core.online() || this.#wanted > 0 === this.#said) return;
+      if (this.#wanted) return this.#enter(true);
+      this.#said = false;
+      this.#core.tell("room.leave", { room: this.name });
+    });
+  }
+  #enter(recovering) {
+    const entry = ++this.#entry;
+    const after = (recovering ? this.#stream.last ?? this.#after ?? this.#core.cursors.room(this.name) : null) ?? void 0;
+    this.#said = true;
+    this.#core.ask("room.join", { room: this.name, after }, (reply) => {
+      if (entry === this.#entry && this.#said) this.#entered(reply, after);
+    }).catch((error) => {
+      if (entry !== this.#entry || error.code === "disconnected") return;
+      this.#said = false;
+      const isFirst = this.#waiters.length > 0;
+      this.#removed(error.code, error);
+      if (!isFirst) this.#core.failed(error);
+    });
+  }
+  #entered(reply, after) {
+    this.joined = true;
+    this.#stream.follow(after ?? reply.head);
+    this.#after = null;
+    this.#marker = Math.max(this.#marker, reply.head - reply.unread);
+    for (const message of reply.messages) this.#stream.offer(message);
+    if (reply.truncated) this.#stream.reach(reply.head);
+    this.#advance(reply.head);
+    this.#typists.clear();
+    for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
+    if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, LARGE_ROOM_MS);
+    this.#counted(reply.present);
+    this.#events.emit("unread", this.unread);
+    this.#events.emit("joined", this.#standing());
+    for (const waiter of this.#waiters.splice(0)) waiter.resolve(this.#standing());
+  }
+  #standing() {
+    return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0 };
+  }
+  #removed(why, error = new GreendotError(why ?? "not_a_member", "no longer in this room")) {
+    this.#wanted = 0;
+    this.#said = false;
+    this.#outside(error);
+    this.#events.emit("removed", why);
+  }
+  #outside(error) {
+    this.joined = false;
+    this.count = null;
+    this.#after = null;
+    this.#stream.forget();
+    this.#typists.clear();
+    this.#keystrokes.ended();
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+  }
+  #write(type, fields, key) {
+    this.#sent.add(key);
+    for (const oldest of this.#sent) {
+      if (this.#sent.size <= MOST_SENT) break;
+      this.#sent.delete(oldest);
+    }
+    return this.#core.deliver(`room ${this.name}`, type, { room: this.name, ...fields, key, trace: key });
+  }
+  #tell(message) {
+    this.#typists.stopped(message.user);
+    this.#advance(Math.max(this.head, message.seq));
+    this.#events.emit("message", message);
+    this.#core.events.emit("message", message);
+  }
+  #advance(head) {
+    if (head === this.head) return;
+    this.head = head;
+    this.#events.emit("unread", this.unread);
+  }
+  #readUpTo(seq) {
+    if (seq <= this.#marker) return;
+    this.#marker = seq;
+    this.#events.emit("unread", this.unread);
+  }
+  #counted(count) {
+    if (count === this.count) return;
+    this.count = count;
+    this.#events.emit("count", count);
+  }
+  #typingChanged() {
+    const { typers, count } = this.#typists;
+    this.#typing = Object.freeze({ room: this.name, typers, count });
+    this.#events.emit("typing", this.#typing);
+    this.#core.events.emit("typing", this.#typing);
+  }
+};
+
+// src/backoff.ts
+var BACKOFF = { baseMs: 500, capMs: 3e4 };
+var LONGEST_HINT_MS = 3e5;
+function backoff(failures, hintMs, random, { baseMs, capMs } = BACKOFF) {
+  if (hintMs !== null) return Math.min(Math.max(hintMs, 0), LONGEST_HINT_MS) + random() * baseMs;
+  return random() * Math.min(capMs, baseMs * 2 ** failures);
+}
+
+// src/reasons.ts
+var REASONS = {
+  unreachable: ["The server cannot be reached.", "wait"],
+  lost: ["The connection was lost.", "wait"],
+  offline: ["This device is offline.", "check-network"],
+  no_token: ["Your sign-in could not be checked.", "wait"],
+  signed_out: ["You are not signed in.", "sign-in"],
+  refused: ["The server did not let this page in.", "reload"],
+  closed: ["Disconnected.", "none"],
+  4e3: ["The server is restarting.", "wait"],
+  4001: ["The connection was too slow.", "wait"],
+  4002: ["The connection was lost.", "wait"],
+  4003: ["The server is very busy.", "wait"],
+  4004: ["Catching up with what was missed.", "wait"],
+  4005: ["Your sign-in is being renewed.", "wait"],
+  4500: ["Your sign-in is not valid.", "sign-in"],
+  4501: ["You were signed out.", "sign-in"],
+  4502: ["This page and the server do not understand each other.", "reload"],
+  4503: ["You were disconnected by the operator.", "ask"],
+  4504: ["This page is out of date.", "reload"],
+  4505: ["You are connected in another window.", "use-here"]
+};
+function isFinal(code) {
+  return code >= 4500 && code <= 4999;
+}
+function reasonFor(code, detail = "", retryInMs = null) {
+  const other = typeof code === "number" && !isFinal(code) ? "lost" : "refused";
+  const [text, action] = REASONS[code] ?? REASONS[other];
+  return Object.freeze({ code, text, action, retryInMs, detail });
+}
+
+// src/session.ts
+var STEADY_MS = 5e3;
+var CALM_MS = 1e3;
+var RETRY_MS2 = 1e3;
+var EXPIRED = 4005;
+var BAD_TOKEN = 4500;
+var Session = class {
+  connection = Object.freeze({ state: "idle", reason: null, failures: 0 });
+  welcome = null;
+  #parts;
+  #link = null;
+  #attempt = 0;
+  // the number of the attempt under way; whatever belongs to an older one is ignored
+  #failures = 0;
+  #onlineAt = Infinity;
+  #ahead = 0;
+  // how far the server's clock is ahead of ours
+  #hintMs = null;
+  // the server's wish for the next attempt
+  #notBefore = 0;
+  // a page that wakes does not try again earlier
+  #anotherToken = true;
+  // whether one that is not taken may be followed by another
+  #timer = () => {
+  };
+  #refreshing = () => {
+  };
+  #unlisten = [];
+  constructor(parts) {
+    this.#parts = parts;
+  }
+  get online() {
+    return this.#link?.open ?? false;
+  }
+  /** The server's time. */
+  now() {
+    return this.#parts.clock.now() + this.#ahead;
+  }
+  connect() {
+    const { state } = this.connection;
+    if (state === "online" || state === "connecting") return;
+    if (state === "idle" || state === "closed") {
+      this.#failures = 0;
+      this.#anotherToken = true;
+      this.#listen();
+    }
+    void this.#connect();
+  }
+  close(bye) {
+    if (this.connection.state !== "closed") this.#stop(reasonFor("closed"), bye);
+  }
+  /** Say something that is worth nothing later. Whether it was said. */
+  tell(type, fields) {
+    return this.#link?.tell(encode(type, fields)) ?? false;
+  }
+  /** The answer to a command that was encoded; `disconnected` without a connection. */
+  transmit(command, fold) {
+    return this.#link ? this.#link.request(command, fold) : Promise.reject(disconnected(this.connection.state));
+  }
+  /** The answer, asked for on this connection until the server can give it. */
+  async persist(type, fields, fold) {
+    const link = this.#link;
+    for (; ; ) {
+      if (!link || link !== this.#link) throw disconnected("the connection was lost");
+      try {
+        return await link.request(encode(type, fields), fold);
+      } catch (error) {
+        const { code, retry, retryInMs } = error;
+        if (!retry || code === "disconnected" || code === "internal") throw error;
+        await new Promise((resolve) => this.#parts.clock.after(retryInMs ?? RETRY_MS2, resolve));
+      }
+    }
+  }
+  // One link after another
+  async #connect() {
+    const attempt2 = ++this.#attempt;
+    const { tokens } = this.#parts;
+    this.#timer();
+    this.#become("connecting", null);
+    let link;
+    try {
+      const token = await tokens.current(this.now());
+      if (attempt2 !== this.#attempt) return;
+      if (token === null) return this.#stop(reasonFor("signed_out"));
+      const hello = await this.#parts.hello(token, tokens.claims.owner);
+      if (attempt2 !== this.#attempt) return;
+      link = new Link(this.#parts.open(), hello, {
+        event: (frame) => this.#received(frame),
+        failure: (error) => this.#parts.error(error),
+        end: (end) => link === this.#link && this.#ended(end)
+      }, this.#parts.clock, this.#parts.random);
+      this.#link = link;
+    } catch (error) {
+      if (attempt2 !== this.#attempt) return;
+      const { code, message } = error;
+      if (code === "no_token") this.#parts.error(error);
+      this.#wait(code === "no_token" ? code : "unreachable", message);
+    }
+  }
+  #received(frame) {
+    const data = frame.data;
+    if (frame.type === "welcome") {
+      this.welcome = data;
+      this.#ahead = data.server_time - this.#parts.clock.now();
+      this.#onlineAt = this.#parts.clock.now();
+      this.#hintMs = null;
+      this.#planRefresh();
+      this.#parts.event(frame);
+      this.#become("online", null);
+      return;
+    }
+    if (frame.type === "drain" || frame.type === "overloaded") this.#hintMs = data.retry_in_ms;
+    this.#parts.event(frame);
+  }
+  #ended({ code, detail, refusal, opened }) {
+    this.#link = null;
+    this.#refreshing();
+    if (this.#parts.clock.now() - this.#onlineAt > STEADY_MS) {
+      this.#failures = 0;
+      this.#anotherToken = true;
+    }
+    this.#onlineAt = Infinity;
+    this.#parts.lost();
+    if (code === EXPIRED || code === BAD_TOKEN) {
+      this.#parts.tokens.forget(code === EXPIRED ? "expired" : "refused");
+      if (this.#anotherToken) {
+        this.#anotherToken = false;
+        return void this.#connect();
+      }
+    }
+    if (refusal) this.#hintMs = refusal.retryInMs;
+    if (isFinal(code)) this.#stop(reasonFor(code, detail));
+    else if (refusal && !refusal.retry) this.#stop(reasonFor(refusal.code, detail));
+    else this.#wait(opened ? code : "unreachable", detail);
+  }
+  #wait(code, detail) {
+    const { clock, random, page } = this.#parts;
+    const bounds = { ...BACKOFF, ...this.#parts.backoff };
+    const isOnline = page?.isOnline() ?? true;
+    const ms = isOnline ? backoff(this.#failures, this.#hintMs, random, bounds) : bounds.capMs;
+    this.#notBefore = clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
+    this.#hintMs = null;
+    this.#failures += 1;
+    this.#timer = clock.after(ms, () => void this.#connect());
+    if (isOnline) this.#become("waiting", reasonFor(code, detail, Math.round(ms)));
+    else this.#become("offline", reasonFor("offline", detail, Math.round(ms)));
+  }
+  #stop(reason, bye = false) {
+    const link = this.#link;
+    this.#attempt += 1;
+    this.#link = null;
+    link?.leave(bye);
+    this.#timer();
+    this.#refreshing();
+    for (const undo of this.#unlisten.splice(0)) undo();
+    this.#parts.closed(new GreendotError("closed", reason.detail || reason.text));
+    this.#become("closed", reason);
+  }
+  #become(state, reason) {
+    this.connection = Object.freeze({ state, reason, failures: this.#failures });
+    this.#parts.state(this.connection);
+  }
+  // The page
+  #listen() {
+    const { page } = this.#parts;
+    if (!page || this.#unlisten.length) return;
+    this.#unlisten = [page.onOnline(() => this.#wake()), page.onVisible((visible) => visible && this.#wake())];
+  }
+  /** The computer woke, the network came or went, the page is looked at: see to the connection. */
+  #wake() {
+    const { clock, page } = this.#parts;
+    const { state, reason } = this.connection;
+    if (this.#link) return this.#link.probe();
+    if (state !== "waiting" && state !== "offline") return;
+    const ms = Math.max(this.#notBefore - clock.now(), 0);
+    if (page.isOnline()) {
+      this.#timer();
+      this.#timer = clock.after(ms, () => void this.#connect());
+      if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
+    } else if (state === "waiting") this.#become("offline", reasonFor("offline", "", reason.retryInMs));
+  }
+  // The token
+  #planRefresh() {
+    const ms = this.#parts.tokens.refreshInMs(this.now(), this.#parts.random);
+    if (ms !== null) this.#refreshIn(ms, 1);
+  }
+  #refreshIn(ms, failures) {
+    this.#refreshing = this.#parts.clock.after(ms, () => void this.#refresh(failures));
+  }
+  async #refresh(failures) {
+    const { tokens, random } = this.#parts;
+    const link = this.#link;
+    try {
+      const token = await tokens.renew("refresh", this.now());
+      if (link !== this.#link || !link) return;
+      if (token === null) return this.#stop(reasonFor("signed_out"), true);
+      await this.persist("token.refresh", { token });
+      if (link === this.#link) this.#planRefresh();
+    } catch (error) {
+      if (link !== this.#link) return;
+      this.#parts.error(error);
+      if (!error.retry) return tokens.forget("refused");
+      this.#refreshIn(RETRY_MS2 + backoff(failures, null, random), failures + 1);
+    }
+  }
+};
+
+// src/store.ts
+var SAVE_MS = 250;
+var MOST_ROOMS = 200;
+function memoryStore() {
+  const kept = /* @__PURE__ */ new Map();
+  return { get: (key) => kept.get(key) ?? null, set: (key, value) => void kept.set(key, value) };
+}
+function localStore(prefix = "greendot:", storage = localStorage) {
+  return { get: (key) => storage.getItem(prefix + key), set: (key, value) => storage.setItem(prefix + key, value) };
+}
+var Cursors = class {
+  #store;
+  #clock;
+  #failed;
+  #owner = null;
+  #rooms = /* @__PURE__ */ new Map();
+  #inbox = null;
+  #saving = null;
+  constructor(store, clock, failed) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#failed = failed;
+  }
+  get inbox() {
+    return this.#inbox;
+  }
+  room(name) {
+    return this.#rooms.get(name) ?? null;
+  }
+  /** What was kept for this user. Whether it is another one than before. */
+  async load(owner) {
+    if (owner === this.#owner) return false;
+    this.save();
+    const kept = await this.#guarded(async () => JSON.parse(await this.#store.get(`cursors:${owner}`) ?? "{}"));
+    this.#owner = owner;
+    this.#rooms = new Map(Object.entries(kept?.rooms ?? {}).filter(([, seq]) => Number.isSafeInteger(seq)));
+    this.#inbox = Number.isSafeInteger(kept?.inbox) ? kept.inbox : null;
+    return true;
+  }
+  /** Null forgets. */
+  moveRoom(name, seq) {
+    this.#rooms.delete(name);
+    if (seq !== null) this.#rooms.set(name, seq);
+    for (const oldest of this.#rooms.keys()) {
+      if (this.#rooms.size <= MOST_ROOMS) break;
+      this.#rooms.delete(oldest);
+    }
+    this.#later();
+  }
+  moveInbox(seq) {
+    this.#inbox = seq;
+    this.#later();
+  }
+  save() {
+    if (!this.#saving) return;
+    this.#saving();
+    this.#saving = null;
+    const kept = JSON.stringify({ rooms: Object.fromEntries(this.#rooms), inbox: this.#inbox });
+    const owner = this.#owner;
+    void this.#guarded(async () => this.#store.set(`cursors:${owner}`, kept));
+  }
+  /** This device's name: the same as long as the storage keeps it. */
+  async device(make) {
+    const kept = await this.#guarded(async () => this.#store.get("device"));
+    if (kept) return kept;
+    const made = make();
+    await this.#guarded(async () => this.#store.set("device", made));
+    return made;
+  }
+  #later() {
+    if (this.#owner !== null) this.#saving ??= this.#clock.after(SAVE_MS, () => this.save());
+  }
+  async #guarded(work) {
+    try {
+      return await work();
+    } catch (error) {
+      this.#failed(new GreendotError("storage", `the storage failed: ${error?.message ?? error}`, true, null, error));
+      return null;
+    }
+  }
+};
+
+// src/tokens.ts
+var ENDS_SOON_MS = 5e3;
+var LEAST_LEAD_MS = 1e3;
+var MOST_LEAD_MS = 6e4;
+var PATIENCE_MS2 = 3e4;
+function claimsOf(token) {
+  try {
+    const part = token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/");
+    const bytes = Uint8Array.from(atob(part), (letter) => letter.charCodeAt(0));
+    const { tenant = "", sub = "", exp } = JSON.parse(new TextDecoder().decode(bytes));
+    return { owner: `${tenant}/${sub}`, expiresAt: Number.isFinite(exp) ? exp * 1e3 : null };
+  } catch {
+    return { owner: "", expiresAt: null };
+  }
+}
+var Tokens = class {
+  #get;
+  #clock;
+  #kept = null;
+  #wanted = "first";
+  #lead = 0;
+  claims = { owner: "", expiresAt: null };
+  constructor(get, clock) {
+    this.#get = get;
+    this.#clock = clock;
+  }
+  /** One that holds. Null if nobody is signed in; `no_token` if it cannot be had now. `now` is the server's. */
+  async current(now) {
+    const { expiresAt } = this.claims;
+    if (this.#kept !== null && expiresAt !== null && expiresAt - now > ENDS_SOON_MS) return this.#kept;
+    return this.renew(this.#kept === null ? this.#wanted : "expired", now);
+  }
+  async renew(why, now) {
+    const token = await this.#ask(why);
+    this.#kept = token;
+    this.claims = claimsOf(token ?? "");
+    this.#wanted = "first";
+    this.#lead = Math.min(Math.max(((this.claims.expiresAt ?? 0) - now) / 5, LEAST_LEAD_MS), MOST_LEAD_MS);
+    return token;
+  }
+  /** The server does not take this one: ask for another next time. */
+  forget(why) {
+    this.#kept = null;
+    this.#wanted = why;
+  }
+  /** When to bring the next one, so that the connection goes on; null if this one has no end. */
+  refreshInMs(now, random) {
+    const { expiresAt } = this.claims;
+    return expiresAt === null ? null : Math.max(expiresAt - this.#lead * (1 + random() / 2) - now, 0);
+  }
+  async #ask(why) {
+    let undo = () => {
+    };
+    try {
+      const late = new Promise((_, reject) => {
+        undo = this.#clock.after(PATIENCE_MS2, () => reject(new Error(`no answer in ${PATIENCE_MS2 / 1e3} s`)));
+      });
+      return await Promise.race([this.#get(why), late]) || null;
+    } catch (error) {
+      throw new GreendotError("no_token", `getToken failed: ${error?.message ?? error}`, true, null, error);
+    } finally {
+      undo();
+    }
+  }
+};
+
+// src/client.ts
+var READS = { "notification.updated": [1, 2] };
+var MOST_RESUMED = 400;
+var ROOM = "room:";
+var version = false ? "0.0.0" : "0.1.0";
+var Greendot = class {
+  /** How people stand. */
+  presence;
+  /** What the user must not miss. */
+  inbox;
+  status = {
+    /** Set the user's own status, on all devices; `until` ends it. How the user stands now. */
+    set: async (wanted) => {
+      const { status, until = null, text = null } = wanted;
+      const fold = (reply) => this.presence.heard(reply.presence);
+      return (await this.#core.ask("status.set", { status, until: until === null ? null : Number(until), text }, fold)).presence;
+    }
+  };
+  privacy = {
+    /** Hide when the user was last seen, or the user from some. What is left out stays as it is. What is hidden now. */
+    set: (wanted) => this.#core.ask("privacy.set", wanted),
+    get: () => this.#core.ask("privacy.set", {})
+  };
+  #options;
+  #core;
+  #events;
+  #session;
+  #outbox;
+  #cursors;
+  #rooms = /* @__PURE__ */ new Map();
+  #activity;
+  #page;
+  #unlisten = [];
+  constructor(options) {
+    const { clock = systemClock, random = Math.random, page = browserPage() } = options;
+    if (options.device !== void 0) validId("device", options.device);
+    const url = addressOf(options.url);
+    this.#options = options;
+    this.#page = page;
+    const threw = (error, type) => this.#threw(error, type);
+    const failed = (error) => this.#events.emit("error", error);
+    this.#events = new Emitter(threw);
+    this.#cursors = new Cursors(options.storage ?? memoryStore(), clock, failed);
+    this.#session = new Session({
+      open: () => new (maker(options))(url),
+      tokens: new Tokens(options.getToken, clock),
+      clock,
+      random,
+      page,
+      backoff: options.backoff,
+      hello: (token, owner) => this.#hello(token, owner),
+      state: (connection) => this.#events.emit("state", connection),
+      event: (frame) => this.#received(frame),
+      error: failed,
+      lost: () => this.#lost(),
+      closed: (error) => this.#closed(error)
+    });
+    this.#outbox = new Outbox(options.queue, (command, fold) => this.#session.transmit(command, fold), clock);
+    this.#core = {
+      clock,
+      events: this.#events,
+      cursors: this.#cursors,
+      online: () => this.#session.online,
+      visible: () => page?.isVisible() ?? true,
+      now: () => this.#session.now(),
+      tell: (type, fields) => this.#session.tell(type, fields),
+      ask: (type, fields, fold) => this.#session.persist(type, fields, fold),
+      deliver: (lane, type, fields, fold) => this.#deliver(lane, type, fields, fold),
+      failed,
+      threw
+    };
+    this.#activity = new Activity(clock, () => this.#session.tell("activity"));
+    this.presence = new People(this.#core);
+    this.inbox = new Inbox(this.#core);
+  }
+  get state() {
+    return this.connection.state;
+  }
+  /** Why it is not online; null where there is nothing to say. */
+  get reason() {
+    return this.connection.reason;
+  }
+  /** Both, as one object that is another one after each change: what `on("state")` tells. */
+  get connection() {
+    return this.#session.connection;
+  }
+  /** What the server said last when it let us in; null before. */
+  get welcome() {
+    return this.#session.welcome;
+  }
+  /** The user the token is for; null before the first welcome. */
+  get user() {
+    return this.welcome?.user ?? null;
+  }
+  /** How many commands wait to be sent, or for their answer. */
+  get queued() {
+    return this.#outbox.size;
+  }
+  /** Connect, and stay connected. While it waits for the next attempt: make that now. */
+  connect() {
+    if (!this.#unlisten.length && this.#page) this.#listen(this.#page);
+    this.#session.connect();
+  }
+  /**
+   * Leave: what waits to be sent is refused. The user may be offline at once; with `{ bye: false }` the server waits
+   * some seconds for this device to return. `connect()` begins again, in the same rooms and watching the same people.
+   */
+  close({ bye = true } = {}) {
+    this.#session.close(bye);
+  }
+  /** Call `listener` with every such event; call what is returned to stop that. */
+  on(type, listener) {
+    return this.#events.on(type, listener);
+  }
+  /** The room of this name, always the same object. `Body` is the type of its messages. */
+  room(name) {
+    const known = this.#rooms.get(name) ?? new Room(this.#core, validId("room", name));
+    this.#rooms.set(name, known);
+    return known;
+  }
+  /** The rooms the user is a member of and the open ones, with how much is unread. */
+  async rooms() {
+    return (await this.#core.ask("room.list")).rooms;
+  }
+  /** Say something fleeting to all devices of a user. Whether it was said: without a connection it is dropped. */
+  signal(user, kind, body, { key } = {}) {
+    return this.#session.tell("signal.send", { user, kind, body, key });
+  }
+  /** Somebody is there. Called by itself in pages; throttled. */
+  active() {
+    this.#activity.active();
+  }
+  /** The server's time, as far as is known. For `lastSeenText`. */
+  now() {
+    return this.#session.now();
+  }
+  /** Any command of the protocol; its reply's data. For what has no method here. */
+  request(type, fields = {}) {
+    return this.#core.ask(type, fields);
+  }
+  async #deliver(lane, type, fields, fold) {
+    const { state, reason } = this.connection;
+    if (state === "closed") throw new GreendotError("closed", reason.text);
+    return this.#outbox.send(lane, encode(type, fields), fold);
+  }
+  async #hello(token, owner) {
+    const before = this.welcome;
+    if (await this.#cursors.load(owner)) this.#forget();
+    this.inbox.begin(this.#cursors.inbox);
+    const followed = [...this.#rooms.values()].filter(({ cursor }) => cursor !== null).slice(0, MOST_RESUMED);
+    const rooms = Object.fromEntries(followed.map(({ name, cursor }) => [name, cursor]));
+    const inbox = this.inbox.cursor;
+    const resumes = before || followed.length || inbox !== null;
+    return {
+      token,
+      device: this.#options.device ?? await this.#cursors.device(() => `js-${newKey()}`),
+      client: this.#options.client ?? { name: "greendot-js", version },
+      supports: READS,
+      resume: resumes ? { session: before?.session, rooms, inbox: inbox ?? void 0 } : void 0
+    };
+  }
+  /** Another user is signed in: nothing of the one before is for this one. */
+  #forget() {
+    this.#session.welcome = null;
+    for (const room of this.#rooms.values()) room.forget();
+    this.presence.forget();
+    this.inbox.forget();
+  }
+  #received(frame) {
+    const { type, trace } = frame;
+    const data = frame.data;
+    this.#events.emit("event", frame);
+    if (type === "welcome") this.#welcomed(data);
+    else if (type === "presence.changed") this.presence.heard(data);
+    else if (type.startsWith("notification.") || type === "inbox.badge") this.inbox.heard(type, data);
+    else if (type === "resync") this.#missed(data.scope);
+    else if (type === "refresh") this.#unread(data.of);
+    else if (data.room) this.#rooms.get(data.room)?.heard(type, data, trace);
+    if (type === "signal") this.#events.emit("signal", data);
+  }
+  /** Bring the new link to where the last one was, then hand it what waits. */
+  #welcomed(welcome) {
+    this.#activity.reset();
+    this.presence.restore();
+    for (const room of this.#rooms.values()) room.restore(welcome.rooms[room.name]);
+    this.inbox.restore();
+    this.#outbox.flush();
+    this.#events.emit("welcome", welcome);
+  }
+  #missed(scope) {
+    if (scope.startsWith(ROOM)) this.#rooms.get(scope.slice(ROOM.length))?.missed();
+    else this.inbox.missed();
+  }
+  /** The server could not show us something of this type. What is a record is fetched. */
+  #unread(of) {
+    if (of === "notification.created") this.inbox.missed();
+    else if (of === "room.message") for (const room of this.#rooms.values()) room.missed();
+    else this.#events.emit("refresh", { of });
+  }
+  #lost() {
+    for (const room of this.#rooms.values()) room.lost();
+    this.inbox.lost();
+  }
+  #closed(error) {
+    for (const undo of this.#unlisten.splice(0)) undo();
+    for (const room of this.#rooms.values()) room.stop(error);
+    this.inbox.lost();
+    this.presence.stop();
+    this.#activity.reset();
+    this.#outbox.fail(error);
+    this.#cursors.save();
+  }
+  #listen(page) {
+    this.#unlisten.push(page.onLeave(() => this.#cursors.save()));
+    if (this.#options.activity === false) return;
+    this.#unlisten.push(page.onActivity(() => page.isVisible() && this.active()));
+    this.#unlisten.push(page.onVisible((visible) => visible && this.active()));
+  }
+  #threw(error, type) {
+    console.error("greendot: a listener threw", error);
+    if (type === "error") return;
+    const message = `a listener threw: ${error?.message ?? error}`;
+    this.#events.emit("error", new GreendotError("listener", message, false, null, error));
+  }
+};
+function maker({ webSocket = globalThis.WebSocket }) {
+  if (webSocket) return webSocket;
+  throw disconnected("there is no WebSocket here: give one in the options, `webSocket` (in Node 20 that of the package ws)");
+}
+function addressOf(given) {
+  let url;
+  try {
+    url = new URL(given, globalThis.location?.href);
+  } catch {
+    throw new GreendotError("bad_field", `the url ${JSON.stringify(given)} is not like wss://example.com`);
+  }
+  url.protocol = url.protocol.replace(/^http/, "ws");
+  if (!/^wss?:$/.test(url.protocol)) {
+    throw new GreendotError("bad_field", `the url ${JSON.stringify(given)} is not like wss://example.com`);
+  }
+  if (url.pathname === "/") url.pathname = "/v1/connect";
+  return url.href;
+}
+
+// src/messages.ts
+function showMessages(shown, records, limit = Infinity) {
+  const bySeq = new Map(shown.map((message) => [message.seq, message]));
+  let news = false;
+  const put = (message) => {
+    news = true;
+    bySeq.set(message.seq, message);
+  };
+  for (const record of [...records].sort((a, b) => a.seq - b.seq)) {
+    const erased = record.op === "erased";
+    if (record.ref === null) {
+      const known = bySeq.get(record.seq);
+      if (!known) put({ ...record, edited: false, deleted: erased, changed: 0 });
+      else if (erased && !known.deleted) put({ ...record, edited: false, deleted: true, changed: known.changed });
+    } else {
+      const known = bySeq.get(record.ref);
+      if (!known || known.deleted || known.changed >= record.seq || erased) continue;
+      if (record.op === "delete") put({ ...known, body: null, deleted: true, changed: record.seq });
+      else put({ ...known, body: record.body, edited: true, changed: record.seq });
+    }
+  }
+  return news ? [...bySeq.values()].sort((a, b) => a.seq - b.seq).slice(-limit) : shown;
+}
+
+// src/text.ts
+var ENGLISH = {
+  one: "{0} is typing…",
+  two: "{0} and {1} are typing…",
+  several: "several people are typing…",
+  some: { one: "someone is typing…", other: "{n} people are typing…" }
+};
+function typingText(names, count = names.length, { locale = "en", words = ENGLISH } = {}) {
+  const all = Math.max(names.length, count);
+  if (!all) return "";
+  const form = all > 2 ? words.several : names.length < all ? words.some : all === 1 ? words.one : words.two;
+  const text = typeof form === "string" ? form : form[new Intl.PluralRules(locale).select(all)] ?? form.other;
+  return text.replace(/\{([01n])\}/g, (_, what) => what === "n" ? String(all) : names[Number(what)]);
+}
+var STEPS = [
+  ["year", 365 * 864e5],
+  ["month", 30 * 864e5],
+  ["day", 864e5],
+  ["hour", 36e5],
+  ["minute", 6e4]
+];
+function lastSeenText(at, now, { locale = "en", justNow = "just now" } = {}) {
+  if (at === null) return "";
+  const passed = now - at;
+  const step = STEPS.find(([, size]) => passed >= size);
+  if (!step) return justNow;
+  return new Intl.RelativeTimeFormat(locale).format(-Math.floor(passed / step[1]), step[0]);
+}
+function lastSeenNext(at, now) {
+  if (at === null) return null;
+  const passed = Math.max(now - at, 0);
+  const index = STEPS.findIndex(([, size2]) => passed >= size2);
+  const size = index < 0 ? 6e4 : STEPS[index][1];
+  const next = size - passed % size;
+  const larger = index > 0 ? STEPS[index - 1][1] - passed : Infinity;
+  return Math.min(next, larger) + Math.max(at - now, 0);
+}
+export {
+  Greendot,
+  GreendotError,
+  REASONS,
+  lastSeenNext,
+  lastSeenText,
+  localStore,
+  memoryStore,
+  newKey,
+  showMessages,
+  typingText
+};

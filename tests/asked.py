@@ -12,6 +12,7 @@ import msgspec
 from greendot.protocol.webhooks import check_signature
 
 SECRET = "the secret of questions, for tests only"
+NEARBY = {"allow_private": ("127.0.0.0/8",)}  # of [webhooks]: it is on this machine
 
 
 class App:

@@ -219,19 +219,20 @@ def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Ho
 def make_asked(settings: Settings, clock: Clock) -> dict[str, AskedApp]:
     """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
     own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
-    also, ca_file = networks(settings.webhooks.allow_private), settings.webhooks.ca_file
     return {
-        tenant: AskedApp(of.ask_url, of.ask_secret, of.ask_timeout_s, clock, also=also, ca_file=ca_file)
+        tenant: AskedApp(of.ask_url, of.ask_secret, call_terms(settings, of.ask_timeout_s), clock)
         for tenant, of in (own | {"": settings.visibility}).items()
         if of.policy == "ask"
     }
 
 
-def call_terms(settings: Settings) -> Terms:
-    """ConfigError if there are no certificates where the settings say."""
+def call_terms(settings: Settings, timeout_s: float | None = None) -> Terms:
+    """How apps are called, whatever for. ConfigError if there are no certificates where the settings say."""
     common = settings.webhooks
+    if timeout_s is None:
+        timeout_s = common.timeout_s
     try:
-        return Terms(allowed=networks(common.allow_private), timeout_s=common.timeout_s, ca_file=common.ca_file)
+        return Terms(allowed=networks(common.allow_private), timeout_s=timeout_s, ca_file=common.ca_file)
     except OSError as error:
         raise ConfigError(f"webhooks.ca_file {common.ca_file}: {error.strerror or error}") from None
 

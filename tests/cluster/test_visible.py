@@ -124,6 +124,7 @@ async def test_who_shares_no_room_any_more_is_seen_on_no_node(
 async def test_an_app_is_asked_by_every_node(tmp_path: Path, redis: RedisProcess, postgres: str) -> None:
     async with asked(("bob", "ann")) as app:
         policy = {f"GREENDOT_VISIBILITY_{name.upper()}": value for name, value in app.settings.items()}
+        policy["GREENDOT_WEBHOOKS_ALLOW_PRIVATE"] = "127.0.0.0/8"
         async with nodes(tmp_path, redis, postgres, **policy) as (home, away), Clients() as clients:
             await clients.join(home, "ann")
             for node in (home, away):

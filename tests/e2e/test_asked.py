@@ -8,14 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from asked import SECRET, asked
+from asked import NEARBY, SECRET, asked
 from e2e.test_visibility import UNKNOWN, changes, entry, states
 from greendot.protocol.webhooks import BadSignature
 from greendot.testing import serving
 
 
 async def test_who_is_seen_is_up_to_the_app() -> None:
-    async with asked(("bob", "ann"), ("eve", "bob")) as app, serving(visibility=app.settings) as served:
+    async with (
+        asked(("bob", "ann"), ("eve", "bob")) as app,
+        serving(visibility=app.settings, webhooks=NEARBY) as served,
+    ):
         ann, bob, eve = [await served.client(user) for user in ("ann", "bob", "eve")]
         assert await states(bob, "ann", "eve", "bob") == ["online", "offline", "online"]
         assert await states(eve, "ann", "bob") == ["offline", "online"]
@@ -30,7 +33,7 @@ async def test_who_is_seen_is_up_to_the_app() -> None:
 
 async def test_questions_of_a_moment_go_together_and_are_asked_once() -> None:
     users = [f"u{number}" for number in range(300)]
-    async with asked() as app, serving(visibility=app.settings) as served:
+    async with asked() as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         bobs = [await served.client(f"bob{number}") for number in range(3)]
         await asyncio.gather(*(bob.request(type="watch", users=users) for bob in bobs))
         assert len(app.pairs) == len({*app.pairs}) == 900
@@ -41,7 +44,7 @@ async def test_questions_of_a_moment_go_together_and_are_asked_once() -> None:
 
 
 async def test_an_answer_counts_for_a_while_and_a_changed_one_is_told() -> None:
-    async with asked(("bob", "ann")) as app, serving(visibility=app.settings) as served:
+    async with asked(("bob", "ann")) as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         assert await states(bob, "ann") == ["online"]
         app.allowed.clear()
@@ -57,7 +60,7 @@ async def test_an_answer_counts_for_a_while_and_a_changed_one_is_told() -> None:
 
 
 async def test_the_app_may_say_that_something_changed() -> None:
-    async with asked() as app, serving(visibility=app.settings) as served:
+    async with asked() as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         bob = await served.client("bob")
         await served.client("ann")
         assert await states(bob, "ann") == ["offline"]
@@ -70,7 +73,7 @@ async def test_the_app_may_say_that_something_changed() -> None:
 
 
 async def test_what_a_user_hides_is_hidden_whatever_the_app_says() -> None:
-    async with asked(("bob", "ann")) as app, serving(visibility=app.settings) as served:
+    async with asked(("bob", "ann")) as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         await ann.request(type="privacy.set", hide_from=["bob"])
         assert await states(bob, "ann") == ["offline"]
@@ -95,7 +98,7 @@ async def test_what_a_user_hides_is_hidden_whatever_the_app_says() -> None:
     ids=lambda bad: str(bad)[:60],
 )
 async def test_an_app_that_answers_badly_shows_nobody_and_is_asked_again(bad: int | bytes) -> None:
-    async with asked(("bob", "ann")) as app, serving(visibility=app.settings) as served:
+    async with asked(("bob", "ann")) as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         app.override = bad
         ann, bob = await served.client("ann"), await served.client("bob")
         assert await states(bob, "ann") == ["offline"]
@@ -105,7 +108,7 @@ async def test_an_app_that_answers_badly_shows_nobody_and_is_asked_again(bad: in
 
 
 async def test_nobody_is_named_by_an_app_that_was_not_asked() -> None:
-    async with asked() as app, serving(visibility=app.settings) as served:
+    async with asked() as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         everybody = [{"viewer": viewer, "visible": ["ann", "bob", "*"]} for viewer in ("eve", "*")]
         app.override = msgspec.json.encode({"answers": everybody})
         await served.client("ann")
@@ -116,7 +119,10 @@ async def test_nobody_is_named_by_an_app_that_was_not_asked() -> None:
 
 
 async def test_an_app_that_is_silent_costs_a_watcher_its_time_limit_and_then_nothing() -> None:
-    async with asked(("bob", "ann")) as app, serving(visibility=app.settings | {"ask_timeout_s": 0.2}) as served:
+    async with (
+        asked(("bob", "ann")) as app,
+        serving(visibility=app.settings | {"ask_timeout_s": 0.2}, webhooks=NEARBY) as served,
+    ):
         app.override = None
         await served.client("ann")
         bob = await served.client("bob")
@@ -133,7 +139,7 @@ async def test_an_app_that_is_silent_costs_a_watcher_its_time_limit_and_then_not
 
 
 async def test_an_outage_hides_after_what_was_said_is_too_old() -> None:
-    async with asked(("bob", "ann")) as app, serving(visibility=app.settings) as served:
+    async with asked(("bob", "ann")) as app, serving(visibility=app.settings, webhooks=NEARBY) as served:
         ann, bob = await served.client("ann"), await served.client("bob")
         assert await states(bob, "ann") == ["online"]
         app.override = 500
@@ -154,7 +160,7 @@ async def test_an_outage_hides_after_what_was_said_is_too_old() -> None:
 async def test_tenants_ask_their_own_apps() -> None:
     async with asked(("bob", "ann")) as kind, asked() as strict:
         tenants = {"t1": {"visibility": kind.settings}, "t2": {"visibility": strict.settings}}
-        async with serving(tenants=tenants) as served:
+        async with serving(tenants=tenants, webhooks=NEARBY) as served:
             for tenant, state in (("t1", "online"), ("t2", "offline"), ("t3", "online")):
                 await served.client("ann", claims={"tenant": tenant})
                 bob = await served.client("bob", claims={"tenant": tenant})
@@ -163,8 +169,23 @@ async def test_tenants_ask_their_own_apps() -> None:
             assert {body["tenant"] for body in strict.questions} == {"t2"}
 
 
+@pytest.mark.parametrize("allowed", [(), ("10.0.0.0/8", "169.254.169.254/32")])
+async def test_an_app_inside_is_not_asked_unless_its_network_is_listed(
+    allowed: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    sections: dict[str, Any] = {"webhooks": {"allow_private": allowed}}
+    async with asked(("bob", "ann")) as app, serving(visibility=app.settings, **sections) as served:
+        await served.client("ann")
+        assert await states(await served.client("bob"), "ann") == ["offline"]
+        assert app.questions == []
+        assert "list its network in webhooks.allow_private" in caplog.text
+
+
 async def test_those_in_a_room_are_asked_about() -> None:
-    async with asked(("bob", "ann"), ("ann", "bob")) as app, serving(visibility=app.settings) as served:
+    async with (
+        asked(("bob", "ann"), ("ann", "bob")) as app,
+        serving(visibility=app.settings, webhooks=NEARBY) as served,
+    ):
         await served.lobby()
         users = {user: await served.joined(user, comings=True) for user in ("ann", "bob", "eve")}
         await served.settle()

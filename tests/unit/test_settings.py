@@ -173,6 +173,11 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"visibility": {"policy": "ask"}}, ["visibility.policy is `ask`", "visibility.ask_url"]),
         ({"visibility": {"ask_url": "ftp://h", "ask_secret": "x" * 32}}, ["visibility.ask_url", "https://"]),
         (
+            {"visibility": {"ask_url": "http://10.0.0.1/", "ask_secret": "x" * 32}},
+            ["visibility.ask_url", "http://", "webhooks.allow_private"],
+        ),
+        ({"visibility": {"ask_url": "https://u:p@h/", "ask_secret": "x" * 32}}, ["visibility.ask_url", "password"]),
+        (
             {"tenants": {"acme": {"visibility": {"ask_url": "https://h", "ask_secret": "short"}}}},
             ["tenants.acme.visibility.ask_secret", "32", "openssl rand -hex 32"],
         ),

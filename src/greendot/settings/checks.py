@@ -64,9 +64,9 @@ def check(settings: Settings) -> None:
     _check_limits("limits", settings.limits)
     for name, tenant in settings.tenants.items():
         _check_limits(f"tenants.{name}.limits", tenant.limits)
-    check_visibility("visibility", settings.visibility)
+    check_visibility("visibility", settings.visibility, settings.webhooks)
     for name, tenant in settings.tenants.items():
-        check_visibility(f"tenants.{name}.visibility", tenant.visibility)
+        check_visibility(f"tenants.{name}.visibility", tenant.visibility, settings.webhooks)
     _check_celebrities(settings)
     check_door(settings.door, settings.tls)
     check_auth(settings.auth)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from greendot.errors import ConfigError
+from greendot.settings.webhooks import LEAST_SECRET, Webhooks, check_url
 
 
 class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,14 +21,14 @@ class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
     ask_cache_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # how long an answer counts
 
 
-def check_visibility(section: str, visibility: Visibility) -> None:
+def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> None:
     """ConfigError if the app is to be asked and it is not said where, or how it knows that it is us."""
-    if visibility.ask_url and not visibility.ask_url.startswith(("https://", "http://")):
-        raise ConfigError(f"{section}.ask_url must begin with https:// (or http://, in a network of your own).")
+    if visibility.ask_url:
+        check_url(f"{section}.ask_url", visibility.ask_url, common)
     if visibility.policy == "ask" and not visibility.ask_url:
         raise ConfigError(f"{section}.policy is `ask`: say in {section}.ask_url where the app is to be asked.")
-    if visibility.ask_url and len(visibility.ask_secret) < 32:
+    if visibility.ask_url and len(visibility.ask_secret) < LEAST_SECRET:
         raise ConfigError(
-            f"{section}.ask_secret must have at least 32 characters, or others could ask in our name. "
+            f"{section}.ask_secret must have at least {LEAST_SECRET} characters, or others could ask in our name. "
             "Make one with: openssl rand -hex 32"
         )

@@ -74,17 +74,22 @@ def check_hook(section: str, hook: Hook, common: Webhooks) -> None:
         if hook.secret:
             raise ConfigError(f"{section}.secret is set, and {section}.url is not: nothing would be sent. Set both.")
         return
-    if wrong := _wrong_with(hook.url):
-        raise ConfigError(f"{section}.url {wrong}")
-    if hook.url.startswith("http:") and not common.allow_private:
-        raise ConfigError(
-            f"{section}.url begins with http://: what is sent could be read on its way. Use https://, or, for an app "
-            "in your own network, list that in webhooks.allow_private."
-        )
+    check_url(f"{section}.url", hook.url, common)
     if not hook.secret:
         raise ConfigError(
             f"{section}.secret is not set, so the app could not tell what Greendot sent from what others did. "
             "Make one with: openssl rand -hex 32"
+        )
+
+
+def check_url(setting: str, url: str, common: Webhooks) -> None:
+    """ConfigError if an app cannot be called there, or what is sent could be read on its way."""
+    if wrong := _wrong_with(url):
+        raise ConfigError(f"{setting} {wrong}")
+    if url.startswith("http:") and not common.allow_private:
+        raise ConfigError(
+            f"{setting} begins with http://: what is sent could be read on its way. Use https://, or, for an app "
+            "in your own network, list that in webhooks.allow_private."
         )
 
 

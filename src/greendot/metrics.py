@@ -25,6 +25,7 @@ class Metrics:
         "realtime_overload_refused_total",
         "realtime_pubsub_received_total",
         "realtime_rate_limited_connection_total",
+        "realtime_rate_limited_key_total",
         "realtime_rate_limited_room_total",
         "realtime_rate_limited_tenant_total",
         "realtime_rate_limited_user_total",
@@ -54,6 +55,7 @@ class Metrics:
     realtime_overload_refused_total: int
     realtime_pubsub_received_total: int
     realtime_rate_limited_connection_total: int
+    realtime_rate_limited_key_total: int
     realtime_rate_limited_room_total: int
     realtime_rate_limited_tenant_total: int
     realtime_rate_limited_user_total: int

@@ -201,13 +201,37 @@ async def test_a_bad_limit_is_400(path: str, limit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["after=-1", "after=x", "before=1.5", f"after={2**63}", f"before={10**30}", "limit=301"]
+    "query",
+    ["after=-1", "after=x", "before=1.5", f"after={2**63}", f"before={10**30}", "limit=301", "after=1&before=2"],
 )
 async def test_a_bad_bound_of_messages_is_400_and_the_store_goes_on(query: str) -> None:
     async with backend() as (served, api):
         await served.lobby()
         is_problem(await api("GET", f"/v1/rooms/lobby/messages?{query}"), 400, "bad_field")
         assert (await api("GET", "/v1/rooms/lobby/messages")).status == 200
+
+
+@pytest.mark.parametrize("onwards", [True, False])
+async def test_a_page_of_messages_is_bounded_by_bytes_and_says_how_to_go_on(onwards: bool) -> None:
+    async with backend() as (served, api):
+        await served.lobby()
+        for number in range(40):
+            sent = {"user": "bot", "body": f"{number}".ljust(60_000)}
+            assert (await api("POST", "/v1/rooms/lobby/messages", sent)).status == 201
+        seen: list[int] = []
+        bound, position = ("after", 0) if onwards else ("before", 41)
+        pages = 0
+        while position is not None:
+            answer = await api("GET", f"/v1/rooms/lobby/messages?{bound}={position}&limit=300")
+            assert len(answer.body) < 1.1 * 1024 * 1024
+            page, position = answer.json()["messages"], answer.json()["next"]
+            seqs = [message["seq"] for message in page]
+            seen = [*seen, *seqs] if onwards else [*seqs, *seen]
+            pages += 1
+        assert seen == [*range(1, 41)]
+        assert pages == 3
+        assert await api.get("/v1/rooms/lobby/messages?after=40") == {"messages": [], "next": None}
+        assert await api.get("/v1/rooms/lobby/messages?before=1") == {"messages": [], "next": None}
 
 
 @pytest.mark.parametrize("bad", ["-a", "a%20b", "a%0A", "%00", "a" * 129, "%C3%A4", "%FF", "a*"])

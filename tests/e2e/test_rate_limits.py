@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from test_api_keys import make as make_key
 from test_bad_input import flood
 from test_http import Backend, is_problem
 
@@ -332,6 +333,74 @@ async def test_notifications_are_counted_one_by_one_and_a_large_list_passes_whol
         assert (await api("POST", path, many(600, "bob"))).status == 429
         assert (await api("POST", path, many(400, "bob"))).status == 201
         assert (await served.node.store.inbox("default", "bob")).head == 1_000
+
+
+READ = "/v1/rooms/lobby"
+
+
+async def made_key(served: Served, tenant: str, name: str, scope: str = "admin") -> str:
+    """What a backend with a key of its own sends as `Authorization`."""
+    return f"Bearer {await make_key(served, scope, tenant=tenant, name=name)}"
+
+
+async def statuses(api: Backend, count: int, path: str = READ, **headers: str) -> list[int]:
+    return [(await api("GET", path, **headers)).status for _ in range(count)]
+
+
+async def test_an_app_that_reads_too_much_gets_429_and_a_time_to_wait_and_others_do_not_notice() -> None:
+    async with limited(key_requests_per_s=5) as served:
+        api, alice = Backend(served), await served.joined("alice")
+        other = await made_key(served, "default", "other")
+        assert await statuses(api, 6) == [200] * 5 + [429]
+        answer = await api("GET", READ)
+        assert is_problem(answer, 429, "rate_limited") == "this API key sends more than 5 requests/s: wait 200 ms"
+        assert answer.headers["retry-after"] == "1"
+        assert await statuses(api, 1, Authorization=other) == [200]
+        await passes(alice, 5, **SEND)
+        assert limited_total(served, "key") == 2
+        await served.advance(1)
+        assert await statuses(api, 6) == [200] * 5 + [429]
+
+
+async def test_keys_of_a_tenant_share_what_it_may_ask_and_tenants_do_not() -> None:
+    async with limited(tenant_requests_per_s=4, tenants={"acme": {"limits": {"tenant_requests_per_s": 2}}}) as served:
+        api = Backend(served)
+        mine, theirs = await made_key(served, "default", "other"), await made_key(served, "acme", "other")
+        assert await statuses(api, 3) + await statuses(api, 2, Authorization=mine) == [200] * 4 + [429]
+        assert await statuses(api, 3, Authorization=theirs) == [200, 200, 429]
+        assert served.node.tenant_stats("acme")["refused"] == 1
+
+
+async def test_whatever_is_asked_counts_but_not_what_takes_away_or_has_its_own_limit() -> None:
+    async with limited(key_requests_per_s=3) as served:
+        api = Backend(served)
+        assert (await api("PUT", "/v1/rooms/new", {})).status == 200
+        assert (await api("GET", "/v1/rooms/missing")).status == 404
+        assert (await api("POST", "/v1/presence/query", {"users": ["ann"]})).status == 200
+        for method, path in (("GET", "/v1/stats"), ("GET", "/v1/nodes"), ("PUT", "/v1/users/ann/status")):
+            is_problem(await api(method, path), 429, "rate_limited")
+        assert (await api("POST", "/v1/tokens/revoke", {"user": "ann"})).status == 200
+        assert (await api("DELETE", "/v1/rooms/lobby/members/ann")).status == 204
+        assert (await api("POST", "/v1/rooms/lobby/messages", {"user": "bot", "body": 1})).status == 201
+
+
+async def test_who_is_not_let_in_uses_up_nobodys_requests() -> None:
+    async with limited(key_requests_per_s=2, tenant_requests_per_s=2) as served:
+        api = Backend(served)
+        assert await statuses(api, 5, Authorization="Bearer gd_nobody") == [401] * 5
+        weak = await made_key(served, "default", "weak", "notify")
+        assert await statuses(api, 5, Authorization=weak) == [403] * 5
+        assert await statuses(api, 2) == [200, 200]
+
+
+async def test_users_an_app_asks_for_are_counted_with_those_its_clients_watch() -> None:
+    async with limited(tenant_watches_per_s=10) as served:
+        api, alice = Backend(served), await served.client("alice")
+        await alice.request(type="watch", users=[f"u{number}" for number in range(4)])
+        users = {"users": [f"u{number}" for number in range(6)]}
+        assert (await api("POST", "/v1/presence/query", users)).status == 200
+        said = is_problem(await api("POST", "/v1/presence/query", users), 429, "rate_limited")
+        assert said.startswith("this app sends more than 10 names of users/s")
 
 
 @pytest.mark.parametrize("bad", [{"user": "bot"}, {"user": "b t", "body": {}}, {"user": "bot", "body": "x" * 70_000}])

@@ -20,7 +20,7 @@ from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstor
 def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
     """The application; with `dev` also the demo page and its tokens."""
     kinds = (OperationRoutes, PresenceRoutes, ContactRoutes, RoomRoutes, NotificationRoutes, TokenRoutes)
-    routes = [guarded(route, backend.keys) for kind in kinds for route in kind(backend).routes()]
+    routes = [guarded(route, backend.keys, backend.limiting) for kind in kinds for route in kind(backend).routes()]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()
     app = Starlette(

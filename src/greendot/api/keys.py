@@ -61,7 +61,7 @@ class ApiKeys:
         if secret.expires_at is not None and secret.expires_at <= self._clock.now_ms():
             raise Problem(401, f"this secret of the API key {key.name!r} has ended: use the one that replaced it")
         await self._note(key, secret)
-        return Caller(key.tenant if key.tenant != OPERATOR else None, frozenset(key.scopes))
+        return Caller(key.tenant if key.tenant != OPERATOR else None, frozenset(key.scopes), key.name)
 
     async def _find(self, shown: Shown) -> tuple[ApiKey, Secret] | None:
         found = await self._known.get(shown.id)

@@ -49,6 +49,7 @@ class PresenceRoutes:
     async def query(self, request: Request) -> Response:
         tenant = self._backend.keys.tenant(request)
         users = (await read_body(request, Query)).users
+        self._backend.limiting.app_query(tenant, len(users))
         snapshots = await self._backend.engine.read(tenant, users)
         return json(PresenceReply([project(u, s) for u, s in zip(users, snapshots, strict=True)]))
 

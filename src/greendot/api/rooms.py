@@ -14,10 +14,10 @@ from greendot.engine.base import Deliver, Topic
 from greendot.ids import new_message_id
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import Id, Text
-from greendot.protocol.events import Signal
-from greendot.protocol.replies import HistoryReply, SendReply, Typer
-from greendot.store.base import BusMode, Draft, Role, Room
-from greendot.store.events import message_event
+from greendot.protocol.events import RoomMessage, Signal
+from greendot.protocol.replies import SendReply, Typer
+from greendot.store.base import BusMode, Draft, Record, Role, Room
+from greendot.store.events import fit, message_event
 
 
 class PutRoom(Struct):
@@ -40,6 +40,13 @@ class PostMessage(Struct):
     body: Raw
     name: Text | None = None
     key: Id | None = None
+
+
+class Messages(Struct, frozen=True):
+    """The answer to GET /v1/rooms/{room}/messages."""
+
+    messages: list[RoomMessage]
+    next: int | None  # what to give as `after` for those that follow, or as `before`; None if there are no more
 
 
 class PostSignal(Struct, rename={"sender": "from"}):
@@ -124,10 +131,12 @@ class RoomRoutes:
 
     async def messages(self, request: Request) -> Response:
         room, limit = await self._room(request), number(request, "limit", 50, 300)
-        records = await self._backend.store.messages(
-            room.tenant, room.room, after=position(request, "after"), before=position(request, "before"), limit=limit
-        )
-        return json(HistoryReply([message_event(record) for record in records]))
+        after, before = position(request, "after"), position(request, "before")
+        if after is not None and before is not None:
+            raise Problem(400, "give either `after` or `before`", code="bad_field")
+        found = await self._backend.store.messages(room.tenant, room.room, after=after, before=before, limit=limit)
+        page = fit(found, newest=after is None)
+        return json(Messages([message_event(record) for record in page], _next(room, page, newest=after is None)))
 
     async def send(self, request: Request) -> Response:
         room = await self._room(request)
@@ -172,6 +181,13 @@ class RoomRoutes:
         if room is None:
             raise Problem(404, f"there is no room {name!r}; make it with PUT /v1/rooms/{name}")
         return room
+
+
+def _next(room: Room, page: list[Record], *, newest: bool) -> int | None:
+    """Numbers have no gaps: the page that reaches the first or the last is the last one."""
+    if not page or (page[0].seq <= 1 if newest else page[-1].seq >= room.head):
+        return None
+    return page[0].seq if newest else page[-1].seq
 
 
 def _shown(room: Room) -> dict[str, object]:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from greendot.core.apikeys import Scope
+from greendot.core.apikeys import Caller, Scope
 
 OPEN = {
     "GET /livez",
@@ -44,6 +44,19 @@ NEEDED: dict[str, Scope] = {
 }
 
 
+# Not counted among a key's requests: they have limits of their own, or take something away from somebody, which must not
+# have to wait because somebody else reads much.
+UNCOUNTED = {
+    "POST /v1/rooms/{room}/messages",
+    "POST /v1/notifications",
+    "POST /v1/signals",
+    "DELETE /v1/users/{user}/contacts/{other}",
+    "DELETE /v1/rooms/{room}/members/{user}",
+    "DELETE /v1/sessions/{session}",
+    "POST /v1/tokens/revoke",
+}
+
+
 class Guard(Protocol):
     """Who lets requests in."""
 
@@ -51,17 +64,30 @@ class Guard(Protocol):
         """Problem unless the request carries a key with the scope."""
         ...
 
+    def caller(self, request: Request) -> Caller:
+        """Who asks, once it is let in."""
+        ...
 
-def guarded(route: Route, guard: Guard) -> Route:
+
+class Meter(Protocol):
+    """Who counts requests. Refused (`rate_limited`) if there are too many."""
+
+    def app_request(self, tenant: str | None, key: str) -> None: ...
+
+
+def guarded(route: Route, guard: Guard, meter: Meter) -> Route:
     """The route as it is served: nothing of a request is looked at before its key."""
     (method,) = (route.methods or set()) - {"HEAD"}
     name = f"{method} {route.path}"
     if name in OPEN:
         return route
-    scope, endpoint = NEEDED[name], route.endpoint
+    scope, endpoint, is_counted = NEEDED[name], route.endpoint, name not in UNCOUNTED
 
     async def checked(request: Request) -> Response:
         await guard.admit(request, scope)
+        if is_counted:
+            caller = guard.caller(request)
+            meter.app_request(caller.tenant, caller.name)
         answer: Response = await endpoint(request)
         return answer
 

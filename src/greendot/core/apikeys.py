@@ -41,6 +41,7 @@ class Caller(Struct, frozen=True):
 
     tenant: str | None  # None: an operator, who belongs to no tenant
     scopes: frozenset[str]
+    name: str = ""  # of the key, which has it whatever its secret; empty: the one of the settings
 
     def may(self, scope: Scope) -> bool:
         if scope in self.scopes:

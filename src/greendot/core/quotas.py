@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from greendot.core.buckets import Buckets, Rule, make_rule
 
-Scope = Literal["connection", "user", "room", "tenant"]
-Activity = Literal["commands", "typing", "signals", "sends", "watches"]
-SCOPES: tuple[Scope, ...] = ("connection", "user", "room", "tenant")
-ACTIVITIES: tuple[Activity, ...] = ("commands", "typing", "signals", "sends", "watches")
-CONNECTION, USER, ROOM, TENANT = range(4)  # where each has its key when rules are asked
+Scope = Literal["connection", "user", "room", "tenant", "key"]
+Activity = Literal["commands", "typing", "signals", "sends", "watches", "requests"]
+SCOPES: tuple[Scope, ...] = ("connection", "user", "room", "tenant", "key")
+ACTIVITIES: tuple[Activity, ...] = ("commands", "typing", "signals", "sends", "watches", "requests")
+CONNECTION, USER, ROOM, TENANT, KEY = range(5)  # where each has its key when rules are asked
 
 AllBuckets = Mapping[tuple[Scope, Activity], Buckets]
 
@@ -44,6 +44,8 @@ class Rules:
     __slots__ = (
         "app_messages",
         "app_notifications",
+        "app_queries",
+        "app_requests",
         "app_signals",
         "app_signals_to_users",
         "commands",
@@ -72,6 +74,8 @@ class Rules:
         self.app_notifications = rules("sends", TENANT)
         self.app_signals = rules("signals", ROOM, TENANT)
         self.app_signals_to_users = rules("signals", TENANT)
+        self.app_queries = rules("watches", TENANT)
+        self.app_requests = rules("requests", TENANT, KEY)
 
 
 def all_buckets() -> AllBuckets:

@@ -12,7 +12,7 @@ from math import ceil
 from greendot.clock import Clock
 from greendot.core.buckets import Excess, Rule, ask
 from greendot.core.limits import CommandLimit
-from greendot.core.quotas import CONNECTION, ROOM, USER, Quota, Rules, all_buckets
+from greendot.core.quotas import CONNECTION, KEY, ROOM, USER, Quota, Rules, all_buckets
 from greendot.errors import Refused
 from greendot.gateway.connection import Connection
 from greendot.gateway.session import Session
@@ -23,6 +23,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.events import Limits
 
 COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "signals", "messages", "names of users"
+REQUESTS = "requests"
 
 
 class Limiting:
@@ -143,14 +144,34 @@ class Limiting:
         rules = of.app_signals_to_users if room is None else of.app_signals
         self._app(tenant, rules, 1, SIGNALS, room)
 
+    def app_query(self, tenant: str, users: int) -> None:
+        """Users asked for."""
+        self._charge(tenant, self._of(tenant).app_queries, (None, None, None, tenant), users, WATCHES)
+
+    def app_request(self, tenant: str | None, key: str) -> None:
+        """Any request without a limit of its own, with this key; of an operator if there is no tenant."""
+        rules = self._common_rules if tenant is None else self._of(tenant)
+        self._charge(tenant, rules.app_requests, (None, None, None, tenant, (tenant, key)), 1, REQUESTS)
+
     def _app(self, tenant: str, rules: tuple[Rule, ...], amount: int, what: str, room: str | None = None) -> None:
-        tally = self._tallies.of(tenant)
+        self._charge(tenant, rules, (None, None, (tenant, room), tenant), amount, what, room or "")
+        self._tallies.of(tenant).sends += amount
+
+    def _charge(
+        self,
+        tenant: str | None,
+        rules: tuple[Rule, ...],
+        keys: tuple[Hashable, ...],
+        amount: int,
+        what: str,
+        room: str = "",
+    ) -> None:
         try:
-            self._ask(rules, (None, None, (tenant, room), tenant), amount, what, room or "")
+            self._ask(rules, keys, amount, what, room)
         except Refused:
-            tally.refused += amount
+            if tenant is not None:
+                self._tallies.of(tenant).refused += amount
             raise
-        tally.sends += amount
 
     def _ask(self, rules: tuple[Rule, ...], keys: tuple[Hashable, ...], amount: int, what: str, room: str = "") -> None:
         if rules and (excess := ask(rules, keys, amount, self._clock.monotonic())):
@@ -174,6 +195,9 @@ class Limiting:
         if excess.at == ROOM:
             self._metrics.realtime_rate_limited_room_total += 1
             return _refused(f"room `{room}` gets {much}", excess.wait_s)
+        if excess.at == KEY:
+            self._metrics.realtime_rate_limited_key_total += 1
+            return _refused(f"this API key sends {much}", excess.wait_s)
         self._metrics.realtime_rate_limited_tenant_total += 1
         return _refused(f"this app sends {much}", excess.wait_s)
 

@@ -136,6 +136,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     connection_watches_per_s: Rate = 5_000
     user_watches_per_s: Rate = 10_000
     tenant_watches_per_s: Rate = 100_000
+    key_requests_per_s: Rate = 500  # by HTTP, with one API key, what has no limit of its own: reads, changes of rooms
+    tenant_requests_per_s: Rate = 1_000
 
     def rate(self, scope: str, activity: str) -> int:
         """Of what `scope` may do a second; 0 where there is no such limit."""

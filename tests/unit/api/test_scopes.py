@@ -9,8 +9,8 @@ from starlette.routing import Route
 
 from greendot.api.app import make_app
 from greendot.api.backend import Backend
-from greendot.api.scopes import NEEDED, OPEN, guarded
-from greendot.core.apikeys import SCOPES, Scope
+from greendot.api.scopes import NEEDED, OPEN, UNCOUNTED, guarded
+from greendot.core.apikeys import SCOPES, Caller, Scope
 
 
 def served() -> list[str]:
@@ -29,6 +29,10 @@ def test_every_scope_opens_something() -> None:
     assert {*NEEDED.values()} | {"admin"} == {*SCOPES, "operator"}
 
 
+def test_what_is_not_counted_is_served() -> None:
+    assert NEEDED.keys() >= UNCOUNTED
+
+
 async def nothing(request: Request) -> Response:
     return Response()
 
@@ -37,16 +41,22 @@ class Closed:
     async def admit(self, request: Request, scope: Scope) -> None:
         raise PermissionError(scope)
 
+    def caller(self, request: Request) -> Caller:
+        raise AssertionError("nobody was let in")
+
+    def app_request(self, tenant: str | None, key: str) -> None:
+        raise AssertionError("nobody was let in")
+
 
 def test_a_route_that_names_no_scope_is_not_served() -> None:
     with pytest.raises(KeyError):
-        guarded(Route("/v1/forgotten", nothing), Closed())
+        guarded(Route("/v1/forgotten", nothing), Closed(), Closed())
     with pytest.raises(KeyError):
-        guarded(Route("/v1/rooms", nothing, methods=["DELETE"]), Closed())
+        guarded(Route("/v1/rooms", nothing, methods=["DELETE"]), Closed(), Closed())
 
 
 async def test_nothing_of_a_request_is_looked_at_before_its_key() -> None:
-    route = guarded(Route("/v1/rooms", nothing), Closed())
+    route = guarded(Route("/v1/rooms", nothing), Closed(), Closed())
     assert route.methods == {"GET", "HEAD"}
     with pytest.raises(PermissionError, match="rooms:read"):
         await route.endpoint(Request({"type": "http"}))

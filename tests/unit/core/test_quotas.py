@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from greendot.core.buckets import Rule
-from greendot.core.quotas import ACTIVITIES, CONNECTION, NO_RULES, ROOM, SCOPES, TENANT, USER, Quota, Rules, all_buckets
+from greendot.core.quotas import (
+    ACTIVITIES,
+    CONNECTION,
+    KEY,
+    NO_RULES,
+    ROOM,
+    SCOPES,
+    TENANT,
+    USER,
+    Quota,
+    Rules,
+    all_buckets,
+)
 
 EVERYTHING = {(scope, activity): 10 for scope in SCOPES for activity in ACTIVITIES}
 
@@ -27,6 +39,8 @@ def test_each_activity_is_limited_where_it_happens() -> None:
         assert places(everywhere) == [CONNECTION, USER, ROOM, TENANT]
     assert places(rules.app_messages) == places(rules.app_signals) == [ROOM, TENANT]
     assert places(rules.app_notifications) == places(rules.app_signals_to_users) == [TENANT]
+    assert places(rules.app_queries) == [TENANT]
+    assert places(rules.app_requests) == [TENANT, KEY]
 
 
 def test_a_rate_of_0_costs_nothing_to_ask() -> None:

@@ -44,8 +44,8 @@ NEEDED: dict[str, Scope] = {
 }
 
 
-# Not counted among a key's requests: they have limits of their own, or take something away from somebody, which must not
-# have to wait because somebody else reads much.
+# Not counted among a key's requests: they have limits of their own, or take something away from somebody, and that must
+# not have to wait because somebody else reads much.
 UNCOUNTED = {
     "POST /v1/rooms/{room}/messages",
     "POST /v1/notifications",

@@ -7,6 +7,7 @@ that what is remembered is never old for long. Reads of many who come at once ar
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
@@ -45,26 +46,24 @@ class Membership:
     async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> Admission:
         """Refused unless the session may be in the room. With `make`, one its token opens is made if there is none.
 
-        With `fresh` the store is asked even if the answer is remembered: only then is the marker right.
+        With `fresh` the store is asked even if the answer is remembered: only then is the marker right. Nobody is
+        turned away by what is remembered: who is a member since a moment ago must not be, and how long it takes to be
+        refused must not tell whether there is such a room, or somebody in it.
         """
-        remembered = self.remembers(session.tenant, room)
-        found = await self._room(session.tenant, room, fresh=False)
-        if found is None and make and session.grants.may_join(room):
-            found = await self._store.put_room(session.tenant, room)
-        admitted = await self._admitted(session, found, fresh)
-        if admitted is None and remembered:
-            # A member since a moment ago, of which nothing was heard here, must not be turned away for it.
-            admitted = await self._admitted(session, await self._room(session.tenant, room, fresh=True), True)
+        admitted = None if fresh else self._remembered(session, room)
+        if admitted is None:
+            admitted = await self._asked(session, room, make)
         if admitted is None:
             raise not_a_member(room)
         return admitted
 
     async def admits(self, grants: Grants, room: str) -> bool:
         """Whether somebody with these grants may be in a room that is there."""
-        found = await self._room(grants.tenant, room, fresh=False)
+        local = self._known(grants.tenant, room)
+        found = local.room if local is not None else await self._rooms.get((grants.tenant, room))
         if found is None:
             return False
-        standing = await self._standing((grants.tenant, room, grants.user), False)
+        standing = await self._standing((grants.tenant, room, grants.user), fresh=False)
         return may_be_in(grants, found, standing.role)
 
     async def throughout(self, session: Session, room: str, read: Callable[[], Awaitable[T]]) -> T:
@@ -76,17 +75,24 @@ class Membership:
             if session.removals == removals:
                 return found
 
-    async def _admitted(self, session: Session, room: Room | None, fresh: bool) -> Admission | None:
-        if room is None:
+    def _remembered(self, session: Session, room: str) -> Admission | None:
+        local = self._known(session.tenant, room)
+        if local is None or local.room is None or (standing := local.roles.get(session.user)) is None:
             return None
-        standing = await self._standing((session.tenant, room.room, session.user), fresh)
-        return Admission(room, *standing) if may_be_in(session.grants, room, standing.role) else None
+        return Admission(local.room, *standing) if may_be_in(session.grants, local.room, standing.role) else None
 
-    async def _room(self, tenant: str, room: str, *, fresh: bool) -> Room | None:
-        local = None if fresh else self._known(tenant, room)
-        return local.room if local is not None else await self._rooms.get((tenant, room))
+    async def _asked(self, session: Session, room: str, make: bool) -> Admission | None:
+        """By the store, which is asked the same of a room that is not there as of one that is closed."""
+        found, standing = await asyncio.gather(
+            self._rooms.get((session.tenant, room)), self._standing((session.tenant, room, session.user), fresh=True)
+        )
+        if found is None and make and session.grants.may_join(room):
+            found = await self._store.put_room(session.tenant, room)
+        if found is None or not may_be_in(session.grants, found, standing.role):
+            return None
+        return Admission(found, *standing)
 
-    async def _standing(self, seat: SeatKey, fresh: bool) -> Standing:
+    async def _standing(self, seat: SeatKey, *, fresh: bool) -> Standing:
         tenant, room, user = seat
         local = self._known(tenant, room)
         if local is not None and user in local.roles and not fresh:

@@ -90,8 +90,9 @@ class Watching:
             return self._barring.snapshot(watched, connection)
         if connection in watched.barred and (lifted := self._barring.lift(watched, connection)) is not None:
             return structs.replace(self._snapshot(watched, session), version=lifted.version)
-        self._watched.attach(watched, connection)
-        self._crowds.came(watched, connection)
+        if connection not in watched.channel.listeners or watched.crowd is not None:
+            self._watched.attach(watched, connection)
+            self._crowds.came(watched, connection)
         return self._snapshot(watched, session)
 
     def _may_see(self, session: Session, user: str) -> bool:
@@ -142,8 +143,9 @@ class Watching:
         await self._sights.know(session.tenant, [session.user], users)
         polled = await self._open_polled(session, users)
         others = [user for user in users if user not in polled]
-        # The hidden are read under names nobody can have: that takes as long as for the unknown.
-        names = [user if self._may_see(session, user) else f".{user}" for user in others]
+        # Those not to be seen are read under names nobody can have: that takes as long as for the unknown.
+        may_watch = session.grants.may_watch
+        names = [user if may_watch(user) and self._may_see(session, user) else f".{user}" for user in others]
         snapshots = await self._engine.read(session.tenant, names) if names else []
         # Once more, with nothing to wait for behind it: who was hidden meanwhile is.
         await self._sights.learn(session.tenant, [session.user], users)

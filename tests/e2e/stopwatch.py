@@ -1,0 +1,175 @@
+"""How long a server takes to answer one thing and another, seen by a client in a process of its own.
+
+Run as a program: it reads what to ask as JSON from its standard input and prints the times. It asks the one and the
+other in turns, in random order, so that whatever the machine does meanwhile falls on both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import random
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+WARM_UP = 50
+LOOKS = (1_000, 2_000, 4_000)  # samples of each, after which the medians are compared
+MOST = 0.05
+
+
+class Told(NamedTuple):
+    """The medians, in microseconds."""
+
+    one: float
+    other: float
+    samples: int
+
+    @property
+    def difference(self) -> float:
+        return abs(self.one - self.other) / self.other
+
+
+class _Socket:
+    """A blocking socket that sends bytes made before, and reads one answer."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._read = b""
+
+    def took(self, request: bytes) -> float:
+        began = time.perf_counter()
+        self._socket.sendall(request)
+        self.answer()
+        return time.perf_counter() - began
+
+    def send(self, request: bytes) -> None:
+        self._socket.sendall(request)
+
+    def take(self, size: int) -> bytes:
+        while len(self._read) < size:
+            self._more()
+        taken, self._read = self._read[:size], self._read[size:]
+        return taken
+
+    def head(self) -> bytes:
+        while b"\r\n\r\n" not in self._read:
+            self._more()
+        head, _, self._read = self._read.partition(b"\r\n\r\n")
+        return head
+
+    def _more(self) -> None:
+        data = self._socket.recv(65536)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._read += data
+
+    def answer(self) -> bytes:
+        raise NotImplementedError
+
+
+class Wire(_Socket):
+    """A WebSocket that has said hello."""
+
+    def __init__(self, port: int, token: str) -> None:
+        super().__init__(port)
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.send(
+            f"GET /v1/connect HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+        )
+        assert b" 101 " in self.head()
+        self.send(self.request({"type": "hello", "token": token}))
+        assert b'"welcome"' in self._frame()
+
+    @staticmethod
+    def request(command: Any) -> bytes:
+        payload = json.dumps({"id": 1, **command}).encode()
+        size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack(">H", len(payload))
+        return b"\x81" + size + b"\0\0\0\0" + payload  # masked with nothing
+
+    def answer(self) -> bytes:
+        while True:
+            frame = self._frame()
+            if frame.startswith((b'{"type":"reply"', b'{"type":"error"')):
+                return frame
+
+    def _frame(self) -> bytes:
+        size = self.take(2)[1]
+        if size == 126:
+            (size,) = struct.unpack(">H", self.take(2))
+        elif size == 127:
+            (size,) = struct.unpack(">Q", self.take(8))
+        return self.take(size)
+
+
+class Http(_Socket):
+    """A connection that is kept. A request is its method, path and body."""
+
+    def __init__(self, port: int, key: str) -> None:
+        super().__init__(port)
+        self._head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
+
+    def request(self, asked: Any) -> bytes:
+        method, path, body, *own = asked
+        text = b"" if body is None else json.dumps(body).encode()
+        head = self._head if not own else f"Host: h\r\nAuthorization: Bearer {own[0]}\r\n"
+        return f"{method} {path} HTTP/1.1\r\n{head}Content-Length: {len(text)}\r\n\r\n".encode() + text
+
+    def answer(self) -> bytes:
+        lines = self.head().lower().split(b"\r\n")
+        sizes = [int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length:")]
+        return lines[0] + self.take(sizes[0] if sizes else 0)
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    client = Wire(asked["port"], asked["token"]) if "token" in asked else Http(asked["port"], asked["key"])
+    requests = [[client.request(command) for command in turn] for turn in asked["turns"]]
+    times: list[list[float]] = [[], []]
+    for number in range(-WARM_UP, LOOKS[-1]):
+        for which in random.sample((0, 1), 2):
+            *before, timed = requests[which]
+            for request in before:
+                client.took(request)
+            took = client.took(timed)
+            if number >= 0:
+                times[which].append(took)
+        if number + 1 in LOOKS:
+            one, other = (median(of) * 1e6 for of in times)
+            if abs(one - other) / other < MOST:
+                break
+    print(json.dumps([one, other, len(times[0])]))
+
+
+async def compared(port: int, one: Any, other: Any, *, token: str = "", key: str = "") -> Told:
+    """Ask for the one and for the other, by WebSocket with a token or by HTTP with a key.
+
+    Each is a command or request, or a list of them of which the last is timed. Where the medians of 1,000 samples
+    each differ by more than they may, there are more samples: a difference that is real stays, one of the machine does
+    not.
+    """
+    turns = [turn if isinstance(turn, list) and isinstance(turn[0], list | dict) else [turn] for turn in (one, other)]
+    asked = {"port": port, "turns": turns} | ({"token": token} if token else {"key": key})
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, Path(__file__)), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        said, _ = await process.communicate(json.dumps(asked).encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0
+    return Told(*json.loads(said))
+
+
+if __name__ == "__main__":
+    main()

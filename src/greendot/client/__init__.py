@@ -11,13 +11,16 @@ from greendot.client.errors import (
     ConnectionRefused,
     Disconnected,
     Overrun,
+    QueueFull,
     Unreachable,
 )
 from greendot.client.inbox import Inbox
 from greendot.client.records import Cursors
-from greendot.client.state import typing_text
+from greendot.client.sends import SendQueue
+from greendot.client.storage import CursorStorage, FileCursors, MemoryCursors
 from greendot.client.stream import EventStream
 from greendot.client.webhooks import BadWebhook, verify_webhook
+from greendot.client.wording import SeenWords, TypingWords, seen_text, typing_text
 
 __all__ = [
     "Backoff",
@@ -28,16 +31,24 @@ __all__ = [
     "Closed",
     "CommandRefused",
     "ConnectionRefused",
+    "CursorStorage",
     "Cursors",
     "Disconnected",
     "EventStream",
     "Failure",
+    "FileCursors",
     "Inbox",
+    "MemoryCursors",
     "Overrun",
+    "QueueFull",
+    "SeenWords",
+    "SendQueue",
     "StateChanged",
     "Truncated",
+    "TypingWords",
     "Unreachable",
     "body_of",
+    "seen_text",
     "typing_text",
     "verify_webhook",
 ]

@@ -9,6 +9,7 @@ from inspect import isawaitable
 from typing import Any
 
 from greendot.client.errors import Overrun
+from greendot.client.records import held
 from greendot.client.stream import Buffer
 from greendot.protocol.events import Event
 
@@ -20,10 +21,12 @@ log = logging.getLogger("greendot.client")
 class Subscription:
     """One callback. A plain function runs at once; while an async one runs, its next events wait in a Buffer."""
 
-    def __init__(self, callback: Callback) -> None:
+    def __init__(self, callback: Callback, handled: Callable[[], None] | None = None) -> None:
         self._callback = callback
+        self._handled = handled  # called when an async one is done with a record
         self._waiting = Buffer()
         self._running = False
+        self.holding: Mapping[str, int] = {}  # the record an async one is called with, as in `waiting`
 
     @property
     def waiting(self) -> Mapping[str, int]:
@@ -47,7 +50,10 @@ class Subscription:
         except Exception:
             log.exception("a callback for %s failed", event.type)
             return None
-        return result if isawaitable(result) else None
+        if not isawaitable(result):
+            return None
+        self.holding = held(event)
+        return result
 
     async def _run(self, first: Awaitable[object]) -> None:
         result: Awaitable[object] | None = first
@@ -57,6 +63,10 @@ class Subscription:
                     await result
                 except Exception:
                     log.exception("an async callback failed")
+                if self.holding:
+                    self.holding = {}
+                    if self._handled is not None:
+                        self._handled()
                 result = self._next()
         finally:
             self._running = False
@@ -79,13 +89,14 @@ class Subscription:
 class Callbacks:
     """The callbacks of one client, by the type of event, and the tasks of those that are async."""
 
-    def __init__(self) -> None:
+    def __init__(self, handled: Callable[[], None] | None = None) -> None:
+        self._handled = handled
         self._by_type: dict[str, list[Subscription]] = {}
         self._tasks: set[asyncio.Future[None]] = set()
 
     def add(self, kind: str, callback: Callback) -> Callable[[], None]:
         """Call `callback` with every event of `kind`, until the function returned is called."""
-        subscription = Subscription(callback)
+        subscription = Subscription(callback, self._handled)
         subscriptions = self._by_type.setdefault(kind, [])
         subscriptions.append(subscription)
 
@@ -98,6 +109,10 @@ class Callbacks:
     def waiting(self) -> list[Mapping[str, int]]:
         """Of each callback, what it has not been called with."""
         return [subscription.waiting for subscriptions in self._by_type.values() for subscription in subscriptions]
+
+    def holding(self) -> list[Mapping[str, int]]:
+        """Of each callback that is running, what it was called with."""
+        return [subscription.holding for subscriptions in self._by_type.values() for subscription in subscriptions]
 
     def takes(self, *kinds: str) -> bool:
         """Whether something is called with events of one of these kinds."""

@@ -5,27 +5,32 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Literal, Self
-from weakref import WeakSet
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import UNSET
 
+from greendot.client.audience import Audience
 from greendot.client.backoff import Backoff
-from greendot.client.callbacks import Callback, Callbacks
+from greendot.client.callbacks import Callback
 from greendot.client.catchup import PAGE
-from greendot.client.codec import EVENT_TYPES, ClientState, StateChanged, raw
-from greendot.client.errors import Closed
+from greendot.client.codec import ClientState, StateChanged, raw
+from greendot.client.errors import ClientError, Closed
 from greendot.client.inbox import Inbox
 from greendot.client.records import Cursors
 from greendot.client.restore import batches
+from greendot.client.sends import SendQueue
 from greendot.client.session import Session, Target, Token
 from greendot.client.state import Throttle
+from greendot.client.storage import CursorStorage
 from greendot.client.stream import EventStream
+from greendot.client.watching import Watching
+from greendot.client.wording import ENGLISH_TYPING, TypingWords, typing_text
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol import commands
-from greendot.protocol.events import Event, NotificationCreated, Presence, RoomMessage, Welcome
+from greendot.protocol.events import Event, Presence, RoomMessage, Welcome
 from greendot.protocol.replies import (
     HistoryReply,
     JoinReply,
@@ -40,55 +45,64 @@ from greendot.protocol.replies import (
     StatusReply,
 )
 
-CALLBACKS_END_S = 1.0  # how long closing waits for async callbacks
+E = TypeVar("E", bound=Event)
+
+ACTIVITY_REPEAT_S = 5.0  # a person who is there is announced again at most so often
+
+
+class Options(TypedDict, total=False):
+    """What a client may be given besides where to connect and as whom."""
+
+    cursors: Cursors | CursorStorage | None  # where a program before has come to; a storage keeps them by itself
+    ssl: SSLContext | None
+    backoff: Backoff | None  # how it comes back
+    queue: SendQueue | None  # how much may wait for a connection
 
 
 class Client:
     """A connection that keeps itself up. Use it as `async with Client(url, token=…) as me:`.
 
-    `token` is a string, or a function (sync or async) asked for a fresh one at each connection. While the
-    connection is down, what may be done twice (`send`, `edit`, `delete`, `read`, marks of the inbox) waits, `typing`,
-    `activity` and `signal` are dropped, and every other command raises Disconnected; what was watched and joined is
-    watched and joined again by itself. When the server refuses the client for good (close codes 4500–4999),
-    everything raises ConnectionRefused.
+    `token` is a string, or a function (sync or async) asked for a fresh one at each connection, and shortly before the
+    last one ends: the server then gets it without an interruption. While the connection is down, what may be done twice
+    (`send`, `edit`, `delete`, `read`, marks of the inbox) waits, `typing`, `activity` and `signal` are dropped, and
+    every other command raises Disconnected; what was watched and joined is watched and joined again by itself. When
+    the server refuses the client for good (close codes 4500–4999), everything raises ConnectionRefused.
 
     Messages of the rooms joined and notifications are told once each and in order, whatever happens to connections.
-    With the `cursors` of an earlier program, its rooms are joined again and what it missed is told first.
+    With the `cursors` of an earlier program, its rooms are joined again and what it missed is told first. Given a
+    storage (`FileCursors(path)`) in their place, the client loads them from there and saves them by itself.
 
     A command the server does not grant raises CommandRefused.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: Token,
-        device: str = "default",
-        *,
-        cursors: Cursors | None = None,
-        ssl: SSLContext | None = None,
-        backoff: Backoff | None = None,
-    ) -> None:
+    def __init__(self, url: str, token: Token, device: str = "default", **options: Unpack[Options]) -> None:
         if not url.startswith(("ws://", "wss://")):
             raise ValueError(f"the address of a server is like ws://127.0.0.1:8000/v1/connect, not {url!r}")
         if not valid_id(device):
             raise ValueError(f"the device {device!r} is not a valid id: {ID_RULE}")
-        self._backoff = backoff or Backoff()
-        self._session = Session(Target(url, token, device, ssl, self._backoff), self._publish, cursors)
+        if unknown := options.keys() - Options.__annotations__.keys():
+            raise TypeError(f"Client has no option {', '.join(sorted(unknown))}")
+        self._backoff = options.get("backoff") or Backoff()
+        target = Target(url, token, device, options.get("ssl"), self._backoff, options.get("queue") or SendQueue())
+        cursors = options.get("cursors")
+        storage = None if cursors is None or isinstance(cursors, dict) else cursors
+        self._session = Session(target, self._publish, cursors if isinstance(cursors, dict) else None)
         self.inbox = Inbox(self._session)
+        self._watching = Watching(self._session)
         self._throttle = Throttle()
-        self._callbacks = Callbacks()
-        self._streams: WeakSet[EventStream] = WeakSet()
-        # Holds what comes before the first call of events(): a message may follow a join's answer at once.
-        self._early: EventStream | None = EventStream()
+        self._active_at = float("-inf")
+        self._audience = Audience(self._session.view.records, storage)
 
     async def __aenter__(self) -> Self:
+        self._audience.begin()
         await self._session.open(self._backoff.give_up_s)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.bye()
+        # A program that fails has not handled what it had in hand: it is told that again.
+        await self._close(bye=True, handled=error is None)
 
     async def bye(self) -> None:
         """Leave for good: the session ends now, the user may be offline now, and nothing is left running."""
@@ -98,11 +112,11 @@ class Client:
         """Like `bye`, but the server waits a few seconds for this device to return before others are told."""
         await self._close(bye=False)
 
-    async def _close(self, *, bye: bool) -> None:
+    async def _close(self, *, bye: bool, handled: bool = True) -> None:
         try:
             await self._session.close(bye=bye)
         finally:
-            await self._callbacks.finish(CALLBACKS_END_S)
+            await self._audience.finish(handled=handled)
 
     # How it stands
 
@@ -125,6 +139,20 @@ class Client:
         """Who is typing in `room` now: user → name to show. Nobody stays here for long without being heard of."""
         return self._session.view.typists.current(room, time.monotonic())
 
+    def typing_text(self, room: str, words: TypingWords = ENGLISH_TYPING) -> str:
+        """The line to show under `room`: "Alice and Bob are typing…", or nothing."""
+        now, typists = time.monotonic(), self._session.view.typists
+        return typing_text(typists.current(room, now).values(), count=typists.count(room, now), words=words)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages, edits and marks the server has not answered yet; they are sent until it does."""
+        return self._session.waiting
+
+    def now_ms(self) -> float:
+        """The server's time in ms UTC, to compare with what it says: `seen_text(person, me.now_ms())`."""
+        return self._session.now_ms()
+
     @property
     def cursors(self) -> Cursors:
         """Up to which number the program has each room and its inbox: what it took from `events()`, and what its
@@ -132,22 +160,23 @@ class Client:
 
         Not counted is what still waits in an iterator that is there: ask inside its loop.
         """
-        waiting = [stream.waiting for stream in self._streams] + self._callbacks.waiting()
-        # Until somebody asks for events(), what waits for them is not had, unless callbacks have it.
-        if self._early is not None and not self._callbacks.takes(RoomMessage.type, NotificationCreated.type):
-            waiting.append(self._early.waiting)
-        return self._session.view.records.cursors(waiting)
+        return self._audience.cursors()
 
     # Events
 
-    def on(self, kind: str, callback: Callback) -> Callable[[], None]:
-        """Call `callback` with every event of `kind`; call what is returned to stop that.
+    @overload
+    def on(self, kind: type[E], callback: Callable[[E], object]) -> Callable[[], None]: ...
+
+    @overload
+    def on(self, kind: str, callback: Callback) -> Callable[[], None]: ...
+
+    def on(self, kind: type[Event] | str, callback: Callback) -> Callable[[], None]:
+        """Call `callback` with every event of `kind`, a name or a class; call what is returned to stop that.
 
         Functions are called at once; async ones as tasks, one at a time, in order. Their errors are logged.
         """
-        if kind not in EVENT_TYPES:
-            raise ValueError(f"no event is called {kind!r}; there are {', '.join(sorted(EVENT_TYPES))}")
-        return self._callbacks.add(kind, callback)
+        name = kind if isinstance(kind, str) else str(getattr(kind, "type", kind))
+        return self._audience.add(name, callback)
 
     def events(self) -> EventStream:
         """Every event from now on, the first time from the first connection on, for `async for`.
@@ -155,8 +184,7 @@ class Client:
         Up to 1,000 signals are kept for a slow consumer, then the oldest are dropped; messages are never dropped,
         and a consumer 10,000 of them behind gets Overrun instead. It ends with the client.
         """
-        stream, self._early = self._early or EventStream(), None
-        self._streams.add(stream)
+        stream = self._audience.stream()
         if self._session.error is not None:
             stream.end(self._end_error())
         return stream
@@ -164,12 +192,8 @@ class Client:
     def _publish(self, event: Event) -> None:
         if isinstance(event, StateChanged) and event.state == "connected":
             self._throttle.clear()
-        self._callbacks.deliver(event)
-        streams = [*self._streams, self._early] if self._early else [*self._streams]
-        for stream in streams:
-            stream.put(event)
-            if isinstance(event, StateChanged) and event.state == "closed":
-                stream.end(self._end_error())
+            self._active_at = float("-inf")
+        self._audience.tell(event, self._end_error())
 
     def _end_error(self) -> Exception | None:
         return None if isinstance(self._session.error, Closed) else self._session.error
@@ -179,22 +203,27 @@ class Client:
     async def watch(self, *users: str) -> list[Presence]:
         """How `users` stand now; from here on their changes are events, `presence.changed`.
 
-        The changes of those whose `mode` is `poll` are not: ask for them with `presence` when they are looked at.
+        Counted: who is watched twice is to be unwatched twice. All that is asked for in one turn of the loop goes out
+        together. The changes of those whose `mode` is `poll` are no events: ask for them with `presence` when they are
+        looked at.
         """
-        found: list[Presence] = []
-        for batch in batches(users):
-            reply = await self._session.call(commands.Watch(users=batch), PresenceReply, self._watched)
-            found += reply.presence
-        return found
-
-    def _watched(self, reply: PresenceReply) -> None:
-        self._session.view.watch(reply.presence)
+        return await self._watching.watch(users)
 
     async def unwatch(self, *users: str) -> None:
-        self._session.view.unwatch(users)
-        for batch in batches(users):
-            await self._session.call(commands.Unwatch(users=batch), Reply)
-            self._session.view.unwatch(batch)  # a change may have been on its way
+        """Take one `watch` of each back. Without a connection it is done at once."""
+        await self._watching.unwatch(users)
+
+    @asynccontextmanager
+    async def watching(self, *users: str) -> AsyncIterator[list[Presence]]:
+        """Watch `users` for as long as a block lasts."""
+        found = await self.watch(*users)
+        try:
+            yield found
+        finally:
+            try:
+                await self.unwatch(*users)
+            except ClientError:
+                pass  # closed meanwhile: nobody is watched
 
     async def presence(self, *users: str) -> list[Presence]:
         """How `users` stand now, without watching them. Of those who are watched, `people` knows it too."""
@@ -222,8 +251,17 @@ class Client:
         return await self._session.call(commands.PrivacySet(last_seen=last_seen, hide_from=users), PrivacyReply)
 
     async def activity(self) -> None:
-        """The person is there: keeps the session from turning idle."""
-        self._session.tell(commands.Activity())
+        """The person is there, and not idle. Call it at every move: one frame per 5 s is sent."""
+        now = time.monotonic()
+        if now - self._active_at >= ACTIVITY_REPEAT_S and self._session.tell(commands.Activity()):
+            self._active_at = now
+
+    async def refresh_token(self) -> int:
+        """Ask for a token and give it to the server now, as after a user was given more rights; when it ends (ms UTC).
+
+        Before a token ends this is done by itself.
+        """
+        return await self._session.refresh()
 
     # Rooms
 
@@ -242,11 +280,13 @@ class Client:
                 self._publish(skipped)
             self._session.watch_typing()
             self._session.catch_up()
+            self._audience.moved()
 
         return await self._session.call(commands.RoomJoin(room=room, after=after), JoinReply, joined)
 
     async def leave(self, room: str) -> None:
         self._session.view.leave(room)
+        self._audience.moved()
         await self._session.call(commands.RoomLeave(room=room), Reply)
 
     async def present(self, room: str, after: str | None = None, limit: int = 100) -> PresentReply:

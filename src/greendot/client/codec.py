@@ -20,13 +20,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StateChanged(Event, frozen=True):
-    """Made by the client itself: how it stands with the server. `code` and `reason` are those of the last close."""
+    """Made by the client itself: how it stands with the server. `code` and `reason` are those of the last close.
+
+    `retry_in_s` is there while it waits for the next attempt: how long.
+    """
 
     type = "state"
 
     state: ClientState
     code: int | None = None
     reason: str = ""
+    retry_in_s: float | None = None
 
 
 class Truncated(Event, frozen=True):

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from ssl import SSLContext
 
-from picows import WSListener, WSParsedURL, WSTransport, ws_connect
+from picows import WSInvalidStatusError, WSListener, WSParsedURL, WSTransport, ws_connect
 
 from greendot.client.link import Link
 from greendot.protocol.events import Event
@@ -41,6 +41,14 @@ async def dial(url: str, ssl: SSLContext | None, receive: Callable[[Event], None
     if not isinstance(link, Link):  # picows' answer to a socket lost during the handshake
         raise ConnectionError("the connection was lost during the WebSocket handshake")
     return link
+
+
+def retry_after_ms(error: Exception) -> int | None:
+    """How long a server that refused the upgrade wishes to be left alone, if it says so in whole seconds."""
+    if not isinstance(error, WSInvalidStatusError) or error.response is None:
+        return None
+    text = error.response.headers.get("Retry-After", "")
+    return int(text) * 1000 if text.isascii() and text.isdecimal() and len(text) < 7 else None
 
 
 async def _give_up(task: asyncio.Future[tuple[WSTransport, WSListener]], opened: list[socket.socket]) -> None:

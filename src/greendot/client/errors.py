@@ -6,6 +6,7 @@ GreendotError
 │   ├── ConnectionRefused    the server said not to come back (close codes 4500–4999); the client has stopped
 │   ├── Unreachable          the first connection was not made in time
 │   ├── Closed               the client was closed by its own program
+│   ├── QueueFull            too much waits for a connection already
 │   ├── Overrun              a consumer of events() fell too far behind to be given every record
 │   ├── BadReply             the server's answer could not be read
 │   └── BadWebhook           a request is not what Greendot sent (client.webhooks)
@@ -49,6 +50,10 @@ class Closed(ClientError):
 
     def __init__(self) -> None:
         super().__init__("this client is closed")
+
+
+class QueueFull(ClientError):
+    """Not sent, and not kept: while there is no connection only so much is (`SendQueue`)."""
 
 
 class Overrun(ClientError):

@@ -44,6 +44,12 @@ def span(event: object) -> tuple[str, int, int] | None:
     return None
 
 
+def held(event: object) -> dict[str, int]:
+    """What is not handled while `event` is in somebody's hands: stream → the number before it."""
+    of = span(event)
+    return {} if of is None else {of[0]: of[1]}
+
+
 class Line:
     """One stream: the number told last, and what came before its turn."""
 
@@ -111,10 +117,14 @@ class Records:
         self._untold: list[range] = []  # numbers of the inbox this program was not told
         self._reminded: set[int] = set()  # those of them it was told late
         if cursors is not None:
-            for room, last in cursors["rooms"].items():
-                self.follow(room_stream(room), last)
-            if cursors["inbox"] is not None:
-                self.follow(INBOX, cursors["inbox"])
+            self.begin(cursors)
+
+    def begin(self, cursors: Cursors) -> None:
+        """Go on where the program was that left these."""
+        for room, last in cursors["rooms"].items():
+            self.follow(room_stream(room), last)
+        if cursors["inbox"] is not None:
+            self.follow(INBOX, cursors["inbox"])
 
     @property
     def rooms(self) -> dict[str, int]:

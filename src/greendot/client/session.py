@@ -19,16 +19,26 @@ from greendot import __version__
 from greendot.client.backoff import Backoff
 from greendot.client.catchup import CatchUp
 from greendot.client.codec import ClientState, Reminder, StateChanged
-from greendot.client.dial import dial
+from greendot.client.dial import dial, retry_after_ms
 from greendot.client.errors import Closed, CommandRefused, ConnectionRefused, Disconnected, Unreachable
 from greendot.client.link import Link
 from greendot.client.records import Cursors, room_stream
+from greendot.client.refreshing import Refreshing
 from greendot.client.restore import restore, resume_of
-from greendot.client.sends import Sending, Sends
+from greendot.client.sends import Sending, SendQueue, Sends
 from greendot.client.state import View
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import ClientInfo, Command, Hello
-from greendot.protocol.events import Drain, Event, HeartbeatAck, NotificationCreated, Overloaded, Welcome
+from greendot.protocol.events import (
+    Drain,
+    Event,
+    HeartbeatAck,
+    NotificationCreated,
+    Overloaded,
+    RoomMessage,
+    TypingStopped,
+    Welcome,
+)
 from greendot.protocol.replies import Reply
 from greendot.protocol.versions import VERSIONS
 
@@ -37,6 +47,7 @@ Token = str | Callable[[], str | Awaitable[str]]
 
 ATTEMPT_S = 10.0  # one attempt, from the token to the welcome
 READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(versions) > 1}  # of the rest, version 1
+AGED_S = 30.0  # without a connection for so long, how people stand is no longer known: as a server sees it
 STEADY_S = 5.0  # a connection that lasted so long was a good one: the next failure counts as the first
 
 log = logging.getLogger("greendot.client")
@@ -51,6 +62,7 @@ class Target:
     device: str
     ssl: SSLContext | None
     backoff: Backoff
+    queue: SendQueue = field(default_factory=SendQueue)
 
 
 class Session:
@@ -69,14 +81,17 @@ class Session:
         self.error: Exception | None = None  # why the session is closed, once it is
         self._target = target
         self._publish = publish
-        self._sends = Sends()
+        self._sends = Sends(target.queue)
         self._link: Link | None = None  # there while commands may be given
         self._catch_up: CatchUp | None = None  # as long as the link
+        self._refreshing: Refreshing | None = None  # likewise, if tokens come from a function
         self._keeper: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None  # resolves with the first connection
         self._last_failure: BaseException | None = None
         self._retry_in_ms: int | None = None  # the server's wish for the next attempt
         self._typing_timer: asyncio.TimerHandle | None = None
+        self._ageing: asyncio.TimerHandle | None = None  # there while there is no link
+        self._ahead_ms = 0.0  # of the server's clock, before the loop's
         self._since = time.monotonic()  # how long the state has been what it is
         self._bye = False
 
@@ -84,7 +99,7 @@ class Session:
 
     async def open(self, timeout: float) -> None:
         """Connect for the first time. Raises Unreachable after `timeout` seconds, ConnectionRefused at once."""
-        self._check_open()
+        self.check_open()
         if self._keeper is not None:
             raise RuntimeError("this client is already connected")
         self._first = asyncio.get_running_loop().create_future()
@@ -113,14 +128,14 @@ class Session:
 
     async def call(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
         """The server's answer. Raises Disconnected without a link, or when it is lost before the answer."""
-        self._check_open()
+        self.check_open()
         if self._link is None:
             raise Disconnected(reason=self.state)
         return await self._link.request(command, kind, fold)
 
     def tell(self, command: Command) -> bool:
         """Say something that is worth nothing later: without a link it is dropped. Whether it was said."""
-        self._check_open()
+        self.check_open()
         if self._link is None:
             return False
         self._link.send(command)
@@ -128,16 +143,37 @@ class Session:
 
     async def send(self, command: Command, kind: type[R], fold: Callable[[R], None] | None = None) -> R:
         """The server's answer, however many links it takes to a command that may be given twice."""
-        self._check_open()
+        self.check_open()
         answer: R = await self._sends.send(Sending(command, kind, fold), self._link)
         return answer
 
-    def _check_open(self) -> None:
+    async def refresh(self) -> int:
+        """Ask for a new token and bring it to the server; when it ends."""
+        self.check_open()
+        if isinstance(self._target.token, str):
+            raise ValueError("there is no other token: give Client a function that makes them")
+        if self._refreshing is None:
+            raise Disconnected(reason=self.state)
+        return await self._refreshing.refresh()
+
+    @property
+    def waiting(self) -> int:
+        """How many commands the server has not answered that are sent until it does."""
+        return len(self._sends)
+
+    def now_ms(self) -> float:
+        """The server's clock, as far as it is known: its times can be compared with this one."""
+        return time.time() * 1000 if self.welcome is None else time.monotonic() * 1000 + self._ahead_ms
+
+    def check_open(self) -> None:
         if self.error is not None:
             raise self.error.with_traceback(None)  # else it would grow with every call that finds the client closed
 
     def receive(self, event: Event) -> None:
         """Take in what the server says; what is news is published."""
+        if isinstance(event, RoomMessage) and self.view.typists.stopped(event.room, event.user):
+            # Whoever has said it is not about to say it. The server says so too, but that may be lost.
+            self._publish(TypingStopped(event.room, event.user))
         match event:
             case HeartbeatAck():
                 return
@@ -145,6 +181,7 @@ class Session:
                 self._retry_in_ms = event.retry_in_ms
             case Welcome():
                 self.welcome = event
+                self._ahead_ms = event.server_time - time.monotonic() * 1000
             case NotificationCreated() if self.view.records.remind(event):
                 event = Reminder(*astuple(event))
         if self.view.apply(event, time.monotonic()):
@@ -176,6 +213,10 @@ class Session:
         for stopped in self.view.typists.expire(time.monotonic()):
             self._publish(stopped)
         self.watch_typing()
+
+    def _age(self) -> None:
+        for entry in self.view.people.age():
+            self._publish(entry)
 
     # One link after another
 
@@ -215,11 +256,11 @@ class Session:
 
     async def _wait(self, failures: int, error: Exception) -> None:
         self._last_failure = error
+        retry_in_ms, self._retry_in_ms = self._retry_in_ms or retry_after_ms(error), None
+        delay = self._target.backoff.delay(failures, retry_in_ms)
         if self.welcome is not None:
             code, reason = (error.code, error.reason) if isinstance(error, Disconnected) else (None, str(error))
-            self._become("reconnecting", code, reason)
-        retry_in_ms, self._retry_in_ms = self._retry_in_ms, None
-        delay = self._target.backoff.delay(failures, retry_in_ms)
+            self._become(StateChanged("reconnecting", code, reason, delay))
         log.info("%s; next attempt in %.1f s", error, delay)
         await asyncio.sleep(delay)
 
@@ -228,26 +269,34 @@ class Session:
         """A link that is where the last one was; closed on the way out."""
         try:
             async with asyncio.timeout(ATTEMPT_S):
-                link, welcome = await self._greeted()
+                link, welcome, token = await self._greeted()
         except TimeoutError:
             raise TimeoutError(f"no welcome within {ATTEMPT_S:g} s") from None
         catching_up = CatchUp(link, self.view.records, self._publish)
+        refreshing = Refreshing(link, self._token, self._publish)
         try:
             await restore(link, welcome, self.view, self.receive)
             self.watch_typing()
-            self._link, self._catch_up = link, catching_up
-            self._become("connected")
+            self._link, self._catch_up, self._refreshing = link, catching_up, refreshing
+            if self._ageing is not None:
+                self._ageing.cancel()
+            if not isinstance(self._target.token, str):
+                refreshing.start(token, welcome.server_time)
+            self._become(StateChanged("connected"))
             self.catch_up()
             self._sends.resend(link)
             if self._first is not None and not self._first.done():
                 self._first.set_result(None)
             yield link
         finally:
-            self._link = self._catch_up = None
+            self._link = self._catch_up = self._refreshing = None
+            if self._ageing is None or self._ageing.cancelled():
+                self._ageing = asyncio.get_running_loop().call_later(AGED_S, self._age)
+            await refreshing.close()
             await catching_up.close()
             await link.close(bye=self._bye)
 
-    async def _greeted(self) -> tuple[Link, Welcome]:
+    async def _greeted(self) -> tuple[Link, Welcome, str]:
         token = await self._token()
         self.view.records.restart()
         link = await dial(self._target.url, self._target.ssl, self.receive)
@@ -271,7 +320,7 @@ class Session:
             link.abort()
             await link.close()
             raise
-        return link, welcome
+        return link, welcome, token
 
     async def _token(self) -> str:
         if isinstance(self._target.token, str):
@@ -279,26 +328,27 @@ class Session:
         token = self._target.token()
         return await token if isawaitable(token) else token
 
-    def _become(self, state: ClientState, code: int | None = None, reason: str = "") -> None:
-        if state != self.state:
-            self.state = state
+    def _become(self, change: StateChanged) -> None:
+        if change.state != self.state:
+            self.state = change.state
             self._since = time.monotonic()
-            self._publish(StateChanged(state, code, reason))
+            self._publish(change)
 
     def _stop(self, error: Exception) -> None:
         """Nothing will come back: everybody who waits, or asks later, is told why."""
         if self.error is not None:
             return
         self.error = error
-        if self._typing_timer is not None:
-            self._typing_timer.cancel()
+        for timer in (self._typing_timer, self._ageing):
+            if timer is not None:
+                timer.cancel()
         self._sends.fail(error)
         if self._first is not None and not self._first.done():
             self._first.set_exception(error)
         match error:
             case Closed():
-                self._become("closed")
+                self._become(StateChanged("closed"))
             case ConnectionRefused():
-                self._become("closed", error.code, error.reason)
+                self._become(StateChanged("closed", error.code, error.reason))
             case _:
-                self._become("closed", reason=str(error))
+                self._become(StateChanged("closed", reason=str(error)))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from greendot.client.codec import Truncated
 from greendot.client.records import Cursors, Records, room_stream
@@ -15,6 +18,7 @@ from greendot.protocol.events import (
     Resync,
     RoomChanged,
     RoomMessage,
+    TypingCount,
     TypingStarted,
     TypingStopped,
 )
@@ -44,6 +48,12 @@ class People:
         self._known[entry.user] = entry
         return known is None or (entry.version, entry.stale, entry.mode) != (known.version, known.stale, known.mode)
 
+    def age(self) -> list[Presence]:
+        """Nothing was heard of anybody for a while: how they stand is what was known last, and marked as such."""
+        aged = [replace(entry, stale=True) for entry in self._known.values() if entry.stale is not True]
+        self._known.update({entry.user: entry for entry in aged})
+        return aged
+
     def forget(self, user: str) -> None:
         self._known.pop(user, None)
 
@@ -67,24 +77,42 @@ class Typists:
 
     def __init__(self) -> None:
         self._rooms: dict[str, dict[str, tuple[str, float]]] = {}  # room → user → (shown name, end)
+        self._counts: dict[str, tuple[int, float]] = {}  # large room → (how many, end)
 
     def started(self, room: str, user: str, name: str | None, end: float) -> None:
         self._rooms.setdefault(room, {})[user] = (name or user, end)
 
-    def stopped(self, room: str, user: str) -> None:
-        if typists := self._rooms.get(room):
-            typists.pop(user, None)
-            if not typists:
-                del self._rooms[room]
+    def stopped(self, room: str, user: str) -> bool:
+        """Whether that is news."""
+        typists = self._rooms.get(room)
+        if typists is None or typists.pop(user, None) is None:
+            return False
+        if not typists:
+            del self._rooms[room]
+        return True
+
+    def counted(self, room: str, count: int, end: float) -> None:
+        """So many type in a large room, where nobody is named. A room that has grown large has no names any more."""
+        self._rooms.pop(room, None)
+        if count > 0:
+            self._counts[room] = (count, end)
+        else:
+            self._counts.pop(room, None)
 
     def leave(self, room: str) -> None:
         self._rooms.pop(room, None)
+        self._counts.pop(room, None)
 
     def current(self, room: str, now: float) -> dict[str, str]:
         """User → name to show, who began first comes first."""
         return {user: name for user, (name, end) in self._rooms.get(room, {}).items() if end > now}
 
-    def expire(self, now: float) -> list[TypingStopped]:
+    def count(self, room: str, now: float) -> int:
+        """How many type, named or not."""
+        number, end = self._counts.get(room, (0, now))
+        return number if end > now else len(self.current(room, now))
+
+    def expire(self, now: float) -> list[TypingStopped | TypingCount]:
         """Forget those whose time is over, and say who they were."""
         over = [
             TypingStopped(room, user)
@@ -94,11 +122,15 @@ class Typists:
         ]
         for gone in over:
             self.stopped(gone.room, gone.user)
-        return over
+        silent = [room for room, (_, end) in self._counts.items() if end <= now]
+        for room in silent:
+            del self._counts[room]
+        return [*over, *(TypingCount(room, 0, 0) for room in silent)]
 
     def next_end(self) -> float | None:
         """When `expire` will next find somebody, if nothing more is heard."""
-        return min((end for typists in self._rooms.values() for _, end in typists.values()), default=None)
+        named = (end for typists in self._rooms.values() for _, end in typists.values())
+        return min(chain(named, (end for _, end in self._counts.values())), default=None)
 
 
 class Throttle:
@@ -157,7 +189,9 @@ class View:
                 end = now + event.expires_in_ms / 1000 + TYPING_SLACK_S
                 self.typists.started(event.room, event.user, event.name, end)
             case TypingStopped():
-                self.typists.stopped(event.room, event.user)
+                return self.typists.stopped(event.room, event.user)
+            case TypingCount():
+                self.typists.counted(event.room, event.count, now + event.expires_in_ms / 1000 + TYPING_SLACK_S)
             case RoomChanged(removed=True):
                 self.leave(event.room)
         return True
@@ -204,16 +238,3 @@ class View:
     def leave(self, room: str) -> None:
         self.records.leave(room_stream(room))
         self.typists.leave(room)
-
-
-def typing_text(names: Iterable[str]) -> str:
-    """A line to show under a conversation: up to two names, then "several people"; empty when nobody types."""
-    match list(names):
-        case []:
-            return ""
-        case [one]:
-            return f"{one} is typing…"
-        case [one, other]:
-            return f"{one} and {other} are typing…"
-        case _:
-            return "several people are typing…"

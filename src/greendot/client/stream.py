@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from greendot.client.codec import Failure, StateChanged
 from greendot.client.errors import Overrun
-from greendot.client.records import span
+from greendot.client.records import held, span
 from greendot.protocol.events import Event, InboxBadge, Presence, Signal, TypingCount, TypingStarted, TypingStopped
 
 MAX_SIGNALS = 1_000
@@ -85,8 +85,10 @@ class EventStream:
     A stream nobody holds any more is forgotten by the client.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, handled: Callable[[], None] | None = None) -> None:
         self._buffer = Buffer()
+        self._handled = handled  # called when the consumer comes for more, and so is done with a record
+        self.holding: Mapping[str, int] = {}  # the record the consumer has in hand, as in `waiting`
         self._changed = asyncio.Event()
         self._ended = False
         self._error: Exception | None = None
@@ -110,8 +112,13 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Event:
+        if self.holding:
+            self.holding = {}
+            if self._handled is not None:
+                self._handled()
         while True:
             if (event := self._buffer.take()) is not None:
+                self.holding = held(event)
                 return event
             if self._error is not None:
                 raise self._error

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from greendot.client import Client, body_of
+from greendot.client import Client, TypingWords, body_of
 from greendot.protocol import commands as c
 from greendot.protocol.commands import Command
-from greendot.protocol.events import NotificationCreated, RoomMessage, TypingStarted
+from greendot.protocol.events import Event, NotificationCreated, RoomMessage, TypingStarted
 from greendot.protocol.replies import (
     HistoryReply,
     PresenceReply,
@@ -109,7 +109,10 @@ async def test_signals_and_activity_are_said_without_waiting() -> None:
         assert (cursor.id, cursor.kind, cursor.room, cursor.key) == (None, "cursor", "lobby", "me")
         assert bytes(cursor.body) == b'{"x":1}'  # type: ignore[arg-type]
         assert await peer.next(c.SignalSend) == c.SignalSend(kind="wave", user="bob")
+        await me.activity()  # at every move: one is enough for a while
         await peer.next(c.Activity)
+        await me.signal("wave", user="bob")
+        await peer.next(c.SignalSend)
         with pytest.raises(ValueError, match="one of the two"):
             await me.signal("wave")
 
@@ -126,6 +129,22 @@ async def test_typing_is_announced_once_and_taken_back_once() -> None:
         assert (await peer.next(c.TypingStart)).room == "lobby"
         assert (await peer.next(c.TypingStop)).room == "lobby"
         assert (await peer.next(c.TypingStart)).room == "elsewhere"
+
+
+@run
+async def test_an_event_is_asked_for_by_its_class_or_its_name_until_it_is_undone() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        by_class: asyncio.Queue[TypingStarted] = asyncio.Queue()
+        by_name: list[object] = []
+        undo = me.on("typing.started", by_name.append)
+        me.on(TypingStarted, by_class.put_nowait)
+        for user in ("bob", "ann"):
+            peer.event(TypingStarted("lobby", user, None, 5000))
+            assert (await by_class.get()).user == user
+            undo()
+        assert len(by_name) == 1
+        assert me.typing_text("lobby") == "bob and ann are typing…"
+        assert me.typing_text("lobby", TypingWords(two="{0} und {1} schreiben …")) == "bob und ann schreiben …"
 
 
 @run
@@ -240,7 +259,7 @@ async def test_each_call_of_events_is_a_consumer_of_its_own_and_one_dropped_is_f
         assert me.typers("lobby") == {"bob": "Bob"}
         del first, second
         gc.collect()
-        assert len(me._streams) == 0
+        assert len(me._audience._streams) == 0
 
 
 @run
@@ -280,6 +299,10 @@ def test_mistakes_are_told_before_anything_is_connected() -> None:
         Client("ws://127.0.0.1:8000/v1/connect", token="t", device="my laptop")
     with pytest.raises(ValueError, match="no event is called 'presence'"):
         Client("ws://127.0.0.1:8000/v1/connect", token="t").on("presence", print)
+    with pytest.raises(ValueError, match="no event is called"):
+        Client("ws://127.0.0.1:8000/v1/connect", token="t").on(Event, print)
+    with pytest.raises(TypeError, match="no option storage"):
+        Client("ws://127.0.0.1:8000/v1/connect", token="t", storage=1)  # type: ignore[call-arg]
 
 
 def test_a_token_is_not_shown() -> None:

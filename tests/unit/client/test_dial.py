@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from picows import WSError
 
-from greendot.client.dial import dial
+from greendot.client.dial import dial, retry_after_ms
 
 from .wire import run, serving
 
@@ -110,3 +110,22 @@ async def test_giving_up_during_the_handshake_leaves_no_socket_behind() -> None:
         with pytest.raises(asyncio.CancelledError):
             await dialling
         await gone.wait()
+
+
+@pytest.mark.parametrize(
+    ("header", "wish"),
+    [("Retry-After: 7", 7000), ("Retry-After: soon", None), ("Retry-After: -1", None), ("X: y", None)],
+)
+@run
+async def test_a_server_that_is_not_ready_may_say_when_it_will_be(header: str, wish: int | None) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 503 Service Unavailable\r\n{header}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        with pytest.raises(WSError) as refused:
+            await dial(f"ws://127.0.0.1:{port}/", None, print)
+        assert retry_after_ms(refused.value) == wish
+    assert retry_after_ms(OSError()) is None

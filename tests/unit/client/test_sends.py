@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from greendot.client import CommandRefused
+from greendot.client import Backoff, CommandRefused, QueueFull, SendQueue
 from greendot.protocol.commands import RoomDelete, RoomEdit, RoomJoin, RoomSend
 from greendot.protocol.replies import SendReply
 
@@ -96,3 +96,51 @@ async def test_a_message_too_long_for_the_server_fails_at_once() -> None:
         with pytest.raises(ValueError, match="over the server's limit"):
             await me.send("lobby", "x" * 70_000)
         assert me.state == "connected"
+
+
+@run
+async def test_what_waits_for_a_connection_is_bounded_and_sent_in_order_when_there_is_one() -> None:
+    wait = Backoff(base_s=0.05, random=lambda: 1.0)
+    async with serving() as server, connected(server, backoff=wait, queue=SendQueue(most=3)) as (me, peer):
+        peer.drop()
+        await state(me, "reconnecting")
+        sending = [asyncio.create_task(me.send("lobby", number)) for number in range(3)]
+        await asyncio.sleep(0)
+        assert me.waiting == 3
+        with pytest.raises(QueueFull, match="3 messages wait for a connection already"):
+            await me.send("lobby", "one too many")
+        peer, _ = await server.greet()
+        for number in range(3):
+            command = await peer.next(RoomSend)
+            assert bytes(command.body) == b"%d" % number
+            peer.reply(command, SendReply(f"m{number}", number))
+        assert [reply.seq for reply in await asyncio.gather(*sending)] == [0, 1, 2]
+        assert me.waiting == 0
+
+
+@run
+async def test_the_bytes_that_wait_are_bounded_and_counted_again_when_somebody_stops_waiting() -> None:
+    slow = Backoff(base_s=60, random=lambda: 1.0)
+    async with serving() as server, connected(server, backoff=slow, queue=SendQueue(most_bytes=3000)) as (me, peer):
+        peer.drop()
+        await state(me, "reconnecting")
+        sending = [asyncio.create_task(me.send("lobby", "x" * 1000)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull, match=r"2\d\d\d bytes wait"):
+            await me.send("lobby", "x" * 1000)
+        sending[0].cancel()
+        await asyncio.wait([sending[0]])
+        sending[0] = asyncio.create_task(me.send("lobby", "x" * 1000))
+        await asyncio.sleep(0)
+        assert me.waiting == 2
+        await me.bye()
+        await asyncio.gather(*sending, return_exceptions=True)
+
+
+@run
+async def test_with_a_connection_nothing_is_refused() -> None:
+    async with serving() as server, connected(server, queue=SendQueue(most=1)) as (me, peer):
+        sending = [asyncio.create_task(me.send("lobby", number)) for number in range(5)]
+        for number in range(5):
+            peer.reply(await peer.next(RoomSend), SendReply(f"m{number}", number))
+        assert len(await asyncio.gather(*sending)) == 5

@@ -9,11 +9,27 @@ from collections.abc import Callable
 import pytest
 
 from greendot.client import Backoff, Client, Closed, ConnectionRefused, Disconnected, StateChanged, Unreachable
+from greendot.client import session as session_module
 from greendot.client import state as state_module
-from greendot.protocol.commands import Hello, RoomJoin, RoomList, RoomSend
-from greendot.protocol.events import Drain, TypingStarted, TypingStopped
+from greendot.protocol.commands import Hello, RoomJoin, RoomList, RoomSend, Watch
+from greendot.protocol.events import Drain, Presence, RoomMessage, TypingStarted, TypingStopped
+from greendot.protocol.replies import PresenceReply
 
-from .wire import AT_ONCE, a_join, a_message, a_welcome, both, connected, joining, run, serving, state, take
+from .wire import (
+    AT_ONCE,
+    a_join,
+    a_message,
+    a_presence,
+    a_welcome,
+    both,
+    connected,
+    joining,
+    run,
+    serving,
+    state,
+    take,
+    watching,
+)
 
 # The first connection
 
@@ -252,3 +268,62 @@ async def test_a_typer_of_whom_nothing_more_is_heard_is_seen_to_stop(monkeypatch
         assert await stopped.get() == TypingStopped("lobby", "bob")
         assert await stopped.get() == TypingStopped("lobby", "ann")
         assert me.typers("lobby") == {}
+
+
+@run
+async def test_whoever_has_said_it_types_no_longer_whether_or_not_the_server_says_so() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        await joining(me, peer)
+        events = me.events()
+        peer.event(TypingStarted("lobby", "bob", "Bob", 5000), TypingStarted("lobby", "ann", "Ann", 5000))
+        peer.event(a_message(1), TypingStopped("lobby", "bob"), TypingStopped("lobby", "ann"))
+        told = await take(events, 3, (TypingStopped, RoomMessage))
+        assert [event.type for event in told] == ["typing.stopped", "room.message", "typing.stopped"]
+        assert [told[0].user, told[2].user] == ["bob", "ann"]
+
+
+# Being away
+
+
+@run
+async def test_how_people_stand_is_marked_once_nobody_was_heard_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "AGED_S", 0.02)
+    slow = Backoff(base_s=60, random=lambda: 1.0)
+    async with serving() as server, connected(server, backoff=slow) as (me, peer):
+        await watching(me, peer, "bob")
+        told: asyncio.Queue[Presence] = asyncio.Queue()
+        me.on(Presence, told.put_nowait)
+        peer.drop()
+        aged = await told.get()
+        assert (aged.user, aged.stale, me.people["bob"].stale) == ("bob", True, True)
+        assert me.state == "reconnecting"
+
+
+@run
+async def test_who_comes_back_in_time_saw_nothing_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        await watching(me, peer, "bob")
+        told: list[Presence] = []
+        me.on(Presence, told.append)
+        peer.drop()
+        peer, _ = await server.greet()
+        peer.reply(await peer.next(Watch), PresenceReply([a_presence("bob", 1)]))
+        await state(me, "connected")
+        assert me._session._ageing is not None
+        assert me._session._ageing.cancelled()
+        assert told == []
+
+
+@run
+async def test_a_program_is_told_how_long_it_will_be_away() -> None:
+    async with serving() as server, connected(server, backoff=Backoff(base_s=60, random=lambda: 0.5)) as (me, peer):
+        changes: asyncio.Queue[StateChanged] = asyncio.Queue()
+        me.on(StateChanged, changes.put_nowait)
+        peer.close(4003, "overloaded")
+        assert await changes.get() == StateChanged("reconnecting", 4003, "overloaded", 15.0)
+
+
+@run
+async def test_the_servers_clock_is_known_from_the_welcome() -> None:
+    async with serving() as server, connected(server) as (me, _):
+        assert 0 <= me.now_ms() < 20_000  # of the server, whose clock said 0

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from greendot.client.codec import Truncated
-from greendot.client.state import People, Throttle, Typists, View, typing_text
-from greendot.protocol.events import InboxBadge, Resync, RoomChanged, TypingStarted, TypingStopped
+from greendot.client.state import People, Throttle, Typists, View
+from greendot.protocol.events import InboxBadge, Resync, RoomChanged, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
 
 from .wire import a_join, a_message, a_presence
@@ -157,7 +158,33 @@ def test_a_stop_stops() -> None:
     view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 0)
     assert view.apply(TypingStopped("lobby", "bob"), 1)
     assert view.typists.current("lobby", 1) == {}
-    assert view.apply(TypingStopped("elsewhere", "bob"), 1)
+    # A message has stopped them already, or their time was over: told once is enough.
+    assert not view.apply(TypingStopped("lobby", "bob"), 1)
+    assert not view.apply(TypingStopped("elsewhere", "bob"), 1)
+
+
+def test_those_who_are_only_counted_are_over_like_the_others() -> None:
+    view = View()
+    view.apply(TypingStarted("hall", "bob", "Bob", 5000), 0)
+    view.apply(TypingCount("hall", 7, 5000), 1)  # it has grown large, and nobody is named any more
+    assert (view.typists.current("hall", 1), view.typists.count("hall", 6.9)) == ({}, 7)
+    assert (view.typists.count("hall", 7.0), view.typists.next_end()) == (0, 7.0)
+    assert view.typists.expire(7.0) == [TypingCount("hall", 0, 0)]
+    view.apply(TypingCount("hall", 2, 5000), 8)
+    view.apply(TypingCount("hall", 0, 0), 9)
+    assert (view.typists.count("hall", 9), view.typists.next_end()) == (0, None)
+    view.apply(TypingStarted("lobby", "bob", "Bob", 5000), 9)
+    assert view.typists.count("lobby", 9) == 1
+
+
+def test_how_people_stand_ages_once_until_it_is_heard_of_again() -> None:
+    view = View()
+    view.watch([a_presence("bob", version=5), a_presence("ann", version=2)])
+    assert [(entry.user, entry.stale) for entry in view.people.age()] == [("bob", True), ("ann", True)]
+    assert view.people.age() == []
+    assert view.people.known["bob"].stale is True
+    assert view.apply(a_presence("bob", version=5), 0)  # no newer, but known to be so
+    assert view.people.known["bob"].stale is UNSET
 
 
 def test_joining_tells_who_types_and_forgets_who_did() -> None:
@@ -198,19 +225,6 @@ def test_after_a_stop_the_next_announcement_waits_only_until_the_server_takes_it
     assert throttle.start("lobby", 2.1)
     throttle.forget("lobby")
     assert throttle.start("lobby", 2.2)
-
-
-@pytest.mark.parametrize(
-    ("names", "text"),
-    [
-        ([], ""),
-        (["Alice"], "Alice is typing…"),
-        (["Alice", "Bob"], "Alice and Bob are typing…"),
-        (["Alice", "Bob", "Carol"], "several people are typing…"),
-    ],
-)
-def test_the_typing_line(names: list[str], text: str) -> None:
-    assert typing_text(names) == text
 
 
 def test_typists_of_many_rooms_expire_together() -> None:

@@ -1,0 +1,101 @@
+"""Those who are told: iterators and callbacks. How far they have come, and that it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from weakref import WeakSet, finalize
+
+from greendot.client.callbacks import Callback, Callbacks
+from greendot.client.codec import EVENT_TYPES, StateChanged
+from greendot.client.records import Cursors, Records
+from greendot.client.storage import CursorStorage, Keeping
+from greendot.client.stream import EventStream
+from greendot.protocol.events import Event, NotificationCreated, RoomMessage
+
+CALLBACKS_END_S = 1.0  # how long closing waits for async callbacks
+
+Numbers = Mapping[str, int]  # stream → the number before the oldest record
+
+
+class Audience:
+    """The consumers of one client's events. With a storage their progress is loaded from there, and saved."""
+
+    def __init__(self, records: Records, storage: CursorStorage | None) -> None:
+        self._records = records
+        self._storage = storage
+        self._keeping: Keeping | None = None  # once there is something to keep
+        self._callbacks = Callbacks(self.moved)
+        self._streams: WeakSet[EventStream] = WeakSet()
+        # Holds what comes before the first call of events(): a message may follow a join's answer at once.
+        self._early: EventStream | None = EventStream(self.moved)
+        self._left: Numbers = {}  # what waited in the last iterator when it was dropped
+
+    def begin(self) -> None:
+        """Go on where the program before has left its cursors, if they are kept."""
+        if self._storage is not None and self._keeping is None:
+            if (kept := self._storage.load()) is not None:
+                self._records.begin(kept)
+            self._keeping = Keeping(self._storage, self._handled)
+
+    async def finish(self, *, handled: bool) -> None:
+        """Nothing more will be told. `handled`: the program is done with what it has in hand."""
+        await self._callbacks.finish(CALLBACKS_END_S)
+        if self._keeping is not None:
+            self._keeping.close(self._kept([]) if handled else self._handled())
+
+    # Who is told
+
+    def add(self, kind: str, callback: Callback) -> Callable[[], None]:
+        """See `Client.on`."""
+        if kind not in EVENT_TYPES:
+            raise ValueError(f"no event is called {kind!r}; there are {', '.join(sorted(EVENT_TYPES))}")
+        return self._callbacks.add(kind, callback)
+
+    def stream(self) -> EventStream:
+        """See `Client.events`."""
+        stream, self._early = self._early or EventStream(self.moved), None
+        self._streams.add(stream)
+        self._left = {}
+        if self._storage is not None:
+            finalize(stream, self._leave, stream.waiting).atexit = False
+        return stream
+
+    def _leave(self, waiting: Numbers) -> None:
+        # A loop was left with some still waiting. The next program is told them, unless this one goes on without.
+        self._left = dict(waiting)
+
+    def tell(self, event: Event, end: Exception | None) -> None:
+        """With the event that the client is closed, iterators end, with `end` if that was not the program's wish."""
+        self._callbacks.deliver(event)
+        if self._callbacks.takes(event.type):
+            self.moved()
+        streams = [*self._streams, self._early] if self._early else [*self._streams]
+        for stream in streams:
+            stream.put(event)
+            if isinstance(event, StateChanged) and event.state == "closed":
+                stream.end(end)
+
+    # How far they have come
+
+    def moved(self) -> None:
+        """Somebody is done with something, or a room is joined or left."""
+        if self._keeping is not None:
+            self._keeping.moved()
+
+    def cursors(self) -> Cursors:
+        """See `Client.cursors`."""
+        return self._records.cursors(self._waiting())
+
+    def _waiting(self) -> list[Numbers]:
+        waiting = [stream.waiting for stream in self._streams] + self._callbacks.waiting()
+        # Until somebody asks for events(), what waits for them is not had, unless callbacks have it.
+        if self._early is not None and not self._callbacks.takes(RoomMessage.type, NotificationCreated.type):
+            waiting.append(self._early.waiting)
+        return waiting
+
+    def _handled(self) -> Cursors:
+        """Without what somebody has in hand."""
+        return self._kept([stream.holding for stream in self._streams] + self._callbacks.holding())
+
+    def _kept(self, holding: list[Numbers]) -> Cursors:
+        return self._records.cursors([*self._waiting(), *holding, self._left])

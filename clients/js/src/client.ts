@@ -186,8 +186,11 @@ export class Greendot {
   }
 
   async #hello(token: string, owner: string): Promise<object> {
+    if (this.#cursors.leave(owner)) {
+      this.#forget();
+      await this.#cursors.load(owner);
+    }
     const before = this.welcome;
-    if (await this.#cursors.load(owner)) this.#forget();
     this.inbox.begin(this.#cursors.inbox);
     const followed = [...this.#rooms.values()].filter(({ cursor }) => cursor !== null).slice(0, MOST_RESUMED);
     const rooms = Object.fromEntries(followed.map(({ name, cursor }) => [name, cursor]));

@@ -55,6 +55,7 @@ export class Link {
   #waiting = new Map<unknown, Waiting>();
   #lastId = 0;
   #heard: number; // by the wall clock: it goes on while the computer sleeps
+  #answers = false; // something was heard since it was last asked whether anybody is there
   #silentMs = Infinity;
   #most = 65_536; // bytes of a frame
   #opened = false;
@@ -102,11 +103,11 @@ export class Link {
   /** Find out now whether the other side is still there, for instance after sleep. */
   probe(): void {
     if (!this.open) return;
-    const asked = this.#clock.now();
-    if (asked - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
     this.#write(encode("heartbeat"));
     this.#probing();
-    this.#probing = this.#clock.after(PROBE_MS, () => this.#heard < asked && this.drop("no answer from the server"));
+    this.#answers = false;
+    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop("no answer from the server"));
   }
 
   /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
@@ -136,13 +137,14 @@ export class Link {
 
   #received(text: unknown): void {
     this.#heard = this.#clock.now();
+    this.#answers = true;
     let frame;
     try {
       frame = JSON.parse(String(text));
     } catch {
       return; // nothing a Greendot server sends
     }
-    if (!this.#on) return;
+    if (!this.#on || typeof frame?.type !== "string") return;
     if (frame.type === "reply") this.#answered(frame);
     else if (frame.type === "error") this.#refused(frame);
     else {

@@ -41,15 +41,20 @@ export class Cursors {
     return this.#rooms.get(name) ?? null;
   }
 
-  /** What was kept for this user. Whether it is another one than before. */
-  async load(owner: string): Promise<boolean> {
+  /** Make room for another user: what moves until `load` is nobody's. False if it is the same one. */
+  leave(owner: string): boolean {
     if (owner === this.#owner) return false;
     this.save();
+    this.#owner = null;
+    return true;
+  }
+
+  /** What was kept for this user. */
+  async load(owner: string): Promise<void> {
     const kept = await this.#guarded(async () => JSON.parse((await this.#store.get(`cursors:${owner}`)) ?? "{}"));
     this.#owner = owner;
     this.#rooms = new Map(Object.entries<number>(kept?.rooms ?? {}).filter(([, seq]) => Number.isSafeInteger(seq)));
     this.#inbox = Number.isSafeInteger(kept?.inbox) ? kept.inbox : null;
-    return true;
   }
 
   /** Null forgets. */

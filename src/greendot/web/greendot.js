@@ -399,6 +399,8 @@ var Link = class {
   #lastId = 0;
   #heard;
   // by the wall clock: it goes on while the computer sleeps
+  #answers = false;
+  // something was heard since it was last asked whether anybody is there
   #silentMs = Infinity;
   #most = 65536;
   // bytes of a frame
@@ -445,11 +447,11 @@ var Link = class {
   /** Find out now whether the other side is still there, for instance after sleep. */
   probe() {
     if (!this.open) return;
-    const asked = this.#clock.now();
-    if (asked - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
     this.#write(encode("heartbeat"));
     this.#probing();
-    this.#probing = this.#clock.after(PROBE_MS, () => this.#heard < asked && this.drop("no answer from the server"));
+    this.#answers = false;
+    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop("no answer from the server"));
   }
   /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
   drop(detail) {
@@ -474,13 +476,14 @@ var Link = class {
   }
   #received(text) {
     this.#heard = this.#clock.now();
+    this.#answers = true;
     let frame;
     try {
       frame = JSON.parse(String(text));
     } catch {
       return;
     }
-    if (!this.#on) return;
+    if (!this.#on || typeof frame?.type !== "string") return;
     if (frame.type === "reply") this.#answered(frame);
     else if (frame.type === "error") this.#refused(frame);
     else {
@@ -1420,15 +1423,19 @@ var Cursors = class {
   room(name) {
     return this.#rooms.get(name) ?? null;
   }
-  /** What was kept for this user. Whether it is another one than before. */
-  async load(owner) {
+  /** Make room for another user: what moves until `load` is nobody's. False if it is the same one. */
+  leave(owner) {
     if (owner === this.#owner) return false;
     this.save();
+    this.#owner = null;
+    return true;
+  }
+  /** What was kept for this user. */
+  async load(owner) {
     const kept = await this.#guarded(async () => JSON.parse(await this.#store.get(`cursors:${owner}`) ?? "{}"));
     this.#owner = owner;
     this.#rooms = new Map(Object.entries(kept?.rooms ?? {}).filter(([, seq]) => Number.isSafeInteger(seq)));
     this.#inbox = Number.isSafeInteger(kept?.inbox) ? kept.inbox : null;
-    return true;
   }
   /** Null forgets. */
   moveRoom(name, seq) {
@@ -1685,8 +1692,11 @@ var Greendot = class {
     return this.#outbox.send(lane, encode(type, fields), fold);
   }
   async #hello(token, owner) {
+    if (this.#cursors.leave(owner)) {
+      this.#forget();
+      await this.#cursors.load(owner);
+    }
     const before = this.welcome;
-    if (await this.#cursors.load(owner)) this.#forget();
     this.inbox.begin(this.#cursors.inbox);
     const followed = [...this.#rooms.values()].filter(({ cursor }) => cursor !== null).slice(0, MOST_RESUMED);
     const rooms = Object.fromEntries(followed.map(({ name, cursor }) => [name, cursor]));

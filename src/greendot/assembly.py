@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
+import msgspec
+
 from greendot.api.app import make_app
 from greendot.api.backend import Backend, Dev
 from greendot.api.headers import Headers
@@ -18,17 +20,19 @@ from greendot.engine.base import Engine
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.redis.engine import Options, RedisEngine
 from greendot.engine.redis.nodes import Periods
+from greendot.engine.redis.url import parse
 from greendot.errors import ConfigError, StoreUnavailable
 from greendot.gateway.node import Node
 from greendot.gateway.server import Server
 from greendot.gateway.tls import Certificate
 from greendot.outbound import Caller, Terms
 from greendot.relay.relay import Relay
-from greendot.settings import Settings
+from greendot.settings import Look, Settings
 from greendot.settings.webhooks import Hook as HookSettings
 from greendot.store.base import Draft, Notice, Store
 from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.sqlite import SqliteStore
+from greendot.tokens import make_tokens
 from greendot.webhooks.asked import AskedApp
 from greendot.webhooks.hook import Hook
 from greendot.webhooks.records import Pace
@@ -124,6 +128,31 @@ class Delivery:
 
     async def notify(self, notices: Sequence[Notice]) -> object:
         return await self._node.notifying.notify(notices)
+
+
+def looks() -> tuple[Look, ...]:
+    """What is asked of settings beyond their own rules: keys and files that can be used."""
+    return (
+        Look(("auth",), _check_keys),
+        Look(("engine.url",), lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context()),
+        Look(("tls",), lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key)),
+        Look(("webhooks.ca_file",), call_terms),
+    )
+
+
+def secret_look() -> Look:
+    """And what only a server needs."""
+    return Look(("auth", "engine.url", "server.dev"), _check_secret_unless_made)
+
+
+def _check_secret_unless_made(settings: Settings) -> None:
+    if not settings.server.dev:
+        _check_secret(settings)
+
+
+def _check_keys(settings: Settings) -> None:
+    # Keys that others publish are fetched when a server runs.
+    make_tokens(msgspec.structs.replace(settings.auth, jwks_url=""), SystemClock().monotonic)
 
 
 def _check_secret(settings: Settings) -> None:

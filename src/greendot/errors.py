@@ -25,7 +25,12 @@ class GreendotError(Exception):
 
 
 class ConfigError(GreendotError):
-    """A setting or a relation between settings is wrong. Shown to a person, without a traceback."""
+    """Settings, or relations between them, are wrong. Shown to a person, without a traceback: all that was found."""
+
+    def __init__(self, *mistakes: str) -> None:
+        several = len(mistakes) > 1
+        super().__init__("\n".join([f"{len(mistakes)} settings are wrong:", *mistakes]) if several else mistakes[0])
+        self.mistakes = mistakes
 
 
 class Refused(GreendotError):

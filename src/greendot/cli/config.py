@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 import msgspec
 
-from greendot.clock import SystemClock
+from greendot.assembly import looks
 from greendot.engine.redis import url
 from greendot.errors import ConfigError
-from greendot.settings import Api, Settings, load, strange_variables
-from greendot.tokens import make_tokens
-
-SECRETS = ("auth", "secret"), ("api", "key"), ("privacy", "hash_key")
+from greendot.settings import Api, Look, Settings, load, shown, strange_variables
 
 config_option = click.option(
     "--config",
@@ -27,48 +23,30 @@ config_option = click.option(
 )
 
 
-def settings_from(config: Path | None, flags: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """The settings of this call; flags that were not given are None and do not count."""
-    given = {
-        section: {key: value for key, value in values.items() if value is not None} for section, values in flags.items()
-    }
-    return load(config, os.environ, {section: values for section, values in given.items() if values})
+def settings_from(config: Path | None, flags: Mapping[str, Mapping[str, Any]], looks: Sequence[Look] = ()) -> Settings:
+    """The settings of this call. ConfigError names all that is wrong with them."""
+    return load(config, os.environ, given(flags), looks)
+
+
+def given(flags: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Flags that were not given are None and do not count."""
+    found = {section: {key: value for key, value in of.items() if value is not None} for section, of in flags.items()}
+    return {section: of for section, of in found.items() if of}
 
 
 @click.command("check-config")
 @config_option
 def check_config(config: Path | None) -> None:
     """Check the settings and print what they come to; secrets are not shown."""
-    settings = settings_from(config, {})
-    if settings.engine.url != "memory":
-        url.parse(settings.engine.url)
-    make_tokens(settings.auth, SystemClock().monotonic)  # files and keys are looked at here
-    shown = msgspec.to_builtins(settings)
-    for key in shown["auth"]["keys"]:
-        key["secret"] = "(set)" if key["secret"] else ""
-    shown["engine"]["url"] = url.without_login(settings.engine.url)
-    if settings.on_postgres:
-        shown["store"]["url"] = store_shown(settings)
-    shown["outbox"]["url"] = url.without_login(settings.outbox.url)
-    for hook in (shown["webhooks"], *(tenant["webhooks"] for tenant in shown["tenants"].values())):
-        hook |= {name: "(set)" if hook[name] else "(not set)" for name in ("secret", "secret_before")}
-        hook["url"] = _host(hook["url"])
-    for section, values in shown.items():
+    settings = settings_from(config, {}, looks())
+    for section, values in shown(settings).items():
         click.echo(f"[{section}]")
         for key, value in values.items():
-            if (section, key) in SECRETS:
-                value = "(set)" if value else "(not set)"
             click.echo(f"{key} = {msgspec.json.encode(value).decode()}")
         click.echo()
     for note in strange_variables(os.environ):
         click.echo(f"Note: {note}")
     click.echo("The settings are good.")
-
-
-def _host(place: str) -> str:
-    """Of a URL whose path may be as good as a password."""
-    split = urlsplit(place)
-    return f"{split.scheme}://{split.netloc}/…" if place else ""
 
 
 def store_shown(settings: Settings) -> str:

@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 
 from greendot import __version__
-from greendot.assembly import Greendot
+from greendot.assembly import Greendot, looks, secret_look
 from greendot.cli.config import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.cli.logs import set_up_logging
 from greendot.cli.workers import Supervisor, reserve
@@ -59,6 +59,7 @@ def serve(
             "engine": {"url": engine},
             "store": {"url": store},
         },
+        (*looks(), secret_look()),
     )
     notes = strange_variables(os.environ)
     if settings.server.dev:

@@ -18,6 +18,7 @@ from greendot.errors import ConfigError
 from greendot.ids import new_message_id
 from greendot.outbound import Answer, NotCalled
 from greendot.settings import Settings
+from greendot.settings.mistakes import refuse
 from greendot.settings.webhooks import Hook, check_hook
 from greendot.webhooks.events import ping_event
 
@@ -133,7 +134,7 @@ def _hook(settings: Settings, tenant: str, url: str | None) -> Hook:
         click.echo(f"Tenant {tenant} has no webhook; the ping is signed with this secret: {secret}")
         known = Hook(secret=secret)
     hook = structs.replace(known, url=url or known.url)
-    check_hook("webhooks", hook, settings.webhooks)
+    refuse(check_hook("webhooks", hook, settings.webhooks))
     return hook
 
 

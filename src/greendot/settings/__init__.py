@@ -6,9 +6,11 @@ settings are checked once, at the start, with a sentence a person can act on.
 
 from greendot.settings.checks import check
 from greendot.settings.door import Door
+from greendot.settings.mistakes import Mistake
 from greendot.settings.names import check_id
 from greendot.settings.sections import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
-from greendot.settings.sources import load, strange_variables
+from greendot.settings.shown import shown
+from greendot.settings.sources import Look, Read, load, read, strange_variables
 from greendot.settings.visibility import Visibility
 
 __all__ = [
@@ -18,6 +20,9 @@ __all__ = [
     "Door",
     "Kind",
     "Limits",
+    "Look",
+    "Mistake",
+    "Read",
     "Server",
     "Settings",
     "Tenant",
@@ -25,5 +30,7 @@ __all__ = [
     "check",
     "check_id",
     "load",
+    "read",
+    "shown",
     "strange_variables",
 ]

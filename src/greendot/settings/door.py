@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.errors import ConfigError
+from greendot.settings.mistakes import Mistake, Mistakes
 
 ANY = "*"
 _NAME = r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])"
@@ -35,27 +35,36 @@ class Tls(Struct, frozen=True, forbid_unknown_fields=True):
     hsts_s: Annotated[int, Meta(ge=0, le=10 * 31_536_000)] = 31_536_000  # so long browsers use TLS only; 0: not said
 
 
-def check_door(door: Door, tls: Tls) -> None:
-    """ConfigError for the first thing that is wrong."""
+def check_door(door: Door, tls: Tls) -> Mistakes:
+    """All that is wrong."""
     if tls.key and not tls.cert:
-        raise ConfigError("tls.key is set, and tls.cert is not: there would be no TLS. Set both.")
+        yield Mistake(("tls.key", "tls.cert"), "tls.key is set, and tls.cert is not: there would be no TLS. Set both.")
     for origin in door.origins:
         found = _ORIGIN.fullmatch(origin)
         if origin != ANY and (found is None or (found[1], found[2]) in _LEFT_OUT):
-            raise ConfigError(
+            yield Mistake(
+                ("door.origins",),
                 f"door.origins has {origin!r}; write origins as browsers do: https://app.example.com, in lower case, "
-                "with the port unless it is the usual one, without a path or a slash at the end."
+                "with the port unless it is the usual one, without a path or a slash at the end.",
             )
     for host in door.hosts:
         if host != ANY and _HOST.fullmatch(host) is None:
-            raise ConfigError(
+            yield Mistake(
+                ("door.hosts",),
                 f"door.hosts has {host!r}; write names as in a URL, in lower case: chat.example.com, or "
-                "chat.example.com:8443 for that port only."
+                "chat.example.com:8443 for that port only.",
             )
     for network in door.trusted_proxies:
-        try:
-            ip_network(network)
-        except ValueError:
-            raise ConfigError(
-                f"door.trusted_proxies has {network!r}; write addresses or networks, such as 10.0.0.7 or 10.0.0.0/8."
-            ) from None
+        if not _is_network(network):
+            yield Mistake(
+                ("door.trusted_proxies",),
+                f"door.trusted_proxies has {network!r}; write addresses or networks, such as 10.0.0.7 or 10.0.0.0/8.",
+            )
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True

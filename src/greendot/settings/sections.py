@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from greendot.settings.door import Door, Tls
+from greendot.settings.names import Secret
 from greendot.settings.visibility import Visibility
 from greendot.settings.webhooks import Hook, Webhooks
 
@@ -40,7 +41,7 @@ Algorithm = Literal["HS256", "HS384", "HS512", "RS256", "ES256", "EdDSA"]
 class AuthKey(Struct, frozen=True, forbid_unknown_fields=True):
     kid: Annotated[str, Meta(min_length=1, max_length=256)]
     alg: Algorithm
-    secret: str = ""  # of these three exactly one: for HS256, HS384, HS512
+    secret: Secret = ""  # of these three exactly one: for HS256, HS384, HS512
     public_key: str = ""  # PEM, or a certificate: for RS256, ES256, EdDSA
     file: str = ""  # either of the two
     tenant: str = ""  # its tokens can only be of this tenant; empty: of any
@@ -49,7 +50,7 @@ class AuthKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Auth(Struct, frozen=True, forbid_unknown_fields=True):
-    secret: str = ""  # HS256; at least 32 characters
+    secret: Secret = ""  # HS256; at least 32 characters
     tenants: Literal["any", "registered"] = "any"  # whose users may come: any that a token names, or registered ones
     keys: tuple[AuthKey, ...] = ()  # further ones, chosen by a token's `kid`; in the file only
     algorithms: tuple[Algorithm, ...] = ()  # those that are taken; empty: those of the keys
@@ -66,7 +67,7 @@ class Auth(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Api(Struct, frozen=True, forbid_unknown_fields=True):
-    key: str = ""  # a first API key, for tenant `default`
+    key: Secret = ""  # a first API key, for tenant `default`
 
 
 class Presence(Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,7 +170,7 @@ class Inbox(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Privacy(Struct, frozen=True, forbid_unknown_fields=True):
-    hash_key: str = ""  # what addresses, browsers and, in logs, ids are hashed with; empty: made of auth.secret
+    hash_key: Secret = ""  # what addresses, browsers and, in logs, ids are hashed with; empty: made of auth.secret
     log_ids: Literal["plain", "hashed"] = "plain"  # users, rooms and sessions in log lines
 
 

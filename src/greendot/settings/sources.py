@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from greendot.errors import ConfigError
 from greendot.settings.checks import check
-from greendot.settings.sections import OF_THE_NODE, Kind, Limits, Settings, Tenant
-from greendot.settings.visibility import Visibility
-from greendot.settings.webhooks import Hook, Webhooks
+from greendot.settings.mistakes import Mistake, refuse, within
+from greendot.settings.sections import Kind, Settings, Tenant
+from greendot.settings.values import Values, nearest
 
 NAMED: dict[str, type] = {"kinds": Kind, "tenants": Tenant}  # sections of sections, by names people give
-OWN: dict[str, type] = {"limits": Limits, "visibility": Visibility}  # sections that tenants may have of their own
+OWN = ("limits", "visibility")  # sections that tenants may have of their own, and else share
+ENVIRONMENT = "in the environment"
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
 
 
-def load(file: Path | None, environment: Mapping[str, str], flags: Sources) -> Settings:
-    """The settings from their sources, checked. ConfigError names the source, the setting and what to do."""
-    merged: dict[str, dict[str, Any]] = {}
-    for source, values in (
-        (str(file), _read_file(file) if file else {}),
-        ("the environment", _read_environment(environment)),
-        ("the command line", flags),
-    ):
-        _convert(source, values)
-        for section, keys in values.items():
-            merged.setdefault(section, {}).update(keys)
-    _complete(merged)
-    settings = _convert("", merged)
-    check(settings)
+class Look(NamedTuple):
+    """Something else that settings must pass: `at` raises ConfigError. It is asked only if what it needs is right."""
+
+    needs: tuple[str, ...]  # settings and sections
+    at: Callable[[Settings], object]
+
+
+class Read(NamedTuple):
+    """What the sources come to. What was wrong in them is left out of the settings."""
+
+    settings: Settings
+    mistakes: list[Mistake]
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Sources, looks: Sequence[Look] = ()) -> Settings:
+    """The settings from their sources, checked. ConfigError names every mistake: where it is, and what to do."""
+    settings, mistakes = read(file, environment, flags, looks)
+    refuse(mistakes)
     return settings
+
+
+def read(file: Path | None, environment: Mapping[str, str], flags: Sources, looks: Sequence[Look] = ()) -> Read:
+    """The same with the mistakes beside it. ConfigError if there is no file, or it is none."""
+    merged: dict[str, dict[str, Any]] = {}
+    origins: dict[str, str] = {}  # by setting: where it was last set
+    mistakes: list[Mistake] = []
+    for source, given in (
+        (f"in {file}", _read_file(file) if file else {}),
+        (ENVIRONMENT, _read_environment(environment)),
+        ("on the command line", flags),
+    ):
+        values = Values()
+        for section, keys in values.taken(given).items():
+            merged.setdefault(section, {}).update(keys)
+            origins |= dict.fromkeys(_settings_in(section, keys), source)
+        mistakes += [_named(mistake, {source: mistake.keys}) for mistake in values.mistakes]
+    _complete(merged)
+    settings = msgspec.convert(merged, Settings, strict=False)
+    mistakes += _unrelated(check(settings), mistakes, origins)
+    further = [found for look in looks for found in _found(look, settings, mistakes)]
+    return Read(settings, mistakes + _unrelated(further, [], origins))
 
 
 def _read_file(path: Path) -> Sources:
@@ -69,17 +96,15 @@ def strange_variables(environment: Mapping[str, str]) -> list[str]:
     known = [f"GREENDOT_{s.name}_{field.name}".upper() for s in _sections() for field in fields(s.type)]
     sections = tuple(f"GREENDOT_{section.name}_".upper() for section in _sections())
     strange = [name for name in environment if name.startswith("GREENDOT_") and not name.startswith(sections)]
-    return [f"{name} is not a setting.{_nearest(name, known)}" for name in strange if get_close_matches(name, known, 1)]
+    return [f"{name} is not a setting.{nearest(name, known)}" for name in strange if get_close_matches(name, known, 1)]
 
 
-def _convert(source: str, values: Sources) -> Settings:
-    for section, keys in values.items():
-        _known(source, section, keys)
-    try:
-        # Not strict: the environment has only strings, and "30" must do for a number there.
-        return msgspec.convert(values, Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"in {source}: {error}".replace("`$.", "`")) from None
+def _settings_in(at: str, keys: Mapping[str, Any]) -> Iterable[str]:
+    """The full names of what is set there."""
+    for key, value in keys.items():
+        yield f"{at}.{key}"
+        if isinstance(value, Mapping):
+            yield from _settings_in(f"{at}.{key}", value)
 
 
 def _complete(merged: dict[str, dict[str, Any]]) -> None:
@@ -90,57 +115,48 @@ def _complete(merged: dict[str, dict[str, Any]]) -> None:
     }
 
 
-def _known(source: str, section: str, keys: Any) -> None:
-    sections: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
-    if section not in sections:
-        raise ConfigError(f"in {source}: no section is called [{section}].{_nearest(section, sections)}")
-    if not isinstance(keys, Mapping):
-        raise ConfigError(f"in {source}: [{section}] must be a section of keys.")
-    if section not in NAMED:
-        _all_known(source, section, keys, sections[section])
-        return
-    for name, own in keys.items():
-        if not isinstance(own, Mapping):
-            raise ConfigError(f"in {source}: [{section}] has one section for each name, such as [{section}.{name}].")
-        _all_known(source, f"{section}.{name}", own, NAMED[section])
-        if section == "tenants":
-            for part, kind in OWN.items():
-                _known_own(source, f"tenants.{name}.{part}", own.get(part, {}), kind)
-            _known_hook(source, f"tenants.{name}.webhooks", own.get("webhooks", {}))
+def _found(look: Look, settings: Settings, mistakes: Sequence[Mistake]) -> Iterable[Mistake]:
+    if any(mistake.touches(look.needs) for mistake in mistakes):
+        return  # it would complain about what is not meant
+    try:
+        look.at(settings)
+    except ConfigError as error:
+        for sentence in error.mistakes:
+            yield Mistake(look.needs, sentence)
 
 
-def _known_own(source: str, section: str, keys: Any, kind: type) -> None:
-    if not isinstance(keys, Mapping):
-        common = section.rpartition(".")[2]
-        raise ConfigError(f"in {source}: [{section}] must be a section of keys, as in [{common}].")
-    for key in keys:
-        if key in OF_THE_NODE:
-            raise ConfigError(f"in {source}: [{section}]: {key} is of the whole node. Set it in [limits].")
-    _all_known(source, section, keys, kind)
+def _unrelated(found: Iterable[Mistake], known: Sequence[Mistake], origins: Mapping[str, str]) -> list[Mistake]:
+    """Those that do not follow from mistakes known already, each with where its settings are."""
+    made = []
+    for mistake in found:
+        common = [_common(key, origins) for key in mistake.keys]
+        if any(wrong.touches([*mistake.keys, *common]) for wrong in known):
+            continue
+        if common != [*mistake.keys] and not any(key in origins for key in mistake.keys):
+            continue  # a tenant that only has what everybody has: it is said of that
+        places: dict[str, tuple[str, ...]] = {}
+        for setting, source in origins.items():
+            if any(within(setting, key) for key in common):
+                places[source] = (*places.get(source, ()), setting)
+        made.append(_named(mistake, places))
+    return made
 
 
-def _known_hook(source: str, section: str, keys: Any) -> None:
-    if not isinstance(keys, Mapping):
-        raise ConfigError(f"in {source}: [{section}] must be a section of keys, such as url and secret.")
-    own = [field.name for field in fields(Hook)]
-    for key in keys:
-        if key not in own and key in (field.name for field in fields(Webhooks)):
-            raise ConfigError(f"in {source}: [{section}]: {key} holds for all webhooks. Set it in [webhooks].")
-    _all_known(source, section, keys, Hook)
+def _common(key: str, origins: Mapping[str, str]) -> str:
+    """What holds for a tenant's setting that is not set: everybody's."""
+    own = [*key.split(".")[-2:]] if key.startswith("tenants.") and key not in origins else []
+    return ".".join(own) if own and own[0] in OWN else key
 
 
-def _all_known(source: str, section: str, keys: Mapping[str, Any], kind: Any) -> None:
-    known = [field.name for field in fields(kind)]
-    for key in keys:
-        if key not in known:
-            raise ConfigError(f"in {source}: [{section}] has no setting {key!r}.{_nearest(key, known)}")
+def _named(mistake: Mistake, places: Mapping[str, tuple[str, ...]]) -> Mistake:
+    """With where to look: the file, the variables."""
+    told = []
+    for source, settings in places.items():
+        variables = [f"GREENDOT_{name.replace('.', '_')}".upper().partition("[")[0] for name in settings]
+        told.append(f"{source} ({', '.join(variables)})" if source == ENVIRONMENT and len(variables) < 4 else source)
+    return Mistake(mistake.keys, f"{' and '.join(told)}: {mistake.sentence}" if told else mistake.sentence)
 
 
 def _sections() -> list[FieldInfo]:
     """Those with fixed keys, which may also come from the environment."""
     return [field for field in fields(Settings) if field.name not in NAMED]
-
-
-def _nearest(word: str, known: Any) -> str:
-    found = get_close_matches(word, list(known), n=1)
-    return f" Did you mean {found[0]!r}?" if found else f" There are: {', '.join(known)}."

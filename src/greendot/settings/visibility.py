@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.errors import ConfigError
+from greendot.settings.mistakes import Mistake, Mistakes
+from greendot.settings.names import Secret
 from greendot.settings.webhooks import LEAST_SECRET, Webhooks, check_url
 
 
@@ -16,19 +17,21 @@ class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
     policy: Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"] = "tenant"
     recent_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0  # how long a contact is recent
     ask_url: str = ""  # of the app, where the policy is to ask
-    ask_secret: str = ""  # signs the questions; at least 32 characters
+    ask_secret: Secret = ""  # signs the questions; at least 32 characters
     ask_timeout_s: Annotated[float, Meta(gt=0, le=30)] = 2.0
     ask_cache_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # how long an answer counts
 
 
-def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> None:
-    """ConfigError if the app is to be asked and it is not said where, or how it knows that it is us."""
+def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> Mistakes:
+    """What is wrong if the app is to be asked and it is not said where, or how it knows that it is us."""
+    policy, url, secret = (f"{section}.{name}" for name in ("policy", "ask_url", "ask_secret"))
     if visibility.ask_url:
-        check_url(f"{section}.ask_url", visibility.ask_url, common)
+        yield from check_url(url, visibility.ask_url, common)
     if visibility.policy == "ask" and not visibility.ask_url:
-        raise ConfigError(f"{section}.policy is `ask`: say in {section}.ask_url where the app is to be asked.")
+        yield Mistake((policy, url), f"{policy} is `ask`: say in {url} where the app is to be asked.")
     if visibility.ask_url and len(visibility.ask_secret) < LEAST_SECRET:
-        raise ConfigError(
-            f"{section}.ask_secret must have at least {LEAST_SECRET} characters, or others could ask in our name. "
-            "Make one with: openssl rand -hex 32"
+        yield Mistake(
+            (url, secret),
+            f"{secret} must have at least {LEAST_SECRET} characters, or others could ask in our name. "
+            "Make one with: openssl rand -hex 32",
         )

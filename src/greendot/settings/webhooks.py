@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from greendot.errors import ConfigError
+from greendot.settings.mistakes import Mistake, Mistakes
+from greendot.settings.names import Secret
 
 HookType = Literal[
     "user.online",
@@ -29,8 +30,8 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     """Where one tenant's app is told."""
 
     url: str = ""  # empty: it is not
-    secret: str = ""  # signs what is sent; at least 32 characters
-    secret_before: str = ""  # while the secret is being changed, the one before signs as well
+    secret: Secret = ""  # signs what is sent; at least 32 characters
+    secret_before: Secret = ""  # while the secret is being changed, the one before signs as well
     events: tuple[HookType, ...] = ALL_TYPES
 
 
@@ -45,51 +46,59 @@ class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
     give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400)] = 86_400.0  # then an event is a dead letter
 
 
-def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> None:
-    """ConfigError for the first thing that is wrong. No URL is repeated: it may contain what should not be read."""
+def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
+    """All that is wrong. No URL is repeated: it may contain what should not be read."""
     for text in common.allow_private:
         try:
             if text != _ANY:
                 ip_network(text)
         except ValueError:
-            raise ConfigError(
-                f"webhooks.allow_private has {text!r}; write networks, such as 10.0.0.0/8 or fd00::/8, or `all`."
-            ) from None
+            yield Mistake(
+                ("webhooks.allow_private",),
+                f"webhooks.allow_private has {text!r}; write networks, such as 10.0.0.0/8 or fd00::/8, or `all`.",
+            )
     if common.url and own.get("default", Hook()).url:
-        raise ConfigError("tenant `default` has two webhooks: give the URL in [webhooks], or in its own section.")
-    check_hook("webhooks", common, common)
+        yield Mistake(
+            ("webhooks.url", "tenants.default.webhooks.url"),
+            "tenant `default` has two webhooks: give the URL in [webhooks], or in its own section.",
+        )
+    yield from check_hook("webhooks", common, common)
     for tenant, hook in own.items():
-        check_hook(f"tenants.{tenant}.webhooks", hook, common)
+        yield from check_hook(f"tenants.{tenant}.webhooks", hook, common)
 
 
-def check_hook(section: str, hook: Hook, common: Webhooks) -> None:
-    """ConfigError if nothing can be sent so, or should not be."""
-    for name, secret in (("secret", hook.secret), ("secret_before", hook.secret_before)):
-        if secret and len(secret) < LEAST_SECRET:
-            raise ConfigError(
-                f"{section}.{name} is shorter than {LEAST_SECRET} characters and could be guessed. "
-                "Make one with: openssl rand -hex 32"
+def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
+    """Why nothing can be sent so, or should not be."""
+    url, secret = f"{section}.url", f"{section}.secret"
+    for name, value in ((secret, hook.secret), (f"{section}.secret_before", hook.secret_before)):
+        if value and len(value) < LEAST_SECRET:
+            yield Mistake(
+                (name,),
+                f"{name} is shorter than {LEAST_SECRET} characters and could be guessed. "
+                "Make one with: openssl rand -hex 32",
             )
     if not hook.url:
         if hook.secret:
-            raise ConfigError(f"{section}.secret is set, and {section}.url is not: nothing would be sent. Set both.")
+            yield Mistake((secret, url), f"{secret} is set, and {url} is not: nothing would be sent. Set both.")
         return
-    check_url(f"{section}.url", hook.url, common)
+    yield from check_url(url, hook.url, common)
     if not hook.secret:
-        raise ConfigError(
-            f"{section}.secret is not set, so the app could not tell what Greendot sent from what others did. "
-            "Make one with: openssl rand -hex 32"
+        yield Mistake(
+            (secret,),
+            f"{secret} is not set, so the app could not tell what Greendot sent from what others did. "
+            "Make one with: openssl rand -hex 32",
         )
 
 
-def check_url(setting: str, url: str, common: Webhooks) -> None:
-    """ConfigError if an app cannot be called there, or what is sent could be read on its way."""
+def check_url(setting: str, url: str, common: Webhooks) -> Mistakes:
+    """Why an app cannot be called there, or what is sent could be read on its way."""
     if wrong := _wrong_with(url):
-        raise ConfigError(f"{setting} {wrong}")
-    if url.startswith("http:") and not common.allow_private:
-        raise ConfigError(
+        yield Mistake((setting,), f"{setting} {wrong}")
+    elif url.startswith("http:") and not common.allow_private:
+        yield Mistake(
+            (setting, "webhooks.allow_private"),
             f"{setting} begins with http://: what is sent could be read on its way. Use https://, or, for an app "
-            "in your own network, list that in webhooks.allow_private."
+            "in your own network, list that in webhooks.allow_private.",
         )
 
 

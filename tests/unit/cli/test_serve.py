@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cli.calls import complaint
@@ -39,3 +41,24 @@ def test_no_secret_is_refused_and_what_to_do_is_said() -> None:
 )
 def test_a_wrong_flag_is_named(flags: list[str], word: str) -> None:
     assert word in complaint("serve", *flags)
+
+
+def test_all_that_keeps_a_server_from_starting_is_said_in_one_go(tmp_path: Path) -> None:
+    """Values, relations, what is missing, and files that cannot be used."""
+    file = tmp_path / "greendot.toml"
+    file.write_text(
+        '[server]\nport = 70000\n[typing]\nttl_s = 1\n[tls]\ncert = "/nowhere/cert.pem"\n'
+        '[webhooks]\nca_file = "/nowhere/ca.pem"\n[engine]\nurl = "redis://h/x"\n'
+    )
+    said = complaint("serve", "--config", str(file), "--workers", "0", secret="")
+    assert said.startswith("7 settings are wrong:")
+    for words in (
+        "server.port is 70000",
+        "server.workers is 0",
+        "typing.throttle_s (2)",
+        "cannot read /nowhere/cert.pem",
+        "webhooks.ca_file /nowhere/ca.pem",
+        "'x' is not the number of a database",
+        "auth.secret is not set",
+    ):
+        assert words in said

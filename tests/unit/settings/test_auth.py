@@ -11,13 +11,14 @@ import pytest
 from greendot.errors import ConfigError
 from greendot.settings import Auth, load
 from greendot.settings.auth import check_auth
+from greendot.settings.mistakes import refuse
 
 SECRET = {"kid": "a", "alg": "HS256", "secret": "x" * 32}
 PUBLIC = {"kid": "b", "alg": "RS256", "public_key": "-----BEGIN…"}
 
 
 def check(**auth: Any) -> None:
-    check_auth(msgspec.convert(auth, Auth))
+    refuse(check_auth(msgspec.convert(auth, Auth)))
 
 
 def test_what_is_good_is_taken() -> None:

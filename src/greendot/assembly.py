@@ -142,7 +142,7 @@ def looks() -> tuple[Look, ...]:
 
 def secret_look() -> Look:
     """And what only a server needs."""
-    return Look(("auth", "engine.url", "server.dev"), _check_secret_unless_made)
+    return Look(("auth", "engine.url", "server.dev"), _check_secret_unless_made, ("auth.secret",))
 
 
 def _check_secret_unless_made(settings: Settings) -> None:

@@ -10,7 +10,7 @@ FLOOR = {"errors", "ids", "clock"}
 CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
 SHELL = {"tokens", "metrics"} | PORTS | CORE
-TOP = {"assembly", "gateway", "api", "outbound", "relay", "settings", "webhooks"} | SHELL
+TOP = {"assembly", "doctor", "gateway", "api", "outbound", "probes", "relay", "settings", "webhooks"} | SHELL
 
 # What each part may import besides itself. A new part takes its place here.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -30,7 +30,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "relay": {"store"} | CORE,  # what it sends goes by a protocol of its own: it knows neither sockets nor engines
     "outbound": {"core", "errors"},
     "webhooks": {"engine", "outbound", "store"} | CORE,  # of the engine, only what a turn is
-    "assembly": TOP - {"assembly"},
+    "doctor": {"core", "settings"},
+    "probes": {"core", "engine", "settings", "store"},
+    "assembly": TOP - {"assembly", "doctor", "probes"},
     "testing": TOP,
     "cli": TOP,
     "client": {"protocol"} | FLOOR,
@@ -41,12 +43,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # Modules only these may import: (module, parts and modules that may).
 RESERVED = [
-    ("settings", {"cli", "gateway.parts", "gateway.node", "assembly", "testing"}),
+    ("settings", {"cli", "doctor", "gateway.parts", "gateway.node", "assembly", "probes", "testing"}),
     ("metrics", {"gateway", "api"}),
     ("gateway.node", {"assembly", "testing"}),
     ("engine.memory", {"assembly", "testing"}),
-    ("store.sqlite", {"assembly", "testing"}),
-    ("store.postgres", {"assembly", "testing"}),
+    ("store.sqlite", {"assembly", "probes", "testing"}),
+    ("store.postgres", {"assembly", "probes", "testing"}),
 ]
 
 # Everybody else's packages, and the one place each is known in.
@@ -59,7 +61,7 @@ DRIVERS = [
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),
     ("jwt", {"tokens"}),
-    ("cryptography", {"tokens"}),
+    ("cryptography", {"tokens", "gateway.certificates"}),
     ("httpx2", {"tokens.fetching", "server.http"}),
     ("httpcore2", {"outbound"}),
     ("click", {"cli"}),
@@ -111,7 +113,7 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
             assert {name for name in own if not within(name, shared)} <= {port}, module.name
 
 
-@pytest.mark.parametrize("part", ["core", "protocol"])
+@pytest.mark.parametrize("part", ["core", "doctor", "protocol"])
 def test_decisions_depend_on_nothing_but_their_arguments(part: str) -> None:
     for module in modules():
         if module.part == part:

@@ -75,11 +75,16 @@ def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
     return value, True
 
 
+def dev_secret(settings: Settings) -> str:
+    """What a dev server made here, empty if none did."""
+    return _kept(dev_file(settings, "secret"))
+
+
 def with_dev_secret(settings: Settings) -> Settings:
     """The settings with the dev server's secret, if there is one and no other is set."""
     if settings.auth.secret:
         return settings
-    auth = msgspec.structs.replace(settings.auth, secret=_kept(dev_file(settings, "secret")))
+    auth = msgspec.structs.replace(settings.auth, secret=dev_secret(settings))
     return msgspec.structs.replace(settings, auth=auth)
 
 

@@ -32,15 +32,38 @@ STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-@click.command()
-@click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
-@click.option("--port", type=int, help="Port to listen on. [default: 8000]")
-@click.option("--engine", metavar="URL", help="Where signals live: memory or redis://HOST:PORT.")
-@click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE or postgresql://HOST/DATABASE.")
-@click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]")
-@click.option(
-    "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, room `lobby`, loopback only."
+_OPTIONS = (
+    click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]"),
+    click.option("--port", type=int, help="Port to listen on. [default: 8000]"),
+    click.option("--engine", metavar="URL", help="Where signals live: memory or redis://HOST:PORT."),
+    click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE or postgresql://HOST/DATABASE."),
+    click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]"),
+    click.option(
+        "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, room `lobby`, loopback only."
+    ),
 )
+
+
+def server_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What a server may be told on the command line."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def server_flags(
+    host: str | None, port: int | None, engine: str | None, store: str | None, workers: int | None, dev: bool | None
+) -> dict[str, dict[str, Any]]:
+    """The same, as settings."""
+    return {
+        "server": {"host": host, "port": port, "workers": workers, "dev": dev or None},
+        "engine": {"url": engine},
+        "store": {"url": store},
+    }
+
+
+@click.command()
+@server_options
 @config_option
 def serve(
     host: str | None,
@@ -52,15 +75,7 @@ def serve(
     config: Path | None,
 ) -> None:
     """Run a server until Ctrl-C or SIGTERM."""
-    settings = settings_from(
-        config,
-        {
-            "server": {"host": host, "port": port, "workers": workers, "dev": dev or None},
-            "engine": {"url": engine},
-            "store": {"url": store},
-        },
-        (*looks(), secret_look()),
-    )
+    settings = settings_from(config, server_flags(host, port, engine, store, workers, dev), (*looks(), secret_look()))
     notes = strange_variables(os.environ)
     if settings.server.dev:
         settings = _for_dev(settings, host, notes)

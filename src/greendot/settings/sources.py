@@ -28,6 +28,7 @@ class Look(NamedTuple):
 
     needs: tuple[str, ...]  # settings and sections
     at: Callable[[Settings], object]
+    about: tuple[str, ...] = ()  # what a mistake is about; empty: all it needs
 
 
 class Read(NamedTuple):
@@ -122,7 +123,7 @@ def _found(look: Look, settings: Settings, mistakes: Sequence[Mistake]) -> Itera
         look.at(settings)
     except ConfigError as error:
         for sentence in error.mistakes:
-            yield Mistake(look.needs, sentence)
+            yield Mistake(look.about or look.needs, sentence)
 
 
 def _unrelated(found: Iterable[Mistake], known: Sequence[Mistake], origins: Mapping[str, str]) -> list[Mistake]:

@@ -1,0 +1,117 @@
+"""`greendot doctor`: what is wrong, weak or worth knowing about a set-up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import uvloop
+
+from greendot import probes
+from greendot.assembly import looks, secret_look
+from greendot.cli.config import config_option, dev_secret, given
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.serve import server_flags, server_options
+from greendot.cli.tables import printable, several
+from greendot.doctor.diagnosis import Facts, diagnosis
+from greendot.doctor.finding import Finding, by_weight, exit_code, note
+from greendot.gateway.certificates import certificate_facts
+from greendot.settings import Read, read, strange_variables
+
+WIDTH = 100
+_LABELS = {"error": "ERROR", "warning": "WARNING", "note": "note", "ok": "ok"}
+T = TypeVar("T")
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "ok": "green"}
+
+
+@click.command()
+@server_options
+@click.option(
+    "--connections",
+    type=click.IntRange(1, 10_000_000),
+    default=10_000,
+    show_default=True,
+    help="How many are expected on this machine.",
+)
+@json_option
+@config_option
+def doctor(
+    host: str | None,
+    port: int | None,
+    engine: str | None,
+    store: str | None,
+    workers: int | None,
+    dev: bool | None,
+    connections: int,
+    as_json: bool,
+    config: Path | None,
+) -> None:
+    """Look at settings, engine, store and machine, and say what to do. Changes nothing; secrets are not shown.
+
+    Give it what the server is given. Exit code: 0 with nothing worse than notes, 1 with warnings, 2 with errors.
+    """
+    flags = given(server_flags(host, port, engine, store, workers, dev))
+    found = read(config, os.environ, flags, (*looks(), secret_look()))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        facts = runner.run(_facts(found, config, host, connections))
+    strange = [note("environment", text, "It has no effect.", "Remove it.") for text in strange_variables(os.environ)]
+    findings = by_weight([*diagnosis(found.settings, found.mistakes, facts), *strange])
+    if as_json:
+        print_json({"findings": findings} | _counts(findings))
+    else:
+        _show(findings)
+    sys.exit(exit_code(findings))
+
+
+async def _facts(found: Read, config: Path | None, host: str | None, connections: int) -> Facts:
+    """What is mistaken is not gone to: it would be another place than the one that is meant."""
+    settings = found.settings
+    mistaken = {part for part in ("engine.url", "store.url") if any(one.touches([part]) for one in found.mistakes)}
+    servers, database = await asyncio.gather(
+        _nothing(()) if "engine.url" in mistaken else probes.of_engine(settings),
+        _nothing(None) if "store.url" in mistaken else probes.of_postgres(settings),
+    )
+    return Facts(
+        machine=probes.of_machine(),
+        connections=connections,
+        redis=servers,
+        postgres=database,
+        sqlite=None if "store.url" in mistaken else probes.of_sqlite(settings),
+        tables=probes.tables(settings),
+        certificate=certificate_facts(settings.tls.cert) if settings.tls.cert else None,
+        files=probes.of_files(settings, config),
+        host_flag=host,
+        dev_secret=dev_secret(settings),
+    )
+
+
+async def _nothing(empty: T) -> T:
+    return empty
+
+
+def _show(findings: list[Finding]) -> None:
+    for finding in findings:
+        label = click.style(f"{_LABELS[finding.weight]:8}", fg=_COLOURS[finding.weight])
+        _say(f"{label} ", f"{finding.about}: {finding.found}")
+        for text in (finding.why, f"→ {finding.do}" if finding.do else ""):
+            if text:
+                _say(" " * 9, text)
+    counts = _counts(findings)
+    click.echo(f"\n{several(counts['errors'], 'error')}, {several(counts['warnings'], 'warning')}, "
+               f"{several(counts['notes'], 'note')}, {counts['ok']} ok.")  # fmt: skip
+
+
+def _say(begin: str, text: str) -> None:
+    lines = textwrap.wrap(printable(text), WIDTH - 9, break_long_words=False, break_on_hyphens=False)
+    click.echo(begin + f"\n{' ' * 9}".join(lines))
+
+
+def _counts(findings: list[Finding]) -> dict[str, int]:
+    count = Counter(finding.weight for finding in findings)
+    return {"errors": count["error"], "warnings": count["warning"], "notes": count["note"], "ok": count["ok"]}

@@ -46,6 +46,8 @@ GOOD: dict[str, dict[str, Any]] = {
 FACTS = Facts(machine=MACHINE, redis=(REDIS,), postgres=POSTGRES, tables=14)
 EMBEDDED = {"engine": {"url": "memory"}, "store": {"url": "sqlite:////var/lib/greendot.db"}, "server": {"workers": 1}}
 
+HOME = {"allow_private": ["10.1.0.1"]}
+ASKED = {"visibility": {"ask_url": "http://10.1.0.1"}}
 INSIDE: dict[str, Any] = {"trusted_proxies": [], "origins": [], "hosts": []}  # nobody from elsewhere is spoken of
 
 
@@ -108,8 +110,8 @@ PLANTED: list[tuple[str, str, str, dict[str, dict[str, Any]]]] = [
     ("warning", "webhooks.allow_private", "0.0.0.0/0", {"webhooks": {"allow_private": ["0.0.0.0/0"]}}),
     ("note", "webhooks.allow_private", "10.1.0.0/16", {"webhooks": {"allow_private": ["10.1.0.0/16"]}}),
     ("warning", "webhooks.url", "without TLS", {"webhooks": {"url": "http://10.1.0.1", "allow_private": ["10.1.0.1"]}}),
-    ("warning", "visibility.ask_url", "without TLS", {"visibility": {"ask_url": "http://10.1.0.1/"}}),
-    ("warning", "tenants.acme.visibility.ask_url", "without TLS", {"tenants": {"acme": {"visibility": {"ask_url": "http://10.1.0.1/"}}}}),
+    ("warning", "visibility.ask_url", "without TLS", {"visibility": {"ask_url": "http://10.1.0.1"}, "webhooks": HOME}),
+    ("warning", "tenants.acme.visibility.ask_url", "without TLS", {"tenants": {"acme": ASKED}, "webhooks": HOME}),
     ("warning", "engine.url", "no TLS", {"engine": {"url": f"redis://greendot:{PASSWORD}@10.0.0.5"}}),
     ("warning", "engine.url", "password is weak", {"engine": {"url": "rediss://greendot:hush@10.0.0.5"}}),
     ("warning", "store.url", "password is weak", {"store": {"url": "postgresql://greendot:hush@10.0.0.6/g"}}),

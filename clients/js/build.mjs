@@ -34,8 +34,11 @@ export const builds = {
   esm: () => bundled({ format: "esm" }),
   cjs: () => bundled({ format: "cjs" }),
   script: () => bundled({ format: "iife", globalName: "Greendot", minify: true, footer: { js: GLOBAL } }),
-  /** What a bundler makes of it: for measuring. */
-  smallest: () => bundled({ format: "esm", minify: true }),
+  /** What a bundler makes of a page that uses the client and none of the helpers: for measuring. */
+  core: () => {
+    const contents = 'export { Greendot } from "./src/index.ts";';
+    return bundled({ entryPoints: [], stdin: { contents, resolveDir: here }, format: "esm", minify: true });
+  },
   web: async () =>
     `// The JavaScript client, @greendot/client ${version}, as one module. Built from clients/js: npm run build:web\n\n` +
     (await bundled({ format: "esm" })),

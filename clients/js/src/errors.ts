@@ -27,6 +27,11 @@ export type ErrorCode =
   | "listener"
   | (string & {});
 
+/** What somebody else's code threw, as ours. */
+export function because(code: ErrorCode, what: string, cause: unknown): GreendotError {
+  return new GreendotError(code, `${what}: ${(cause as Error)?.message ?? cause}`, true, null, cause);
+}
+
 export class GreendotError extends Error {
   override name = "GreendotError";
 

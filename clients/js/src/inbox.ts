@@ -1,9 +1,9 @@
 // The user's inbox: what is new in it, what was marked, how much is unread.
 
-import type { Core } from "./core.js";
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
 import type { InboxEvents, Undo } from "./options.js";
+import type { Session } from "./session.js";
 import { PAGE, Stream } from "./stream.js";
 import type { Badge, InboxEntry, InboxFilter, InboxPage, Notification } from "./wire.js";
 
@@ -16,14 +16,14 @@ export class Inbox {
   unread = 0;
   /** How many were not even seen. */
   unseen = 0;
-  #core: Core;
+  #core: Session;
   #events: Emitter<InboxEvents>;
   #stream: Stream<Notification>;
   #untold: [number, number][] = []; // numbers this program was not told, first and last
   #reminded = new Set<number>(); // those of them it was told late
 
   /** @internal */
-  constructor(core: Core) {
+  constructor(core: Session) {
     this.#core = core;
     this.#events = new Emitter(core.threw);
     this.#stream = new Stream({

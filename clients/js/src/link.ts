@@ -130,7 +130,7 @@ export class Link {
 
   /** Sent anyway it would close the socket (1009), and be sent again after every return. */
   #check(command: string): void {
-    if (command.length * 3 > this.#most - 32 && byteLength(command) > this.#most - 32) {
+    if (byteLength(command) > this.#most - 32) {
       throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads: send less at once`);
     }
   }
@@ -149,7 +149,8 @@ export class Link {
     else if (frame.type === "error") this.#refused(frame);
     else {
       if (frame.type === "welcome") this.#welcomed(frame.data);
-      this.#on.event({ ...frame, data: frame.data ?? {} });
+      frame.data ??= {};
+      this.#on.event(frame);
     }
   }
 

@@ -69,17 +69,13 @@ export interface Socket {
 
 export type WebSocketMaker = new (url: string) => Socket;
 
-/** What is known of the page around the client. Functions return their undo. */
+/** What is known of the page around the client. */
 export interface Page {
   /** False where the network is known to be gone. */
   isOnline(): boolean;
   isVisible(): boolean;
-  onOnline(call: (online: boolean) => void): Undo;
-  onVisible(call: (visible: boolean) => void): Undo;
-  /** Somebody is there: called as often as that shows. */
-  onActivity(call: () => void): Undo;
-  /** The page goes away, perhaps for good. */
-  onLeave(call: () => void): Undo;
+  /** Network or visibility may have changed; somebody is there; the page goes away, perhaps for good. */
+  on(sign: "network" | "visibility" | "activity" | "leave", call: () => void): Undo;
 }
 
 /** Ends what the function that returned it began. Called again it does nothing. */

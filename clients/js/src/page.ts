@@ -1,37 +1,28 @@
 // What the page around a client tells: network, visibility, somebody at it.
 
-import type { Page, Undo } from "./options.js";
+import type { Page } from "./options.js";
 
-const ACTIVITY = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"];
+const SIGNS = {
+  network: ["online", "offline"],
+  visibility: ["visibilitychange", "pageshow"],
+  activity: ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"],
+  leave: ["pagehide"],
+};
 
 /** The page this runs in; null outside of one. */
 export function browserPage(): Page | null {
-  if (typeof window === "undefined" || typeof document === "undefined" || !window.addEventListener) return null;
-  const isVisible = () => document.visibilityState !== "hidden";
+  if (typeof document === "undefined") return null;
   return {
-    isOnline: () => navigator.onLine !== false,
-    isVisible,
-    onOnline(call) {
-      const undoOnline = listen(window, ["online"], () => call(true));
-      const undoOffline = listen(window, ["offline"], () => call(false));
-      return () => (undoOnline(), undoOffline());
+    isOnline: () => navigator.onLine,
+    isVisible: () => document.visibilityState !== "hidden",
+    on(sign, call) {
+      const listener = () => call();
+      // Capturing: a page that stops an event on its way must not make its reader look away.
+      const how = { passive: true, capture: true };
+      for (const type of SIGNS[sign]) window.addEventListener(type, listener, how);
+      return () => {
+        for (const type of SIGNS[sign]) window.removeEventListener(type, listener, how);
+      };
     },
-    onVisible(call) {
-      const undoVisible = listen(document, ["visibilitychange"], () => call(isVisible()));
-      const undoShown = listen(window, ["pageshow", "focus"], () => call(isVisible()));
-      return () => (undoVisible(), undoShown());
-    },
-    onActivity: (call) => listen(window, ACTIVITY, call),
-    onLeave: (call) => listen(window, ["pagehide"], call),
-  };
-}
-
-function listen(target: EventTarget, types: string[], call: () => void): Undo {
-  const listener = () => call();
-  // Capturing: a page that stops an event on its way must not make its reader look away.
-  const how = { passive: true, capture: true };
-  for (const type of types) target.addEventListener(type, listener, how);
-  return () => {
-    for (const type of types) target.removeEventListener(type, listener, how);
   };
 }

@@ -1,10 +1,10 @@
 // How people stand: watched while somebody wants to know, never shown older than known, ageing by themselves.
 
-import type { Core } from "./core.js";
 import { attempt } from "./emitter.js";
 import type { GreendotError } from "./errors.js";
 import { validId } from "./ids.js";
 import type { Undo } from "./options.js";
+import type { Session } from "./session.js";
 import type { Presence } from "./wire.js";
 
 const BATCH = 400; // with the longest ids so many still fit into a frame of 64 KiB
@@ -32,7 +32,7 @@ export function aged(entry: Presence, now: number): Presence {
 
 /** `client.presence` */
 export class People {
-  #core: Core;
+  #core: Session;
   #watchers = new Map<string, Set<{ call: Listener }>>(); // user → those who want to know
   #known = new Map<string, Presence>();
   #said = new Set<string>(); // whom the server was told to tell us of, on this connection
@@ -40,7 +40,7 @@ export class People {
   #polling: Undo | null = null;
   #ageing = new Map<string, Undo>();
 
-  constructor(core: Core) {
+  constructor(core: Session) {
     this.#core = core;
   }
 
@@ -116,7 +116,7 @@ export class People {
   #reconcile(): void {
     this.#planned = false;
     for (const user of this.#known.keys()) if (!this.#watchers.has(user)) this.#drop(user);
-    if (!this.#core.online()) return;
+    if (!this.#core.online) return;
     const gone = [...this.#said].filter((user) => !this.#watchers.has(user));
     const fresh = [...this.#watchers.keys()].filter((user) => !this.#said.has(user));
     for (const user of gone) this.#said.delete(user);
@@ -146,7 +146,7 @@ export class People {
   #poll(): void {
     const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
     this.#polling = users.length ? this.#core.clock.after(POLL_MS, () => this.#poll()) : null;
-    if (users.length && this.#core.online() && this.#core.visible()) this.get(users).catch(() => {});
+    if (users.length && this.#core.online && this.#core.visible) this.get(users).catch(() => {});
   }
 
   /** @internal */

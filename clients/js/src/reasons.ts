@@ -24,7 +24,7 @@ export interface Reason {
   readonly detail: string;
 }
 
-/** Code → what to show and what there is to do. The table of docs/javascript.md. */
+/** Code → what to show and what there is to do. Others are `refused` from 4500 to 4999, else `lost`. */
 export const REASONS: Readonly<Record<number | string, readonly [text: string, action: Action]>> = {
   unreachable: ["The server cannot be reached.", "wait"],
   lost: ["The connection was lost.", "wait"],
@@ -35,7 +35,6 @@ export const REASONS: Readonly<Record<number | string, readonly [text: string, a
   closed: ["Disconnected.", "none"],
   4000: ["The server is restarting.", "wait"],
   4001: ["The connection was too slow.", "wait"],
-  4002: ["The connection was lost.", "wait"],
   4003: ["The server is very busy.", "wait"],
   4004: ["Catching up with what was missed.", "wait"],
   4005: ["Your sign-in is being renewed.", "wait"],
@@ -55,5 +54,5 @@ export function isFinal(code: number): boolean {
 export function reasonFor(code: number | string, detail = "", retryInMs: number | null = null): Reason {
   const other = typeof code === "number" && !isFinal(code) ? "lost" : "refused";
   const [text, action] = REASONS[code] ?? REASONS[other]!;
-  return Object.freeze({ code, text, action, retryInMs, detail });
+  return { code, text, action, retryInMs, detail };
 }

@@ -1,10 +1,10 @@
 // One room: what is said there, who types, who is there; joined again by itself after every return.
 
-import type { Core } from "./core.js";
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
 import { newKey } from "./ids.js";
 import type { RoomEvents, Typing, Undo } from "./options.js";
+import type { Session } from "./session.js";
 import { PAGE, Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
 import type { Joined, PresentPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
@@ -33,7 +33,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   count: number | null = null;
   /** Whether the server has let us in, on this connection. */
   joined = false;
-  #core: Core;
+  #core: Session;
   #events: Emitter<RoomEvents<Body, SignalBody>>;
   #stream: Stream<RoomMessage<Body>>;
   #typists: Typists;
@@ -48,11 +48,11 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #sent = new Set<string>(); // keys of messages that may come back
 
   /** @internal */
-  constructor(core: Core, name: string) {
+  constructor(core: Session, name: string) {
     this.name = name;
     this.#core = core;
     this.#events = new Emitter(core.threw);
-    this.#typing = Object.freeze({ room: name, typers: [], count: 0 });
+    this.#typing = { room: name, typers: [], count: 0 };
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }));
     this.#stream = new Stream({
@@ -107,19 +107,19 @@ export class Room<Body = unknown, SignalBody = unknown> {
    * Write a message; resolves when the server has it. Without a connection it waits, in its order. It has a key, made
    * here unless given: however often it is sent, it is written once.
    */
-  send(body: Body, { key = newKey() }: { key?: string } = {}): Promise<Written> {
+  send(body: Body, options?: { key?: string }): Promise<Written> {
     this.#keystrokes.ended(); // a message ends the typing
-    return this.#write("room.send", { body }, key);
+    return this.#write("room.send", { body }, options);
   }
 
   /** Give the message with number `ref` another body. */
-  edit(ref: number, body: Body, { key = newKey() }: { key?: string } = {}): Promise<Written> {
-    return this.#write("room.edit", { ref, body }, key);
+  edit(ref: number, body: Body, options?: { key?: string }): Promise<Written> {
+    return this.#write("room.edit", { ref, body }, options);
   }
 
   /** Take the message with number `ref` back. */
-  delete(ref: number, { key = newKey() }: { key?: string } = {}): Promise<Written> {
-    return this.#write("room.delete", { ref }, key);
+  delete(ref: number, options?: { key?: string }): Promise<Written> {
+    return this.#write("room.delete", { ref }, options);
   }
 
   /** Messages in ascending order, bounds excluded: the oldest after `after`, else the newest (before `before`). */
@@ -223,7 +223,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   #plan(): void {
     queueMicrotask(() => {
-      if (!this.#core.online() || this.#wanted > 0 === this.#said) return;
+      if (!this.#core.online || this.#wanted > 0 === this.#said) return;
       if (this.#wanted) return this.#enter(true);
       this.#said = false;
       this.#core.tell("room.leave", { room: this.name });
@@ -286,7 +286,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
   }
 
-  #write(type: string, fields: object, key: string): Promise<Written> {
+  #write(type: string, fields: object, { key = newKey() }: { key?: string } = {}): Promise<Written> {
     this.#sent.add(key);
     for (const oldest of this.#sent) {
       if (this.#sent.size <= MOST_SENT) break;
@@ -323,7 +323,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   #typingChanged(): void {
     const { typers, count } = this.#typists;
-    this.#typing = Object.freeze({ room: this.name, typers, count });
+    this.#typing = { room: this.name, typers, count };
     this.#events.emit("typing", this.#typing);
     this.#core.events.emit("typing", this.#typing);
   }

@@ -3,34 +3,31 @@
 //   idle ──► connecting ──► online ──► waiting | offline ──► connecting …
 //                └────────────┴──────────► closed (by the program, a close code 4500–4999, or no token to be had)
 
-import { backoff, BACKOFF, type Backoff } from "./backoff.js";
-import type { Clock } from "./clock.js";
-import { GreendotError } from "./errors.js";
+import { backoff, BACKOFF } from "./backoff.js";
+import { type Clock, systemClock } from "./clock.js";
+import { Emitter } from "./emitter.js";
+import { because, GreendotError } from "./errors.js";
 import { disconnected, encode, Link, type LinkEnd } from "./link.js";
-import type { Connection, ConnectionState, Page, Socket, Undo } from "./options.js";
+import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, Socket, Undo, WebSocketMaker } from "./options.js";
+import { Outbox } from "./outbox.js";
+import { browserPage } from "./page.js";
 import { isFinal, reasonFor, type Reason } from "./reasons.js";
-import type { Tokens } from "./tokens.js";
+import { Cursors, memoryStore } from "./store.js";
+import { Tokens } from "./tokens.js";
 import type { RawEvent, Welcome } from "./wire.js";
 
 const STEADY_MS = 5_000; // a connection that lasted so long was a good one: the next failure counts as the first
 const CALM_MS = 1_000; // a page that comes and goes does not make attempts follow each other faster than this
 const RETRY_MS = 1_000; // before asking again what the server cannot grant now and gives no time for
+const PREPARED_MS = 30_000;
 const EXPIRED = 4005;
 const BAD_TOKEN = 4500;
 
-/** What a session is made of. */
-export interface Parts {
-  open(): Socket;
-  tokens: Tokens;
-  clock: Clock;
-  random(): number;
-  page: Page | null;
-  backoff: Partial<Backoff> | undefined;
+/** What the client does for its session. */
+export interface Owner {
   /** The hello for this token's owner, resuming what there is to resume. */
   hello(token: string, owner: string): Promise<object>;
-  state(connection: Connection): void;
   event(frame: RawEvent): void;
-  error(error: GreendotError): void;
   /** The link is lost. */
   lost(): void;
   /** There will be no other, until `connect`. */
@@ -38,9 +35,18 @@ export interface Parts {
 }
 
 export class Session {
-  connection: Connection = Object.freeze({ state: "idle", reason: null, failures: 0 });
+  connection: Connection = { state: "idle", reason: null, failures: 0 };
   welcome: Welcome | null = null;
-  #parts: Parts;
+  readonly clock: Clock;
+  readonly page: Page | null;
+  readonly cursors: Cursors;
+  readonly events: Emitter<ClientEvents>;
+  readonly outbox: Outbox;
+  #options: GreendotOptions;
+  #owner: Owner;
+  #tokens: Tokens;
+  #random: () => number;
+  #url: string;
   #link: Link | null = null;
   #attempt = 0; // the number of the attempt under way; whatever belongs to an older one is ignored
   #failures = 0;
@@ -53,18 +59,76 @@ export class Session {
   #refreshing: Undo = () => {};
   #unlisten: Undo[] = [];
 
-  constructor(parts: Parts) {
-    this.#parts = parts;
+  constructor(options: GreendotOptions, owner: Owner) {
+    const { clock = systemClock, random = Math.random, page = browserPage(), storage = memoryStore() } = options;
+    this.#options = options;
+    this.#owner = owner;
+    this.#url = addressOf(options.url);
+    this.#tokens = new Tokens(options.getToken);
+    this.#random = random;
+    this.clock = clock;
+    this.page = page;
+    this.cursors = new Cursors(storage, clock, this.failed);
+    this.events = new Emitter(this.threw);
+    this.outbox = new Outbox(options.queue, (command, fold) => this.#request(command, fold), clock);
   }
 
   get online(): boolean {
     return this.#link?.open ?? false;
   }
 
+  get visible(): boolean {
+    return this.page?.isVisible() ?? true;
+  }
+
   /** The server's time. */
   now(): number {
-    return this.#parts.clock.now() + this.#ahead;
+    return this.clock.now() + this.#ahead;
   }
+
+  // What rooms, inbox and presence say
+
+  /** Something that is worth nothing later. Whether it was said. */
+  tell(type: string, fields?: object): boolean {
+    return this.#link?.tell(encode(type, fields)) ?? false;
+  }
+
+  /** The answer, asked for on this connection until the server can give it; `disconnected` without one. */
+  async ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
+    const link = this.#link;
+    for (;;) {
+      try {
+        return await (link === this.#link ? this.#request(encode(type, fields), fold) : lost());
+      } catch (error) {
+        const { code, retry, retryInMs } = error as GreendotError;
+        if (!retry || code === "disconnected" || code === "internal") throw error;
+        await new Promise<void>((resolve) => this.clock.after(retryInMs ?? RETRY_MS, resolve));
+      }
+    }
+  }
+
+  /** The answer, however many connections it takes: for commands that may be said twice. Each lane keeps its order. */
+  async deliver<Reply>(lane: string, type: string, fields: object, fold?: (reply: Reply) => void): Promise<Reply> {
+    const { state, reason } = this.connection;
+    if (state === "closed") throw new GreendotError("closed", reason!.text);
+    return this.outbox.send(lane, encode(type, fields), fold);
+  }
+
+  /** What nobody waited for went wrong. */
+  failed = (error: GreendotError): void => this.events.emit("error", error);
+
+  /** A listener threw, of this type of event. */
+  threw = (error: unknown, type?: unknown): void => {
+    console.error("greendot: a listener threw", error);
+    // Told of itself, a listener of errors would throw for ever.
+    if (type !== "error") this.failed(because("listener", "a listener threw", error));
+  };
+
+  #request<Reply>(command: string, fold?: (reply: Reply) => void): Promise<Reply> {
+    return this.#link ? this.#link.request(command, fold) : lost();
+  }
+
+  // One link after another
 
   connect(): void {
     const { state } = this.connection;
@@ -81,55 +145,34 @@ export class Session {
     if (this.connection.state !== "closed") this.#stop(reasonFor("closed"), bye);
   }
 
-  /** Say something that is worth nothing later. Whether it was said. */
-  tell(type: string, fields?: object): boolean {
-    return this.#link?.tell(encode(type, fields)) ?? false;
-  }
-
-  /** The answer to a command that was encoded; `disconnected` without a connection. */
-  transmit<Reply>(command: string, fold?: (reply: Reply) => void): Promise<Reply> {
-    return this.#link ? this.#link.request(command, fold) : Promise.reject(disconnected(this.connection.state));
-  }
-
-  /** The answer, asked for on this connection until the server can give it. */
-  async persist<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
-    const link = this.#link;
-    for (;;) {
-      if (!link || link !== this.#link) throw disconnected("the connection was lost");
-      try {
-        return await link.request(encode(type, fields), fold);
-      } catch (error) {
-        const { code, retry, retryInMs } = error as GreendotError;
-        if (!retry || code === "disconnected" || code === "internal") throw error;
-        await new Promise<void>((resolve) => this.#parts.clock.after(retryInMs ?? RETRY_MS, resolve));
-      }
-    }
-  }
-
-  // One link after another
-
   async #connect(): Promise<void> {
     const attempt = ++this.#attempt;
-    const { tokens } = this.#parts;
+    const tokens = this.#tokens;
     this.#timer();
+    // A getToken, or a storage, that never answers must not keep the client from trying again.
+    this.#timer = this.clock.after(PREPARED_MS, () => {
+      this.#attempt += 1;
+      this.#wait("no_token", "getToken did not answer");
+    });
     this.#become("connecting", null);
     let link: Link | undefined;
     try {
       const token = await tokens.current(this.now());
       if (attempt !== this.#attempt) return;
       if (token === null) return this.#stop(reasonFor("signed_out"));
-      const hello = await this.#parts.hello(token, tokens.claims.owner);
+      const hello = await this.#owner.hello(token, tokens.claims.owner);
       if (attempt !== this.#attempt) return;
-      link = new Link(this.#parts.open(), hello, {
-        event: (frame) => this.#received(frame),
-        failure: (error) => this.#parts.error(error),
-        end: (end) => link === this.#link && this.#ended(end),
-      }, this.#parts.clock, this.#parts.random);
-      this.#link = link;
+      const on = {
+        event: (frame: RawEvent) => this.#received(frame),
+        failure: this.failed,
+        end: (end: LinkEnd) => link === this.#link && this.#ended(end),
+      };
+      this.#timer();
+      this.#link = link = new Link(this.#open(), hello, on, this.clock, this.#random);
     } catch (error) {
       if (attempt !== this.#attempt) return;
       const { code, message } = error as GreendotError;
-      if (code === "no_token") this.#parts.error(error as GreendotError);
+      if (code === "no_token") this.failed(error as GreendotError);
       this.#wait(code === "no_token" ? code : "unreachable", message);
     }
   }
@@ -138,30 +181,30 @@ export class Session {
     const data = frame.data as any;
     if (frame.type === "welcome") {
       this.welcome = data;
-      this.#ahead = data.server_time - this.#parts.clock.now();
-      this.#onlineAt = this.#parts.clock.now();
+      this.#ahead = data.server_time - this.clock.now();
+      this.#onlineAt = this.clock.now();
       this.#hintMs = null;
       this.#planRefresh();
       // Those who hear of it find everything restored that needs no answer.
-      this.#parts.event(frame);
+      this.#owner.event(frame);
       this.#become("online", null);
       return;
     }
     if (frame.type === "drain" || frame.type === "overloaded") this.#hintMs = data.retry_in_ms;
-    this.#parts.event(frame);
+    this.#owner.event(frame);
   }
 
   #ended({ code, detail, refusal, opened }: LinkEnd): void {
     this.#link = null;
     this.#refreshing();
-    if (this.#parts.clock.now() - this.#onlineAt > STEADY_MS) {
+    if (this.clock.now() - this.#onlineAt > STEADY_MS) {
       this.#failures = 0;
       this.#anotherToken = true;
     }
     this.#onlineAt = Infinity;
-    this.#parts.lost();
+    this.#owner.lost();
     if (code === EXPIRED || code === BAD_TOKEN) {
-      this.#parts.tokens.forget(code === EXPIRED ? "expired" : "refused");
+      this.#tokens.forget(code === EXPIRED ? "expired" : "refused");
       if (this.#anotherToken) {
         this.#anotherToken = false;
         return void this.#connect();
@@ -174,15 +217,15 @@ export class Session {
   }
 
   #wait(code: number | string, detail: string): void {
-    const { clock, random, page } = this.#parts;
-    const bounds = { ...BACKOFF, ...this.#parts.backoff };
-    const isOnline = page?.isOnline() ?? true;
+    this.#timer();
+    const bounds = { ...BACKOFF, ...this.#options.backoff };
+    const isOnline = this.page?.isOnline() ?? true;
     // Without a network an attempt is worth little, but what the page says of it may be wrong.
-    const ms = isOnline ? backoff(this.#failures, this.#hintMs, random, bounds) : bounds.capMs;
-    this.#notBefore = clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
+    const ms = isOnline ? backoff(this.#failures, this.#hintMs, this.#random, bounds) : bounds.capMs;
+    this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
     this.#hintMs = null;
     this.#failures += 1;
-    this.#timer = clock.after(ms, () => void this.#connect());
+    this.#timer = this.clock.after(ms, () => void this.#connect());
     if (isOnline) this.#become("waiting", reasonFor(code, detail, Math.round(ms)));
     else this.#become("offline", reasonFor("offline", detail, Math.round(ms)));
   }
@@ -195,33 +238,35 @@ export class Session {
     this.#timer();
     this.#refreshing();
     for (const undo of this.#unlisten.splice(0)) undo();
-    this.#parts.closed(new GreendotError("closed", reason.detail || reason.text));
+    this.#owner.closed(new GreendotError("closed", reason.detail || reason.text));
     this.#become("closed", reason);
   }
 
   #become(state: ConnectionState, reason: Reason | null): void {
-    this.connection = Object.freeze({ state, reason, failures: this.#failures });
-    this.#parts.state(this.connection);
+    this.connection = { state, reason, failures: this.#failures };
+    this.events.emit("state", this.connection);
   }
 
   // The page
 
   #listen(): void {
-    const { page } = this.#parts;
+    const { page } = this;
     if (!page || this.#unlisten.length) return;
-    this.#unlisten = [page.onOnline(() => this.#wake()), page.onVisible((visible) => visible && this.#wake())];
+    this.#unlisten = [
+      page.on("network", () => this.#wake()),
+      page.on("visibility", () => page.isVisible() && this.#wake()),
+    ];
   }
 
   /** The computer woke, the network came or went, the page is looked at: see to the connection. */
   #wake(): void {
-    const { clock, page } = this.#parts;
     const { state, reason } = this.connection;
     if (this.#link) return this.#link.probe();
     if (state !== "waiting" && state !== "offline") return;
-    const ms = Math.max(this.#notBefore - clock.now(), 0);
-    if (page!.isOnline()) {
+    const ms = Math.max(this.#notBefore - this.clock.now(), 0);
+    if (this.page!.isOnline()) {
       this.#timer();
-      this.#timer = clock.after(ms, () => void this.#connect());
+      this.#timer = this.clock.after(ms, () => void this.#connect());
       if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
     } else if (state === "waiting") this.#become("offline", reasonFor("offline", "", reason!.retryInMs));
   }
@@ -229,29 +274,52 @@ export class Session {
   // The token
 
   #planRefresh(): void {
-    const ms = this.#parts.tokens.refreshInMs(this.now(), this.#parts.random);
+    const ms = this.#tokens.refreshInMs(this.now(), this.#random);
     if (ms !== null) this.#refreshIn(ms, 1);
   }
 
   #refreshIn(ms: number, failures: number): void {
-    this.#refreshing = this.#parts.clock.after(ms, () => void this.#refresh(failures));
+    this.#refreshing = this.clock.after(ms, () => void this.#refresh(failures));
   }
 
   async #refresh(failures: number): Promise<void> {
-    const { tokens, random } = this.#parts;
+    const tokens = this.#tokens;
     const link = this.#link;
     try {
       const token = await tokens.renew("refresh", this.now());
       if (link !== this.#link || !link) return;
       if (token === null) return this.#stop(reasonFor("signed_out"), true);
-      await this.persist("token.refresh", { token });
+      await this.ask("token.refresh", { token });
       if (link === this.#link) this.#planRefresh();
     } catch (error) {
       if (link !== this.#link) return;
-      this.#parts.error(error as GreendotError);
+      this.failed(error as GreendotError);
       // Refused for good: the next connection asks for another one.
       if (!(error as GreendotError).retry) return tokens.forget("refused");
-      this.#refreshIn(RETRY_MS + backoff(failures, null, random), failures + 1);
+      this.#refreshIn(RETRY_MS + backoff(failures, null, this.#random), failures + 1);
     }
   }
+
+  #open(): Socket {
+    const make = this.#options.webSocket ?? (globalThis.WebSocket as WebSocketMaker | undefined);
+    if (!make) throw new Error("there is no WebSocket here: give the option `webSocket`");
+    return new make(this.#url);
+  }
+}
+
+function lost(): Promise<never> {
+  return Promise.reject(disconnected("not connected"));
+}
+
+/** Where to connect. Throws if nobody can. */
+function addressOf(given: string): string {
+  try {
+    const url = new URL(given, globalThis.location?.href);
+    url.protocol = url.protocol.replace(/^http/, "ws");
+    if (url.pathname === "/") url.pathname = "/v1/connect";
+    if (/^wss?:/.test(url.href)) return url.href;
+  } catch {
+    // Not even an address: said below, as well.
+  }
+  throw new GreendotError("bad_field", `the url ${JSON.stringify(given)} is not like wss://example.com`);
 }

@@ -1,7 +1,7 @@
 // Where cursors are kept: how far each room and the inbox were told, and this device's name.
 
 import type { Clock } from "./clock.js";
-import { GreendotError } from "./errors.js";
+import { because, type GreendotError } from "./errors.js";
 import type { Store, Undo } from "./options.js";
 
 const SAVE_MS = 250; // many records may come at once
@@ -99,7 +99,7 @@ export class Cursors {
     try {
       return await work();
     } catch (error) {
-      this.#failed(new GreendotError("storage", `the storage failed: ${(error as Error)?.message ?? error}`, true, null, error));
+      this.#failed(because("storage", "the storage failed", error));
       return null;
     }
   }

@@ -30,15 +30,33 @@ var Activity = class {
   }
 };
 
-// src/clock.ts
-var LONGEST_MS = 2147483647;
-var systemClock = {
-  now: () => Date.now(),
-  after(ms, call) {
-    const timer = setTimeout(call, Math.min(ms, LONGEST_MS));
-    return () => clearTimeout(timer);
+// src/errors.ts
+function because(code, what, cause) {
+  return new GreendotError(code, `${what}: ${cause?.message ?? cause}`, true, null, cause);
+}
+var GreendotError = class extends Error {
+  constructor(code, message, retry = false, retryInMs = null, cause) {
+    super(message, cause === void 0 ? void 0 : { cause });
+    this.code = code;
+    this.retry = retry;
+    this.retryInMs = retryInMs;
   }
+  code;
+  retry;
+  retryInMs;
+  name = "GreendotError";
 };
+
+// src/ids.ts
+var ID = /^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$/;
+function validId(what, id) {
+  if (typeof id === "string" && ID.test(id)) return id;
+  const rule = "1 to 128 of A-Z a-z 0-9 _ . @ = + -, and no sign first";
+  throw new GreendotError("bad_field", `the ${what} ${JSON.stringify(id)} is not a valid id: ${rule}`);
+}
+function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 // src/emitter.ts
 var Emitter = class {
@@ -66,31 +84,6 @@ function attempt(call, argument, failed) {
   } catch (error) {
     failed(error);
   }
-}
-
-// src/errors.ts
-var GreendotError = class extends Error {
-  constructor(code, message, retry = false, retryInMs = null, cause) {
-    super(message, cause === void 0 ? void 0 : { cause });
-    this.code = code;
-    this.retry = retry;
-    this.retryInMs = retryInMs;
-  }
-  code;
-  retry;
-  retryInMs;
-  name = "GreendotError";
-};
-
-// src/ids.ts
-var ID = /^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$/;
-function validId(what, id) {
-  if (typeof id === "string" && ID.test(id)) return id;
-  const rule = "1 to 128 of A-Z a-z 0-9 _ . @ = + -, beginning with a letter, a digit or _";
-  throw new GreendotError("bad_field", `the ${what} ${JSON.stringify(id)} is not a valid id: ${rule}`);
-}
-function newKey() {
-  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 // src/line.ts
@@ -375,283 +368,6 @@ function created({ seq, id, kind, body, created_at, ack }) {
   return { seq, id, kind, body, created_at, ack };
 }
 
-// src/link.ts
-var WELCOME_MS = 1e4;
-var PATIENCE_MS = 1e4;
-var PROBE_MS = 5e3;
-var SILENT_BEATS = 2.5;
-var OPEN = 1;
-var LOST = 1006;
-function encode(type, fields = {}) {
-  return JSON.stringify({ type, ...fields });
-}
-function byteLength(text) {
-  return new TextEncoder().encode(text).length;
-}
-var Link = class {
-  /** Welcomed, and not yet ended. */
-  open = false;
-  #socket;
-  #on;
-  #clock;
-  #random;
-  #waiting = /* @__PURE__ */ new Map();
-  #lastId = 0;
-  #heard;
-  // by the wall clock: it goes on while the computer sleeps
-  #answers = false;
-  // something was heard since it was last asked whether anybody is there
-  #silentMs = Infinity;
-  #most = 65536;
-  // bytes of a frame
-  #opened = false;
-  #refusal = null;
-  #beating;
-  #probing = () => {
-  };
-  constructor(socket, hello, on, clock, random) {
-    this.#socket = socket;
-    this.#on = on;
-    this.#clock = clock;
-    this.#random = random;
-    this.#heard = clock.now();
-    this.#beating = clock.after(WELCOME_MS, () => this.drop("no answer from the server"));
-    socket.onopen = () => {
-      this.#opened = true;
-      this.#write(encode("hello", { ...hello, id: 0 }));
-    };
-    socket.onmessage = (message) => this.#received(message.data);
-    socket.onclose = (close) => this.#ended(close.code, close.reason);
-    socket.onerror = () => {
-    };
-  }
-  /** Say something that needs no answer. Whether it was said. */
-  tell(command) {
-    if (!this.open) return false;
-    this.#check(command);
-    return this.#write(command);
-  }
-  /**
-   * The answer's data. `fold` is given it before any later frame is read, which nobody who waits for a promise can rely
-   * on: several frames may come in one turn.
-   */
-  request(command, fold) {
-    return new Promise((resolve, reject) => {
-      const id = ++this.#lastId;
-      this.#check(command);
-      if (!this.open || !this.#write(`{"id":${id},${command.slice(1)}`)) throw disconnected("not connected");
-      const undo = this.#clock.after(PATIENCE_MS, () => this.probe());
-      this.#waiting.set(id, { resolve, reject, fold, undo });
-    });
-  }
-  /** Find out now whether the other side is still there, for instance after sleep. */
-  probe() {
-    if (!this.open) return;
-    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
-    this.#write(encode("heartbeat"));
-    this.#probing();
-    this.#answers = false;
-    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop("no answer from the server"));
-  }
-  /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
-  drop(detail) {
-    this.#socket.close();
-    this.#ended(LOST, detail);
-  }
-  /** Leave, for good with `bye`. */
-  leave(bye) {
-    if (bye && this.open) this.#write(encode("bye"));
-    this.drop("closed");
-  }
-  #write(text) {
-    if (this.#socket.readyState !== OPEN) return false;
-    this.#socket.send(text);
-    return true;
-  }
-  /** Sent anyway it would close the socket (1009), and be sent again after every return. */
-  #check(command) {
-    if (command.length * 3 > this.#most - 32 && byteLength(command) > this.#most - 32) {
-      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads: send less at once`);
-    }
-  }
-  #received(text) {
-    this.#heard = this.#clock.now();
-    this.#answers = true;
-    let frame;
-    try {
-      frame = JSON.parse(String(text));
-    } catch {
-      return;
-    }
-    if (!this.#on || typeof frame?.type !== "string") return;
-    if (frame.type === "reply") this.#answered(frame);
-    else if (frame.type === "error") this.#refused(frame);
-    else {
-      if (frame.type === "welcome") this.#welcomed(frame.data);
-      this.#on.event({ ...frame, data: frame.data ?? {} });
-    }
-  }
-  #answered(frame) {
-    const waiting = this.#settle(frame.id);
-    waiting?.fold?.(frame.data);
-    waiting?.resolve(frame.data);
-  }
-  #refused(frame) {
-    const error = new GreendotError(frame.code, frame.message, !!frame.retry, frame.retry_in_ms ?? null);
-    if (this.open) {
-      const waiting = this.#settle(frame.id);
-      if (waiting) waiting.reject(error);
-      else this.#on.failure(error);
-    } else {
-      this.#refusal = error;
-      this.drop(error.message);
-    }
-  }
-  #welcomed({ heartbeat_s, limits }) {
-    this.open = true;
-    this.#silentMs = heartbeat_s * SILENT_BEATS * 1e3;
-    this.#most = limits.frame_bytes;
-    this.#beating();
-    this.#beatIn(heartbeat_s * 1e3 * (0.5 + this.#random() / 2), heartbeat_s * 1e3);
-  }
-  #beatIn(ms, next) {
-    this.#beating = this.#clock.after(ms, () => {
-      if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
-      this.#write(encode("heartbeat"));
-      this.#beatIn(next, next);
-    });
-  }
-  #settle(id) {
-    const waiting = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    waiting?.undo();
-    return waiting;
-  }
-  #ended(code, detail) {
-    const on = this.#on;
-    if (!on) return;
-    this.#on = null;
-    this.open = false;
-    this.#beating();
-    this.#probing();
-    for (const id of [...this.#waiting.keys()]) this.#settle(id).reject(disconnected(detail || "the connection was lost"));
-    on.end({ code, detail, refusal: this.#refusal, opened: this.#opened });
-  }
-};
-function disconnected(message) {
-  return new GreendotError("disconnected", message, true);
-}
-
-// src/outbox.ts
-var RETRY_MS = 1e3;
-var MOST_FAILURES = 5;
-var Outbox = class {
-  #lanes = /* @__PURE__ */ new Map();
-  #running = /* @__PURE__ */ new Set();
-  #count = 0;
-  #bytes = 0;
-  #most;
-  #transmit;
-  #clock;
-  constructor(most, transmit, clock) {
-    this.#most = { count: 200, bytes: 1048576, ...most };
-    this.#transmit = transmit;
-    this.#clock = clock;
-  }
-  get size() {
-    return this.#count;
-  }
-  /** The answer, however many connections it takes. */
-  send(lane, command, fold) {
-    const bytes = byteLength(command);
-    if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
-      const full = `${this.#count} commands (${this.#bytes} bytes) wait to be sent: wait until some are, or raise \`queue\``;
-      return Promise.reject(new GreendotError("queue_full", full, true));
-    }
-    return new Promise((resolve, reject) => {
-      const waiting = this.#lanes.get(lane) ?? [];
-      this.#lanes.set(lane, waiting);
-      waiting.push({ command, bytes, failures: 0, fold, resolve, reject });
-      this.#count += 1;
-      this.#bytes += bytes;
-      void this.#run(lane);
-    });
-  }
-  /** There is a connection. */
-  flush() {
-    for (const lane of this.#lanes.keys()) void this.#run(lane);
-  }
-  /** There will be none. */
-  fail(error) {
-    for (const waiting of this.#lanes.values()) for (const sending of waiting) sending.reject(error);
-    this.#lanes.clear();
-    this.#count = this.#bytes = 0;
-  }
-  async #run(lane) {
-    if (this.#running.has(lane)) return;
-    this.#running.add(lane);
-    let sending;
-    while ((sending = this.#lanes.get(lane)?.[0]) && await this.#try(lane, sending)) ;
-    this.#running.delete(lane);
-  }
-  /** Whether to go on with the lane. */
-  async #try(lane, sending) {
-    try {
-      const reply = await this.#transmit(sending.command, sending.fold);
-      if (this.#done(lane, sending)) sending.resolve(reply);
-    } catch (error) {
-      const { code, retry, retryInMs } = error;
-      if (code === "disconnected") return false;
-      if (code === "internal") sending.failures += 1;
-      if (retry && sending.failures < MOST_FAILURES) {
-        await new Promise((resolve) => this.#clock.after(retryInMs ?? RETRY_MS, resolve));
-      } else if (this.#done(lane, sending)) sending.reject(error);
-    }
-    return true;
-  }
-  /** Take it out. False if it was given up meanwhile. */
-  #done(lane, sending) {
-    const waiting = this.#lanes.get(lane);
-    if (waiting?.[0] !== sending) return false;
-    waiting.shift();
-    if (!waiting.length) this.#lanes.delete(lane);
-    this.#count -= 1;
-    this.#bytes -= sending.bytes;
-    return true;
-  }
-};
-
-// src/page.ts
-var ACTIVITY = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"];
-function browserPage() {
-  if (typeof window === "undefined" || typeof document === "undefined" || !window.addEventListener) return null;
-  const isVisible = () => document.visibilityState !== "hidden";
-  return {
-    isOnline: () => navigator.onLine !== false,
-    isVisible,
-    onOnline(call) {
-      const undoOnline = listen(window, ["online"], () => call(true));
-      const undoOffline = listen(window, ["offline"], () => call(false));
-      return () => (undoOnline(), undoOffline());
-    },
-    onVisible(call) {
-      const undoVisible = listen(document, ["visibilitychange"], () => call(isVisible()));
-      const undoShown = listen(window, ["pageshow", "focus"], () => call(isVisible()));
-      return () => (undoVisible(), undoShown());
-    },
-    onActivity: (call) => listen(window, ACTIVITY, call),
-    onLeave: (call) => listen(window, ["pagehide"], call)
-  };
-}
-function listen(target, types, call) {
-  const listener = () => call();
-  const how = { passive: true, capture: true };
-  for (const type of types) target.addEventListener(type, listener, how);
-  return () => {
-    for (const type of types) target.removeEventListener(type, listener, how);
-  };
-}
-
 // src/people.ts
 var BATCH = 400;
 var POLL_MS = 3e4;
@@ -743,7 +459,7 @@ var People = class {
   #reconcile() {
     this.#planned = false;
     for (const user of this.#known.keys()) if (!this.#watchers.has(user)) this.#drop(user);
-    if (!this.#core.online()) return;
+    if (!this.#core.online) return;
     const gone = [...this.#said].filter((user) => !this.#watchers.has(user));
     const fresh = [...this.#watchers.keys()].filter((user) => !this.#said.has(user));
     for (const user of gone) this.#said.delete(user);
@@ -769,7 +485,7 @@ var People = class {
   #poll() {
     const users = [...this.#known.values()].filter(({ mode }) => mode === "poll").map(({ user }) => user);
     this.#polling = users.length ? this.#core.clock.after(POLL_MS, () => this.#poll()) : null;
-    if (users.length && this.#core.online() && this.#core.visible()) this.get(users).catch(() => {
+    if (users.length && this.#core.online && this.#core.visible) this.get(users).catch(() => {
     });
   }
   /** @internal */
@@ -908,7 +624,7 @@ var Room = class {
     this.name = name;
     this.#core = core;
     this.#events = new Emitter(core.threw);
-    this.#typing = Object.freeze({ room: name, typers: [], count: 0 });
+    this.#typing = { room: name, typers: [], count: 0 };
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }));
     this.#stream = new Stream({
@@ -958,17 +674,17 @@ var Room = class {
    * Write a message; resolves when the server has it. Without a connection it waits, in its order. It has a key, made
    * here unless given: however often it is sent, it is written once.
    */
-  send(body, { key = newKey() } = {}) {
+  send(body, options) {
     this.#keystrokes.ended();
-    return this.#write("room.send", { body }, key);
+    return this.#write("room.send", { body }, options);
   }
   /** Give the message with number `ref` another body. */
-  edit(ref, body, { key = newKey() } = {}) {
-    return this.#write("room.edit", { ref, body }, key);
+  edit(ref, body, options) {
+    return this.#write("room.edit", { ref, body }, options);
   }
   /** Take the message with number `ref` back. */
-  delete(ref, { key = newKey() } = {}) {
-    return this.#write("room.delete", { ref }, key);
+  delete(ref, options) {
+    return this.#write("room.delete", { ref }, options);
   }
   /** Messages in ascending order, bounds excluded: the oldest after `after`, else the newest (before `before`). */
   async history(bounds = {}) {
@@ -1057,7 +773,7 @@ var Room = class {
   }
   #plan() {
     queueMicrotask(() => {
-      if (!this.#core.online() || this.#wanted > 0 === this.#said) return;
+      if (!this.#core.online || this.#wanted > 0 === this.#said) return;
       if (this.#wanted) return this.#enter(true);
       this.#said = false;
       this.#core.tell("room.leave", { room: this.name });
@@ -1111,7 +827,7 @@ var Room = class {
     this.#keystrokes.ended();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
   }
-  #write(type, fields, key) {
+  #write(type, fields, { key = newKey() } = {}) {
     this.#sent.add(key);
     for (const oldest of this.#sent) {
       if (this.#sent.size <= MOST_SENT) break;
@@ -1142,7 +858,7 @@ var Room = class {
   }
   #typingChanged() {
     const { typers, count } = this.#typists;
-    this.#typing = Object.freeze({ room: this.name, typers, count });
+    this.#typing = { room: this.name, typers, count };
     this.#events.emit("typing", this.#typing);
     this.#core.events.emit("typing", this.#typing);
   }
@@ -1156,6 +872,286 @@ function backoff(failures, hintMs, random, { baseMs, capMs } = BACKOFF) {
   return random() * Math.min(capMs, baseMs * 2 ** failures);
 }
 
+// src/clock.ts
+var LONGEST_MS = 2147483647;
+var systemClock = {
+  now: () => Date.now(),
+  after(ms, call) {
+    const timer = setTimeout(call, Math.min(ms, LONGEST_MS));
+    return () => clearTimeout(timer);
+  }
+};
+
+// src/link.ts
+var WELCOME_MS = 1e4;
+var PATIENCE_MS = 1e4;
+var PROBE_MS = 5e3;
+var SILENT_BEATS = 2.5;
+var OPEN = 1;
+var LOST = 1006;
+function encode(type, fields = {}) {
+  return JSON.stringify({ type, ...fields });
+}
+function byteLength(text) {
+  return new TextEncoder().encode(text).length;
+}
+var Link = class {
+  /** Welcomed, and not yet ended. */
+  open = false;
+  #socket;
+  #on;
+  #clock;
+  #random;
+  #waiting = /* @__PURE__ */ new Map();
+  #lastId = 0;
+  #heard;
+  // by the wall clock: it goes on while the computer sleeps
+  #answers = false;
+  // something was heard since it was last asked whether anybody is there
+  #silentMs = Infinity;
+  #most = 65536;
+  // bytes of a frame
+  #opened = false;
+  #refusal = null;
+  #beating;
+  #probing = () => {
+  };
+  constructor(socket, hello, on, clock, random) {
+    this.#socket = socket;
+    this.#on = on;
+    this.#clock = clock;
+    this.#random = random;
+    this.#heard = clock.now();
+    this.#beating = clock.after(WELCOME_MS, () => this.drop("no answer from the server"));
+    socket.onopen = () => {
+      this.#opened = true;
+      this.#write(encode("hello", { ...hello, id: 0 }));
+    };
+    socket.onmessage = (message) => this.#received(message.data);
+    socket.onclose = (close) => this.#ended(close.code, close.reason);
+    socket.onerror = () => {
+    };
+  }
+  /** Say something that needs no answer. Whether it was said. */
+  tell(command) {
+    if (!this.open) return false;
+    this.#check(command);
+    return this.#write(command);
+  }
+  /**
+   * The answer's data. `fold` is given it before any later frame is read, which nobody who waits for a promise can rely
+   * on: several frames may come in one turn.
+   */
+  request(command, fold) {
+    return new Promise((resolve, reject) => {
+      const id = ++this.#lastId;
+      this.#check(command);
+      if (!this.open || !this.#write(`{"id":${id},${command.slice(1)}`)) throw disconnected("not connected");
+      const undo = this.#clock.after(PATIENCE_MS, () => this.probe());
+      this.#waiting.set(id, { resolve, reject, fold, undo });
+    });
+  }
+  /** Find out now whether the other side is still there, for instance after sleep. */
+  probe() {
+    if (!this.open) return;
+    if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+    this.#write(encode("heartbeat"));
+    this.#probing();
+    this.#answers = false;
+    this.#probing = this.#clock.after(PROBE_MS, () => this.#answers || this.drop("no answer from the server"));
+  }
+  /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
+  drop(detail) {
+    this.#socket.close();
+    this.#ended(LOST, detail);
+  }
+  /** Leave, for good with `bye`. */
+  leave(bye) {
+    if (bye && this.open) this.#write(encode("bye"));
+    this.drop("closed");
+  }
+  #write(text) {
+    if (this.#socket.readyState !== OPEN) return false;
+    this.#socket.send(text);
+    return true;
+  }
+  /** Sent anyway it would close the socket (1009), and be sent again after every return. */
+  #check(command) {
+    if (byteLength(command) > this.#most - 32) {
+      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads: send less at once`);
+    }
+  }
+  #received(text) {
+    this.#heard = this.#clock.now();
+    this.#answers = true;
+    let frame;
+    try {
+      frame = JSON.parse(String(text));
+    } catch {
+      return;
+    }
+    if (!this.#on || typeof frame?.type !== "string") return;
+    if (frame.type === "reply") this.#answered(frame);
+    else if (frame.type === "error") this.#refused(frame);
+    else {
+      if (frame.type === "welcome") this.#welcomed(frame.data);
+      frame.data ??= {};
+      this.#on.event(frame);
+    }
+  }
+  #answered(frame) {
+    const waiting = this.#settle(frame.id);
+    waiting?.fold?.(frame.data);
+    waiting?.resolve(frame.data);
+  }
+  #refused(frame) {
+    const error = new GreendotError(frame.code, frame.message, !!frame.retry, frame.retry_in_ms ?? null);
+    if (this.open) {
+      const waiting = this.#settle(frame.id);
+      if (waiting) waiting.reject(error);
+      else this.#on.failure(error);
+    } else {
+      this.#refusal = error;
+      this.drop(error.message);
+    }
+  }
+  #welcomed({ heartbeat_s, limits }) {
+    this.open = true;
+    this.#silentMs = heartbeat_s * SILENT_BEATS * 1e3;
+    this.#most = limits.frame_bytes;
+    this.#beating();
+    this.#beatIn(heartbeat_s * 1e3 * (0.5 + this.#random() / 2), heartbeat_s * 1e3);
+  }
+  #beatIn(ms, next) {
+    this.#beating = this.#clock.after(ms, () => {
+      if (this.#clock.now() - this.#heard > this.#silentMs) return this.drop("the connection was silent");
+      this.#write(encode("heartbeat"));
+      this.#beatIn(next, next);
+    });
+  }
+  #settle(id) {
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    waiting?.undo();
+    return waiting;
+  }
+  #ended(code, detail) {
+    const on = this.#on;
+    if (!on) return;
+    this.#on = null;
+    this.open = false;
+    this.#beating();
+    this.#probing();
+    for (const id of [...this.#waiting.keys()]) this.#settle(id).reject(disconnected(detail || "the connection was lost"));
+    on.end({ code, detail, refusal: this.#refusal, opened: this.#opened });
+  }
+};
+function disconnected(message) {
+  return new GreendotError("disconnected", message, true);
+}
+
+// src/outbox.ts
+var RETRY_MS = 1e3;
+var MOST_FAILURES = 5;
+var Outbox = class {
+  #lanes = /* @__PURE__ */ new Map();
+  #running = /* @__PURE__ */ new Set();
+  #count = 0;
+  #bytes = 0;
+  #most;
+  #transmit;
+  #clock;
+  constructor(most, transmit, clock) {
+    this.#most = { count: 200, bytes: 1048576, ...most };
+    this.#transmit = transmit;
+    this.#clock = clock;
+  }
+  get size() {
+    return this.#count;
+  }
+  /** The answer, however many connections it takes. */
+  send(lane, command, fold) {
+    const bytes = byteLength(command);
+    if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
+      const full = `${this.#count} commands, ${this.#bytes} bytes, wait to be sent: more than \`queue\` allows`;
+      return Promise.reject(new GreendotError("queue_full", full, true));
+    }
+    return new Promise((resolve, reject) => {
+      const waiting = this.#lanes.get(lane) ?? [];
+      this.#lanes.set(lane, waiting);
+      waiting.push({ command, bytes, failures: 0, fold, resolve, reject });
+      this.#count += 1;
+      this.#bytes += bytes;
+      void this.#run(lane);
+    });
+  }
+  /** There is a connection. */
+  flush() {
+    for (const lane of this.#lanes.keys()) void this.#run(lane);
+  }
+  /** There will be none. */
+  fail(error) {
+    for (const waiting of this.#lanes.values()) for (const sending of waiting) sending.reject(error);
+    this.#lanes.clear();
+    this.#count = this.#bytes = 0;
+  }
+  async #run(lane) {
+    if (this.#running.has(lane)) return;
+    this.#running.add(lane);
+    let sending;
+    while ((sending = this.#lanes.get(lane)?.[0]) && await this.#try(lane, sending)) ;
+    this.#running.delete(lane);
+  }
+  /** Whether to go on with the lane. */
+  async #try(lane, sending) {
+    try {
+      const reply = await this.#transmit(sending.command, sending.fold);
+      if (this.#done(lane, sending)) sending.resolve(reply);
+    } catch (error) {
+      const { code, retry, retryInMs } = error;
+      if (code === "disconnected") return false;
+      if (code === "internal") sending.failures += 1;
+      if (retry && sending.failures < MOST_FAILURES) {
+        await new Promise((resolve) => this.#clock.after(retryInMs ?? RETRY_MS, resolve));
+      } else if (this.#done(lane, sending)) sending.reject(error);
+    }
+    return true;
+  }
+  /** Take it out. False if it was given up meanwhile. */
+  #done(lane, sending) {
+    const waiting = this.#lanes.get(lane);
+    if (waiting?.[0] !== sending) return false;
+    waiting.shift();
+    if (!waiting.length) this.#lanes.delete(lane);
+    this.#count -= 1;
+    this.#bytes -= sending.bytes;
+    return true;
+  }
+};
+
+// src/page.ts
+var SIGNS = {
+  network: ["online", "offline"],
+  visibility: ["visibilitychange", "pageshow"],
+  activity: ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"],
+  leave: ["pagehide"]
+};
+function browserPage() {
+  if (typeof document === "undefined") return null;
+  return {
+    isOnline: () => navigator.onLine,
+    isVisible: () => document.visibilityState !== "hidden",
+    on(sign, call) {
+      const listener = () => call();
+      const how = { passive: true, capture: true };
+      for (const type of SIGNS[sign]) window.addEventListener(type, listener, how);
+      return () => {
+        for (const type of SIGNS[sign]) window.removeEventListener(type, listener, how);
+      };
+    }
+  };
+}
+
 // src/reasons.ts
 var REASONS = {
   unreachable: ["The server cannot be reached.", "wait"],
@@ -1167,7 +1163,6 @@ var REASONS = {
   closed: ["Disconnected.", "none"],
   4e3: ["The server is restarting.", "wait"],
   4001: ["The connection was too slow.", "wait"],
-  4002: ["The connection was lost.", "wait"],
   4003: ["The server is very busy.", "wait"],
   4004: ["Catching up with what was missed.", "wait"],
   4005: ["Your sign-in is being renewed.", "wait"],
@@ -1184,215 +1179,8 @@ function isFinal(code) {
 function reasonFor(code, detail = "", retryInMs = null) {
   const other = typeof code === "number" && !isFinal(code) ? "lost" : "refused";
   const [text, action] = REASONS[code] ?? REASONS[other];
-  return Object.freeze({ code, text, action, retryInMs, detail });
+  return { code, text, action, retryInMs, detail };
 }
-
-// src/session.ts
-var STEADY_MS = 5e3;
-var CALM_MS = 1e3;
-var RETRY_MS2 = 1e3;
-var EXPIRED = 4005;
-var BAD_TOKEN = 4500;
-var Session = class {
-  connection = Object.freeze({ state: "idle", reason: null, failures: 0 });
-  welcome = null;
-  #parts;
-  #link = null;
-  #attempt = 0;
-  // the number of the attempt under way; whatever belongs to an older one is ignored
-  #failures = 0;
-  #onlineAt = Infinity;
-  #ahead = 0;
-  // how far the server's clock is ahead of ours
-  #hintMs = null;
-  // the server's wish for the next attempt
-  #notBefore = 0;
-  // a page that wakes does not try again earlier
-  #anotherToken = true;
-  // whether one that is not taken may be followed by another
-  #timer = () => {
-  };
-  #refreshing = () => {
-  };
-  #unlisten = [];
-  constructor(parts) {
-    this.#parts = parts;
-  }
-  get online() {
-    return this.#link?.open ?? false;
-  }
-  /** The server's time. */
-  now() {
-    return this.#parts.clock.now() + this.#ahead;
-  }
-  connect() {
-    const { state } = this.connection;
-    if (state === "online" || state === "connecting") return;
-    if (state === "idle" || state === "closed") {
-      this.#failures = 0;
-      this.#anotherToken = true;
-      this.#listen();
-    }
-    void this.#connect();
-  }
-  close(bye) {
-    if (this.connection.state !== "closed") this.#stop(reasonFor("closed"), bye);
-  }
-  /** Say something that is worth nothing later. Whether it was said. */
-  tell(type, fields) {
-    return this.#link?.tell(encode(type, fields)) ?? false;
-  }
-  /** The answer to a command that was encoded; `disconnected` without a connection. */
-  transmit(command, fold) {
-    return this.#link ? this.#link.request(command, fold) : Promise.reject(disconnected(this.connection.state));
-  }
-  /** The answer, asked for on this connection until the server can give it. */
-  async persist(type, fields, fold) {
-    const link = this.#link;
-    for (; ; ) {
-      if (!link || link !== this.#link) throw disconnected("the connection was lost");
-      try {
-        return await link.request(encode(type, fields), fold);
-      } catch (error) {
-        const { code, retry, retryInMs } = error;
-        if (!retry || code === "disconnected" || code === "internal") throw error;
-        await new Promise((resolve) => this.#parts.clock.after(retryInMs ?? RETRY_MS2, resolve));
-      }
-    }
-  }
-  // One link after another
-  async #connect() {
-    const attempt2 = ++this.#attempt;
-    const { tokens } = this.#parts;
-    this.#timer();
-    this.#become("connecting", null);
-    let link;
-    try {
-      const token = await tokens.current(this.now());
-      if (attempt2 !== this.#attempt) return;
-      if (token === null) return this.#stop(reasonFor("signed_out"));
-      const hello = await this.#parts.hello(token, tokens.claims.owner);
-      if (attempt2 !== this.#attempt) return;
-      link = new Link(this.#parts.open(), hello, {
-        event: (frame) => this.#received(frame),
-        failure: (error) => this.#parts.error(error),
-        end: (end) => link === this.#link && this.#ended(end)
-      }, this.#parts.clock, this.#parts.random);
-      this.#link = link;
-    } catch (error) {
-      if (attempt2 !== this.#attempt) return;
-      const { code, message } = error;
-      if (code === "no_token") this.#parts.error(error);
-      this.#wait(code === "no_token" ? code : "unreachable", message);
-    }
-  }
-  #received(frame) {
-    const data = frame.data;
-    if (frame.type === "welcome") {
-      this.welcome = data;
-      this.#ahead = data.server_time - this.#parts.clock.now();
-      this.#onlineAt = this.#parts.clock.now();
-      this.#hintMs = null;
-      this.#planRefresh();
-      this.#parts.event(frame);
-      this.#become("online", null);
-      return;
-    }
-    if (frame.type === "drain" || frame.type === "overloaded") this.#hintMs = data.retry_in_ms;
-    this.#parts.event(frame);
-  }
-  #ended({ code, detail, refusal, opened }) {
-    this.#link = null;
-    this.#refreshing();
-    if (this.#parts.clock.now() - this.#onlineAt > STEADY_MS) {
-      this.#failures = 0;
-      this.#anotherToken = true;
-    }
-    this.#onlineAt = Infinity;
-    this.#parts.lost();
-    if (code === EXPIRED || code === BAD_TOKEN) {
-      this.#parts.tokens.forget(code === EXPIRED ? "expired" : "refused");
-      if (this.#anotherToken) {
-        this.#anotherToken = false;
-        return void this.#connect();
-      }
-    }
-    if (refusal) this.#hintMs = refusal.retryInMs;
-    if (isFinal(code)) this.#stop(reasonFor(code, detail));
-    else if (refusal && !refusal.retry) this.#stop(reasonFor(refusal.code, detail));
-    else this.#wait(opened ? code : "unreachable", detail);
-  }
-  #wait(code, detail) {
-    const { clock, random, page } = this.#parts;
-    const bounds = { ...BACKOFF, ...this.#parts.backoff };
-    const isOnline = page?.isOnline() ?? true;
-    const ms = isOnline ? backoff(this.#failures, this.#hintMs, random, bounds) : bounds.capMs;
-    this.#notBefore = clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
-    this.#hintMs = null;
-    this.#failures += 1;
-    this.#timer = clock.after(ms, () => void this.#connect());
-    if (isOnline) this.#become("waiting", reasonFor(code, detail, Math.round(ms)));
-    else this.#become("offline", reasonFor("offline", detail, Math.round(ms)));
-  }
-  #stop(reason, bye = false) {
-    const link = this.#link;
-    this.#attempt += 1;
-    this.#link = null;
-    link?.leave(bye);
-    this.#timer();
-    this.#refreshing();
-    for (const undo of this.#unlisten.splice(0)) undo();
-    this.#parts.closed(new GreendotError("closed", reason.detail || reason.text));
-    this.#become("closed", reason);
-  }
-  #become(state, reason) {
-    this.connection = Object.freeze({ state, reason, failures: this.#failures });
-    this.#parts.state(this.connection);
-  }
-  // The page
-  #listen() {
-    const { page } = this.#parts;
-    if (!page || this.#unlisten.length) return;
-    this.#unlisten = [page.onOnline(() => this.#wake()), page.onVisible((visible) => visible && this.#wake())];
-  }
-  /** The computer woke, the network came or went, the page is looked at: see to the connection. */
-  #wake() {
-    const { clock, page } = this.#parts;
-    const { state, reason } = this.connection;
-    if (this.#link) return this.#link.probe();
-    if (state !== "waiting" && state !== "offline") return;
-    const ms = Math.max(this.#notBefore - clock.now(), 0);
-    if (page.isOnline()) {
-      this.#timer();
-      this.#timer = clock.after(ms, () => void this.#connect());
-      if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
-    } else if (state === "waiting") this.#become("offline", reasonFor("offline", "", reason.retryInMs));
-  }
-  // The token
-  #planRefresh() {
-    const ms = this.#parts.tokens.refreshInMs(this.now(), this.#parts.random);
-    if (ms !== null) this.#refreshIn(ms, 1);
-  }
-  #refreshIn(ms, failures) {
-    this.#refreshing = this.#parts.clock.after(ms, () => void this.#refresh(failures));
-  }
-  async #refresh(failures) {
-    const { tokens, random } = this.#parts;
-    const link = this.#link;
-    try {
-      const token = await tokens.renew("refresh", this.now());
-      if (link !== this.#link || !link) return;
-      if (token === null) return this.#stop(reasonFor("signed_out"), true);
-      await this.persist("token.refresh", { token });
-      if (link === this.#link) this.#planRefresh();
-    } catch (error) {
-      if (link !== this.#link) return;
-      this.#parts.error(error);
-      if (!error.retry) return tokens.forget("refused");
-      this.#refreshIn(RETRY_MS2 + backoff(failures, null, random), failures + 1);
-    }
-  }
-};
 
 // src/store.ts
 var SAVE_MS = 250;
@@ -1474,7 +1262,7 @@ var Cursors = class {
     try {
       return await work();
     } catch (error) {
-      this.#failed(new GreendotError("storage", `the storage failed: ${error?.message ?? error}`, true, null, error));
+      this.#failed(because("storage", "the storage failed", error));
       return null;
     }
   }
@@ -1484,12 +1272,10 @@ var Cursors = class {
 var ENDS_SOON_MS = 5e3;
 var LEAST_LEAD_MS = 1e3;
 var MOST_LEAD_MS = 6e4;
-var PATIENCE_MS2 = 3e4;
 function claimsOf(token) {
   try {
     const part = token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/");
-    const bytes = Uint8Array.from(atob(part), (letter) => letter.charCodeAt(0));
-    const { tenant = "", sub = "", exp } = JSON.parse(new TextDecoder().decode(bytes));
+    const { tenant = "", sub = "", exp } = JSON.parse(atob(part));
     return { owner: `${tenant}/${sub}`, expiresAt: Number.isFinite(exp) ? exp * 1e3 : null };
   } catch {
     return { owner: "", expiresAt: null };
@@ -1497,14 +1283,12 @@ function claimsOf(token) {
 }
 var Tokens = class {
   #get;
-  #clock;
   #kept = null;
   #wanted = "first";
   #lead = 0;
   claims = { owner: "", expiresAt: null };
-  constructor(get, clock) {
+  constructor(get) {
     this.#get = get;
-    this.#clock = clock;
   }
   /** One that holds. Null if nobody is signed in; `no_token` if it cannot be had now. `now` is the server's. */
   async current(now) {
@@ -1531,20 +1315,280 @@ var Tokens = class {
     return expiresAt === null ? null : Math.max(expiresAt - this.#lead * (1 + random() / 2) - now, 0);
   }
   async #ask(why) {
-    let undo = () => {
-    };
     try {
-      const late = new Promise((_, reject) => {
-        undo = this.#clock.after(PATIENCE_MS2, () => reject(new Error(`no answer in ${PATIENCE_MS2 / 1e3} s`)));
-      });
-      return await Promise.race([this.#get(why), late]) || null;
+      return await this.#get(why) || null;
     } catch (error) {
-      throw new GreendotError("no_token", `getToken failed: ${error?.message ?? error}`, true, null, error);
-    } finally {
-      undo();
+      throw because("no_token", "getToken failed", error);
     }
   }
 };
+
+// src/session.ts
+var STEADY_MS = 5e3;
+var CALM_MS = 1e3;
+var RETRY_MS2 = 1e3;
+var PREPARED_MS = 3e4;
+var EXPIRED = 4005;
+var BAD_TOKEN = 4500;
+var Session = class {
+  connection = { state: "idle", reason: null, failures: 0 };
+  welcome = null;
+  clock;
+  page;
+  cursors;
+  events;
+  outbox;
+  #options;
+  #owner;
+  #tokens;
+  #random;
+  #url;
+  #link = null;
+  #attempt = 0;
+  // the number of the attempt under way; whatever belongs to an older one is ignored
+  #failures = 0;
+  #onlineAt = Infinity;
+  #ahead = 0;
+  // how far the server's clock is ahead of ours
+  #hintMs = null;
+  // the server's wish for the next attempt
+  #notBefore = 0;
+  // a page that wakes does not try again earlier
+  #anotherToken = true;
+  // whether one that is not taken may be followed by another
+  #timer = () => {
+  };
+  #refreshing = () => {
+  };
+  #unlisten = [];
+  constructor(options, owner) {
+    const { clock = systemClock, random = Math.random, page = browserPage(), storage = memoryStore() } = options;
+    this.#options = options;
+    this.#owner = owner;
+    this.#url = addressOf(options.url);
+    this.#tokens = new Tokens(options.getToken);
+    this.#random = random;
+    this.clock = clock;
+    this.page = page;
+    this.cursors = new Cursors(storage, clock, this.failed);
+    this.events = new Emitter(this.threw);
+    this.outbox = new Outbox(options.queue, (command, fold) => this.#request(command, fold), clock);
+  }
+  get online() {
+    return this.#link?.open ?? false;
+  }
+  get visible() {
+    return this.page?.isVisible() ?? true;
+  }
+  /** The server's time. */
+  now() {
+    return this.clock.now() + this.#ahead;
+  }
+  // What rooms, inbox and presence say
+  /** Something that is worth nothing later. Whether it was said. */
+  tell(type, fields) {
+    return this.#link?.tell(encode(type, fields)) ?? false;
+  }
+  /** The answer, asked for on this connection until the server can give it; `disconnected` without one. */
+  async ask(type, fields, fold) {
+    const link = this.#link;
+    for (; ; ) {
+      try {
+        return await (link === this.#link ? this.#request(encode(type, fields), fold) : lost());
+      } catch (error) {
+        const { code, retry, retryInMs } = error;
+        if (!retry || code === "disconnected" || code === "internal") throw error;
+        await new Promise((resolve) => this.clock.after(retryInMs ?? RETRY_MS2, resolve));
+      }
+    }
+  }
+  /** The answer, however many connections it takes: for commands that may be said twice. Each lane keeps its order. */
+  async deliver(lane, type, fields, fold) {
+    const { state, reason } = this.connection;
+    if (state === "closed") throw new GreendotError("closed", reason.text);
+    return this.outbox.send(lane, encode(type, fields), fold);
+  }
+  /** What nobody waited for went wrong. */
+  failed = (error) => this.events.emit("error", error);
+  /** A listener threw, of this type of event. */
+  threw = (error, type) => {
+    console.error("greendot: a listener threw", error);
+    if (type !== "error") this.failed(because("listener", "a listener threw", error));
+  };
+  #request(command, fold) {
+    return this.#link ? this.#link.request(command, fold) : lost();
+  }
+  // One link after another
+  connect() {
+    const { state } = this.connection;
+    if (state === "online" || state === "connecting") return;
+    if (state === "idle" || state === "closed") {
+      this.#failures = 0;
+      this.#anotherToken = true;
+      this.#listen();
+    }
+    void this.#connect();
+  }
+  close(bye) {
+    if (this.connection.state !== "closed") this.#stop(reasonFor("closed"), bye);
+  }
+  async #connect() {
+    const attempt2 = ++this.#attempt;
+    const tokens = this.#tokens;
+    this.#timer();
+    this.#timer = this.clock.after(PREPARED_MS, () => {
+      this.#attempt += 1;
+      this.#wait("no_token", "getToken did not answer");
+    });
+    this.#become("connecting", null);
+    let link;
+    try {
+      const token = await tokens.current(this.now());
+      if (attempt2 !== this.#attempt) return;
+      if (token === null) return this.#stop(reasonFor("signed_out"));
+      const hello = await this.#owner.hello(token, tokens.claims.owner);
+      if (attempt2 !== this.#attempt) return;
+      const on = {
+        event: (frame) => this.#received(frame),
+        failure: this.failed,
+        end: (end) => link === this.#link && this.#ended(end)
+      };
+      this.#timer();
+      this.#link = link = new Link(this.#open(), hello, on, this.clock, this.#random);
+    } catch (error) {
+      if (attempt2 !== this.#attempt) return;
+      const { code, message } = error;
+      if (code === "no_token") this.failed(error);
+      this.#wait(code === "no_token" ? code : "unreachable", message);
+    }
+  }
+  #received(frame) {
+    const data = frame.data;
+    if (frame.type === "welcome") {
+      this.welcome = data;
+      this.#ahead = data.server_time - this.clock.now();
+      this.#onlineAt = this.clock.now();
+      this.#hintMs = null;
+      this.#planRefresh();
+      this.#owner.event(frame);
+      this.#become("online", null);
+      return;
+    }
+    if (frame.type === "drain" || frame.type === "overloaded") this.#hintMs = data.retry_in_ms;
+    this.#owner.event(frame);
+  }
+  #ended({ code, detail, refusal, opened }) {
+    this.#link = null;
+    this.#refreshing();
+    if (this.clock.now() - this.#onlineAt > STEADY_MS) {
+      this.#failures = 0;
+      this.#anotherToken = true;
+    }
+    this.#onlineAt = Infinity;
+    this.#owner.lost();
+    if (code === EXPIRED || code === BAD_TOKEN) {
+      this.#tokens.forget(code === EXPIRED ? "expired" : "refused");
+      if (this.#anotherToken) {
+        this.#anotherToken = false;
+        return void this.#connect();
+      }
+    }
+    if (refusal) this.#hintMs = refusal.retryInMs;
+    if (isFinal(code)) this.#stop(reasonFor(code, detail));
+    else if (refusal && !refusal.retry) this.#stop(reasonFor(refusal.code, detail));
+    else this.#wait(opened ? code : "unreachable", detail);
+  }
+  #wait(code, detail) {
+    this.#timer();
+    const bounds = { ...BACKOFF, ...this.#options.backoff };
+    const isOnline = this.page?.isOnline() ?? true;
+    const ms = isOnline ? backoff(this.#failures, this.#hintMs, this.#random, bounds) : bounds.capMs;
+    this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
+    this.#hintMs = null;
+    this.#failures += 1;
+    this.#timer = this.clock.after(ms, () => void this.#connect());
+    if (isOnline) this.#become("waiting", reasonFor(code, detail, Math.round(ms)));
+    else this.#become("offline", reasonFor("offline", detail, Math.round(ms)));
+  }
+  #stop(reason, bye = false) {
+    const link = this.#link;
+    this.#attempt += 1;
+    this.#link = null;
+    link?.leave(bye);
+    this.#timer();
+    this.#refreshing();
+    for (const undo of this.#unlisten.splice(0)) undo();
+    this.#owner.closed(new GreendotError("closed", reason.detail || reason.text));
+    this.#become("closed", reason);
+  }
+  #become(state, reason) {
+    this.connection = { state, reason, failures: this.#failures };
+    this.events.emit("state", this.connection);
+  }
+  // The page
+  #listen() {
+    const { page } = this;
+    if (!page || this.#unlisten.length) return;
+    this.#unlisten = [
+      page.on("network", () => this.#wake()),
+      page.on("visibility", () => page.isVisible() && this.#wake())
+    ];
+  }
+  /** The computer woke, the network came or went, the page is looked at: see to the connection. */
+  #wake() {
+    const { state, reason } = this.connection;
+    if (this.#link) return this.#link.probe();
+    if (state !== "waiting" && state !== "offline") return;
+    const ms = Math.max(this.#notBefore - this.clock.now(), 0);
+    if (this.page.isOnline()) {
+      this.#timer();
+      this.#timer = this.clock.after(ms, () => void this.#connect());
+      if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
+    } else if (state === "waiting") this.#become("offline", reasonFor("offline", "", reason.retryInMs));
+  }
+  // The token
+  #planRefresh() {
+    const ms = this.#tokens.refreshInMs(this.now(), this.#random);
+    if (ms !== null) this.#refreshIn(ms, 1);
+  }
+  #refreshIn(ms, failures) {
+    this.#refreshing = this.clock.after(ms, () => void this.#refresh(failures));
+  }
+  async #refresh(failures) {
+    const tokens = this.#tokens;
+    const link = this.#link;
+    try {
+      const token = await tokens.renew("refresh", this.now());
+      if (link !== this.#link || !link) return;
+      if (token === null) return this.#stop(reasonFor("signed_out"), true);
+      await this.ask("token.refresh", { token });
+      if (link === this.#link) this.#planRefresh();
+    } catch (error) {
+      if (link !== this.#link) return;
+      this.failed(error);
+      if (!error.retry) return tokens.forget("refused");
+      this.#refreshIn(RETRY_MS2 + backoff(failures, null, this.#random), failures + 1);
+    }
+  }
+  #open() {
+    const make = this.#options.webSocket ?? globalThis.WebSocket;
+    if (!make) throw new Error("there is no WebSocket here: give the option `webSocket`");
+    return new make(this.#url);
+  }
+};
+function lost() {
+  return Promise.reject(disconnected("not connected"));
+}
+function addressOf(given) {
+  try {
+    const url = new URL(given, globalThis.location?.href);
+    url.protocol = url.protocol.replace(/^http/, "ws");
+    if (url.pathname === "/") url.pathname = "/v1/connect";
+    if (/^wss?:/.test(url.href)) return url.href;
+  } catch {
+  }
+  throw new GreendotError("bad_field", `the url ${JSON.stringify(given)} is not like wss://example.com`);
+}
 
 // src/client.ts
 var READS = { "notification.updated": [1, 2] };
@@ -1561,65 +1605,31 @@ var Greendot = class {
     set: async (wanted) => {
       const { status, until = null, text = null } = wanted;
       const fold = (reply) => this.presence.heard(reply.presence);
-      return (await this.#core.ask("status.set", { status, until: until === null ? null : Number(until), text }, fold)).presence;
+      return (await this.#session.ask("status.set", { status, until: until === null ? null : Number(until), text }, fold)).presence;
     }
   };
   privacy = {
     /** Hide when the user was last seen, or the user from some. What is left out stays as it is. What is hidden now. */
-    set: (wanted) => this.#core.ask("privacy.set", wanted),
-    get: () => this.#core.ask("privacy.set", {})
+    set: (wanted) => this.#session.ask("privacy.set", wanted),
+    get: () => this.#session.ask("privacy.set", {})
   };
   #options;
-  #core;
-  #events;
   #session;
-  #outbox;
-  #cursors;
   #rooms = /* @__PURE__ */ new Map();
   #activity;
-  #page;
   #unlisten = [];
   constructor(options) {
-    const { clock = systemClock, random = Math.random, page = browserPage() } = options;
     if (options.device !== void 0) validId("device", options.device);
-    const url = addressOf(options.url);
     this.#options = options;
-    this.#page = page;
-    const threw = (error, type) => this.#threw(error, type);
-    const failed = (error) => this.#events.emit("error", error);
-    this.#events = new Emitter(threw);
-    this.#cursors = new Cursors(options.storage ?? memoryStore(), clock, failed);
-    this.#session = new Session({
-      open: () => new (maker(options))(url),
-      tokens: new Tokens(options.getToken, clock),
-      clock,
-      random,
-      page,
-      backoff: options.backoff,
+    this.#session = new Session(options, {
       hello: (token, owner) => this.#hello(token, owner),
-      state: (connection) => this.#events.emit("state", connection),
       event: (frame) => this.#received(frame),
-      error: failed,
       lost: () => this.#lost(),
       closed: (error) => this.#closed(error)
     });
-    this.#outbox = new Outbox(options.queue, (command, fold) => this.#session.transmit(command, fold), clock);
-    this.#core = {
-      clock,
-      events: this.#events,
-      cursors: this.#cursors,
-      online: () => this.#session.online,
-      visible: () => page?.isVisible() ?? true,
-      now: () => this.#session.now(),
-      tell: (type, fields) => this.#session.tell(type, fields),
-      ask: (type, fields, fold) => this.#session.persist(type, fields, fold),
-      deliver: (lane, type, fields, fold) => this.#deliver(lane, type, fields, fold),
-      failed,
-      threw
-    };
-    this.#activity = new Activity(clock, () => this.#session.tell("activity"));
-    this.presence = new People(this.#core);
-    this.inbox = new Inbox(this.#core);
+    this.#activity = new Activity(this.#session.clock, () => this.#session.tell("activity"));
+    this.presence = new People(this.#session);
+    this.inbox = new Inbox(this.#session);
   }
   get state() {
     return this.connection.state;
@@ -1642,11 +1652,12 @@ var Greendot = class {
   }
   /** How many commands wait to be sent, or for their answer. */
   get queued() {
-    return this.#outbox.size;
+    return this.#session.outbox.size;
   }
   /** Connect, and stay connected. While it waits for the next attempt: make that now. */
   connect() {
-    if (!this.#unlisten.length && this.#page) this.#listen(this.#page);
+    const { page } = this.#session;
+    if (!this.#unlisten.length && page) this.#listen(page);
     this.#session.connect();
   }
   /**
@@ -1658,17 +1669,17 @@ var Greendot = class {
   }
   /** Call `listener` with every such event; call what is returned to stop that. */
   on(type, listener) {
-    return this.#events.on(type, listener);
+    return this.#session.events.on(type, listener);
   }
   /** The room of this name, always the same object. `Body` is the type of its messages. */
   room(name) {
-    const known = this.#rooms.get(name) ?? new Room(this.#core, validId("room", name));
+    const known = this.#rooms.get(name) ?? new Room(this.#session, validId("room", name));
     this.#rooms.set(name, known);
     return known;
   }
   /** The rooms the user is a member of and the open ones, with how much is unread. */
   async rooms() {
-    return (await this.#core.ask("room.list")).rooms;
+    return (await this.#session.ask("room.list")).rooms;
   }
   /** Say something fleeting to all devices of a user. Whether it was said: without a connection it is dropped. */
   signal(user, kind, body, { key } = {}) {
@@ -1684,27 +1695,22 @@ var Greendot = class {
   }
   /** Any command of the protocol; its reply's data. For what has no method here. */
   request(type, fields = {}) {
-    return this.#core.ask(type, fields);
-  }
-  async #deliver(lane, type, fields, fold) {
-    const { state, reason } = this.connection;
-    if (state === "closed") throw new GreendotError("closed", reason.text);
-    return this.#outbox.send(lane, encode(type, fields), fold);
+    return this.#session.ask(type, fields);
   }
   async #hello(token, owner) {
-    if (this.#cursors.leave(owner)) {
+    if (this.#session.cursors.leave(owner)) {
       this.#forget();
-      await this.#cursors.load(owner);
+      await this.#session.cursors.load(owner);
     }
     const before = this.welcome;
-    this.inbox.begin(this.#cursors.inbox);
+    this.inbox.begin(this.#session.cursors.inbox);
     const followed = [...this.#rooms.values()].filter(({ cursor }) => cursor !== null).slice(0, MOST_RESUMED);
     const rooms = Object.fromEntries(followed.map(({ name, cursor }) => [name, cursor]));
     const inbox = this.inbox.cursor;
     const resumes = before || followed.length || inbox !== null;
     return {
       token,
-      device: this.#options.device ?? await this.#cursors.device(() => `js-${newKey()}`),
+      device: this.#options.device ?? await this.#session.cursors.device(() => `js-${newKey()}`),
       client: this.#options.client ?? { name: "greendot-js", version },
       supports: READS,
       resume: resumes ? { session: before?.session, rooms, inbox: inbox ?? void 0 } : void 0
@@ -1720,23 +1726,25 @@ var Greendot = class {
   #received(frame) {
     const { type, trace } = frame;
     const data = frame.data;
-    this.#events.emit("event", frame);
+    this.#session.events.emit("event", frame);
     if (type === "welcome") this.#welcomed(data);
     else if (type === "presence.changed") this.presence.heard(data);
     else if (type.startsWith("notification.") || type === "inbox.badge") this.inbox.heard(type, data);
     else if (type === "resync") this.#missed(data.scope);
     else if (type === "refresh") this.#unread(data.of);
     else if (data.room) this.#rooms.get(data.room)?.heard(type, data, trace);
-    if (type === "signal") this.#events.emit("signal", data);
+    if (type === "signal") this.#session.events.emit("signal", data);
   }
   /** Bring the new link to where the last one was, then hand it what waits. */
   #welcomed(welcome) {
     this.#activity.reset();
     this.presence.restore();
-    for (const room of this.#rooms.values()) room.restore(welcome.rooms[room.name]);
+    for (const room of this.#rooms.values()) {
+      room.restore(Object.hasOwn(welcome.rooms, room.name) ? welcome.rooms[room.name] : void 0);
+    }
     this.inbox.restore();
-    this.#outbox.flush();
-    this.#events.emit("welcome", welcome);
+    this.#session.outbox.flush();
+    this.#session.events.emit("welcome", welcome);
   }
   #missed(scope) {
     if (scope.startsWith(ROOM)) this.#rooms.get(scope.slice(ROOM.length))?.missed();
@@ -1746,7 +1754,7 @@ var Greendot = class {
   #unread(of) {
     if (of === "notification.created") this.inbox.missed();
     else if (of === "room.message") for (const room of this.#rooms.values()) room.missed();
-    else this.#events.emit("refresh", { of });
+    else this.#session.events.emit("refresh", { of });
   }
   #lost() {
     for (const room of this.#rooms.values()) room.lost();
@@ -1758,40 +1766,17 @@ var Greendot = class {
     this.inbox.lost();
     this.presence.stop();
     this.#activity.reset();
-    this.#outbox.fail(error);
-    this.#cursors.save();
+    this.#session.outbox.fail(error);
+    this.#session.cursors.save();
   }
   #listen(page) {
-    this.#unlisten.push(page.onLeave(() => this.#cursors.save()));
+    this.#unlisten.push(page.on("leave", () => this.#session.cursors.save()));
     if (this.#options.activity === false) return;
-    this.#unlisten.push(page.onActivity(() => page.isVisible() && this.active()));
-    this.#unlisten.push(page.onVisible((visible) => visible && this.active()));
-  }
-  #threw(error, type) {
-    console.error("greendot: a listener threw", error);
-    if (type === "error") return;
-    const message = `a listener threw: ${error?.message ?? error}`;
-    this.#events.emit("error", new GreendotError("listener", message, false, null, error));
+    for (const sign of ["activity", "visibility"]) {
+      this.#unlisten.push(page.on(sign, () => page.isVisible() && this.active()));
+    }
   }
 };
-function maker({ webSocket = globalThis.WebSocket }) {
-  if (webSocket) return webSocket;
-  throw disconnected("there is no WebSocket here: give one in the options, `webSocket` (in Node 20 that of the package ws)");
-}
-function addressOf(given) {
-  let url;
-  try {
-    url = new URL(given, globalThis.location?.href);
-  } catch {
-    throw new GreendotError("bad_field", `the url ${JSON.stringify(given)} is not like wss://example.com`);
-  }
-  url.protocol = url.protocol.replace(/^http/, "ws");
-  if (!/^wss?:$/.test(url.protocol)) {
-    throw new GreendotError("bad_field", `the url ${JSON.stringify(given)} is not like wss://example.com`);
-  }
-  if (url.pathname === "/") url.pathname = "/v1/connect";
-  return url.href;
-}
 
 // src/messages.ts
 function showMessages(shown, records, limit = Infinity) {

@@ -77,8 +77,8 @@ describe("coming back", () => {
     FakeSocket.last.event(type, { retry_in_ms: 7_000 });
     FakeSocket.last.end(code);
     expect(client.reason).toMatchObject({ code, retryInMs: 7_250 });
-    page.tell("visible"); // a page that is looked at does not come earlier
-    page.tell("online");
+    page.tell("visibility"); // a page that is looked at does not come earlier
+    page.tell("network");
     await clock.pass(6_999);
     expect(FakeSocket.all).toHaveLength(1);
     await clock.pass(1_000);
@@ -168,7 +168,7 @@ describe("the page", () => {
     expect(client.connection).toMatchObject({ state: "offline", reason: { code: "offline", action: "check-network" } });
     await clock.pass(2_000);
     page.online = true;
-    page.tell("online");
+    page.tell("network");
     await settled();
     await clock.pass(0);
     expect([client.state, FakeSocket.all.length]).toEqual(["connecting", 2]);
@@ -189,22 +189,22 @@ describe("the page", () => {
   test("the network goes while it waits: offline; the network goes while it is online: asked whether anybody is there", async () => {
     const client = await online();
     page.online = false;
-    page.tell("online");
+    page.tell("network");
     expect(FakeSocket.last.count("heartbeat")).toBe(1);
     await clock.pass(5_000);
     expect(client.state).toBe("offline");
     page.online = true;
-    page.tell("online");
+    page.tell("network");
     expect(client.state).toBe("waiting");
     page.online = false;
-    page.tell("online");
+    page.tell("network");
     expect(client.state).toBe("offline");
   });
 
   test("a computer that slept finds out at once that the connection is gone", async () => {
     const client = await online();
     clock.sleep(600_000);
-    page.tell("visible");
+    page.tell("visibility");
     expect(client.state).toBe("waiting");
   });
 
@@ -217,7 +217,7 @@ describe("the page", () => {
     FakeSocket.last.end(1006);
     await clock.pass(2_000);
     const before = FakeSocket.all.length;
-    page.tell("visible");
+    page.tell("visibility");
     await clock.pass(0);
     expect(FakeSocket.all.length).toBe(before + 1);
   });
@@ -420,6 +420,20 @@ describe("rooms", () => {
     message(3);
     expect([told, gaps]).toEqual([[3], [{ after: 10, head: 2 }]]);
     expect(client.room("lobby").head).toBe(3);
+  });
+
+  test("rooms may be called like anything objects have", async () => {
+    const client = await online();
+    for (const name of ["constructor", "__proto__"]) void client.room(name).join();
+    await settled();
+    for (const command of FakeSocket.last.sent.filter(({ type }) => type === "room.join")) {
+      FakeSocket.last.say({ type: "reply", id: command.id, data: join(command.room, 7) });
+    }
+    FakeSocket.last.end(1006);
+    await clock.pass(500);
+    FakeSocket.last.welcome(); // which says that it has joined none of them
+    expect(JSON.stringify(FakeSocket.last.command("hello").resume.rooms)).toBe('{"constructor":7,"__proto__":7}');
+    expect(FakeSocket.last.sent.filter(({ type }) => type === "room.join").map(({ after }) => after)).toEqual([7, 7]);
   });
 
   test("what comes in one turn with the answer to a join is not lost", async () => {

@@ -107,7 +107,7 @@ export class FakeSocket implements Socket {
   }
 
   command(type: string): any {
-    return this.sent.findLast((command) => command.type === type);
+    return this.sent.filter((command) => command.type === type).at(-1);
   }
 
   count(type: string): number {
@@ -124,26 +124,21 @@ export class FakeSocket implements Socket {
 export class FakePage implements Page {
   online = true;
   visible = true;
-  listeners = new Map<string, Set<(argument: any) => void>>();
+  listeners = new Map<string, Set<() => void>>();
   isOnline = () => this.online;
   isVisible = () => this.visible;
-  onOnline = (call: (online: boolean) => void) => this.#listen("online", call);
-  onVisible = (call: (visible: boolean) => void) => this.#listen("visible", call);
-  onActivity = (call: () => void) => this.#listen("activity", call);
-  onLeave = (call: () => void) => this.#listen("leave", call);
 
-  tell(type: "online" | "visible" | "activity" | "leave"): void {
-    const argument = type === "online" ? this.online : this.visible;
-    for (const call of [...(this.listeners.get(type) ?? [])]) call(argument);
+  tell(sign: Parameters<Page["on"]>[0]): void {
+    for (const call of [...(this.listeners.get(sign) ?? [])]) call();
   }
 
   get listening(): number {
     return [...this.listeners.values()].reduce((sum, { size }) => sum + size, 0);
   }
 
-  #listen(type: string, call: (argument: any) => void): () => void {
-    const calls = this.listeners.get(type) ?? new Set();
-    this.listeners.set(type, calls.add(call));
+  on(sign: string, call: () => void): () => void {
+    const calls = this.listeners.get(sign) ?? new Set();
+    this.listeners.set(sign, calls.add(call));
     return () => void calls.delete(call);
   }
 }

@@ -1,0 +1,36 @@
+// What is shipped: small enough, usable from a script tag, from require and import, and the same as what is committed.
+
+import { readFileSync } from "node:fs";
+import { createContext, runInContext } from "node:vm";
+import { gzipSync } from "node:zlib";
+import { expect, test } from "vitest";
+// @ts-expect-error: a script without types
+import { builds, WEB } from "../../build.mjs";
+
+const MOST_BYTES = 10_000;
+
+test("the core is at most 10 kB gzipped", async () => {
+  expect(gzipSync(await builds.core(), { level: 9 }).length).toBeLessThanOrEqual(MOST_BYTES);
+});
+
+test("the copy the Python package serves is this client (else: npm run build:web)", async () => {
+  expect(readFileSync(WEB, "utf8")).toBe(await builds.web());
+});
+
+test("with a script tag there is one global: the class, with the helpers on it", async () => {
+  const page = createContext({ URL, TextEncoder, TextDecoder, setTimeout, clearTimeout, crypto, queueMicrotask });
+  const before = new Set(runInContext("Object.getOwnPropertyNames(globalThis)", page));
+  runInContext(await builds.script(), page);
+  const added = runInContext("Object.getOwnPropertyNames(globalThis)", page).filter((name: string) => !before.has(name));
+  expect(added).toEqual(["Greendot"]);
+  expect(runInContext("new Greendot({ url: 'ws://example.com', getToken: () => '' }).state", page)).toBe("idle");
+  expect(runInContext("Greendot.typingText(['Alice'])", page)).toBe("Alice is typing…");
+});
+
+test("require() and import have the same things", async () => {
+  const module = { exports: {} as Record<string, unknown> };
+  new Function("module", "exports", "require", await builds.cjs())(module, module.exports, () => {
+    throw new Error("the client has no dependencies");
+  });
+  expect(Object.keys(module.exports).sort()).toEqual(Object.keys(await import("../../src/index.js")).sort());
+});

@@ -1,0 +1,61 @@
+"""Node and what the JavaScript clients are built and tested with, installed when a test first needs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+CLIENTS = Path(__file__).parents[2] / "clients"
+OLDEST_NODE = 20
+
+
+@cache
+def installed() -> None:
+    """Have node_modules as package-lock.json says. Skips the test where that cannot be; in CI it fails."""
+    found = shutil.which("node") and _said("node", "--version")
+    version = re.match(r"v(\d+)", found or "")
+    if version is None or int(version[1]) < OLDEST_NODE or not shutil.which("npm"):
+        _cannot(f"the JavaScript clients need Node {OLDEST_NODE} or newer and npm; there is {found or 'no Node'}")
+    wanted, there = CLIENTS / "package-lock.json", CLIENTS / "node_modules" / ".package-lock.json"
+    if there.exists() and there.stat().st_mtime >= wanted.stat().st_mtime:
+        return
+    result = subprocess.run(["npm", "ci"], cwd=CLIENTS, capture_output=True, text=True, timeout=300)
+    if result.returncode:
+        _cannot(f"npm ci in clients/ failed: {result.stderr.strip()[-500:]}")
+    there.touch()
+
+
+def npm(workspace: str, *arguments: str, timeout_s: float = 400) -> str:
+    """Run a script of a workspace with the Python of this test; what it said. Fails the test if it fails."""
+    installed()
+    command = ["npm", "run", "--silent", "--workspace", workspace, *arguments]
+    environment = os.environ | {"GREENDOT_PYTHON": sys.executable, "NO_COLOR": "1"}
+    result = subprocess.run(
+        command,
+        cwd=CLIENTS,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout_s,
+    )
+    assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-8000:]}"
+    return result.stdout
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.strip()
+
+
+def _cannot(reason: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

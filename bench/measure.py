@@ -60,6 +60,8 @@ class Plan:
     # Security:
     verify_rounds: int = 5
     verify_s: float = 0.2  # of CPU time, for each algorithm
+    guard_rounds: int = 4
+    guard_s: float = 1
     limit_s: int = 840
 
     @property
@@ -74,6 +76,7 @@ QUICK = Plan(
     node_rounds=1, stored_users=(10_000,), quiet_connections=2_000, quiet_s=3, cycles=10_000, cycling_users=2_000,
     read_rounds=50, flood_messages=200_000, delivery_s=1.5, reaped=(10_000, 100_000), restored_connections=1_000,
     worker_rounds=1, worker_s=0.7, record_rounds=1, record_s=0.7, verify_rounds=2, verify_s=0.1,
+    guard_rounds=2, guard_s=0.5,
     limit_s=110,
 )  # fmt: skip
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import guarded
 import peer_report
 import plots
 import progress
@@ -27,6 +28,7 @@ import records_report
 import redis_report
 import report
 import security
+import webhooks
 from measure import FULL, QUICK, Plan, say
 from peer_install import Home, install
 from peer_measure import PeersBench
@@ -46,7 +48,7 @@ REDIS_PARTS = {
     "delivery": (6, 3), "reap": (7, 3), "restore": (30, 16), "workers": (20, 6),
 }  # fmt: skip
 RECORD_PARTS = {"notified": (13, 5), "said": (35, 12), "told": (11, 3), "returned": (6, 3)}
-SECURITY_PARTS = {"verified": (13, 3)}
+SECURITY_PARTS = {"verified": (13, 3), "guarded": (50, 20), "hooked": (90, 30)}
 PARTS = PEER_PARTS | REDIS_PARTS | RECORD_PARTS | SECURITY_PARTS
 SKIPPED_WHEN_QUICK = {
     "memory",
@@ -58,6 +60,8 @@ SKIPPED_WHEN_QUICK = {
     "workers",
     "notified",
     "told",
+    "guarded",
+    "hooked",
 }  # unless asked for
 GROUPS = {
     "peers": tuple(PEER_PARTS),
@@ -161,7 +165,7 @@ def _part(part: str, bench: RecordsBench, plan: Plan, found: Found) -> None:
         getattr(found.peers, part)(plan)
         return
     if part in SECURITY_PARTS:
-        found.security_rows += security.rows(security.verified(plan))
+        found.security_rows += _security_rows(part, bench, plan)
         return
     got = getattr(bench, part)(plan)
     if isinstance(got, Nodes):
@@ -170,6 +174,14 @@ def _part(part: str, bench: RecordsBench, plan: Plan, found: Found) -> None:
         found.redis_rows += redis_report.rows(got)
     else:
         found.record_rows += records_report.rows(got)
+
+
+def _security_rows(part: str, bench: RecordsBench, plan: Plan) -> list[report.Row]:
+    if part == "guarded":
+        return guarded.rows(guarded.guarded(bench, plan))
+    if part == "hooked":
+        return webhooks.rows(webhooks.hooked(bench, plan))
+    return security.rows(security.verified(plan))
 
 
 class TimeIsUp(Exception):

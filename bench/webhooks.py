@@ -1,7 +1,5 @@
 """What webhooks cost those who send messages: 50 senders, with a hook and without, in turns; SQLite and PostgreSQL.
 
-    python bench/webhooks.py [ROUNDS] [SECONDS]
-
 The app that is told takes everything at once. Beside the rate: what a message costs the server in CPU, all told, which
 a busy machine changes less; how many events the app was told meanwhile, and how many seconds after the senders it had
 all of them.
@@ -9,28 +7,26 @@ all of them.
 
 from __future__ import annotations
 
-import os
 import socket
-import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass, field
+from statistics import median
 
-import run
+from measure import Plan, Rounds, say
 from records_measure import SENDERS, RecordsBench
-from server import Server
+from report import Row, rate
+from server import Server, Trouble
 
 SECRET = "the secret of a webhook in a benchmark"
-DRAIN_S = 120.0
+DRAIN_S = 60.0
+STORES = ("SQLite", "PostgreSQL")
 
 
 class App:
-    """Takes webhooks and counts their events, by the least that HTTP asks for, in a thread of this process."""
+    """Takes webhooks and counts their events, by the least that HTTP asks for, in threads of this process."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -38,24 +34,74 @@ class App:
         self.port = self._listening.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
+    def close(self) -> None:
+        self._listening.close()
+
     def _accept(self) -> None:
         while True:
-            connection, _ = self._listening.accept()
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        file = connection.makefile("rb")
-        while line := file.readline():
-            length = 0
-            while line.strip():
-                if line.lower().startswith(b"content-length:"):
-                    length = int(line.split(b":")[1])
-                line = file.readline()
-            self.events += file.read(length).count(b'"type":"room.message"')
-            connection.sendall(b"HTTP/1.1 204 X\r\n\r\n")
+        with connection, connection.makefile("rb") as file:
+            while line := file.readline():
+                length = 0
+                while line.strip():
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line.split(b":")[1])
+                    line = file.readline()
+                self.events += file.read(length).count(b'"type":"room.message"')
+                connection.sendall(b"HTTP/1.1 204 X\r\n\r\n")
 
 
-def hooked(app: App) -> dict[str, str]:
+@dataclass
+class Cost:
+    """Messages per second and the CPU of each, without and with a hook."""
+
+    off: Rounds = field(default_factory=Rounds)
+    on: Rounds = field(default_factory=Rounds)
+    told: list[float] = field(default_factory=list)  # events per second, meanwhile
+    late_s: list[float] = field(default_factory=list)  # until the app had all of them
+
+
+@dataclass
+class Hooked:
+    """By what was measured: the store, and whether all senders share a room."""
+
+    costs: dict[str, Cost] = field(default_factory=dict)
+
+
+def hooked(bench: RecordsBench, plan: Plan) -> Hooked:
+    found = Hooked()
+    for number in range(plan.record_rounds):
+        for store in STORES:
+            for where, flags in (("in one room", ()), ("in rooms of their own", ("--apart",))):
+                cost = found.costs.setdefault(f"messages of {SENDERS} senders {where}, {store}", Cost())
+                # In one order and then in the other: a shared machine is noisy.
+                for with_hook in (True, False) if number % 2 else (False, True):
+                    _round(bench, plan, cost, store, with_hook, flags)
+                off, on = cost.off.values[-1], cost.on.values[-1]
+                say(f"hooked {number + 1}/{plan.record_rounds}: {store} {where}: {on:,.0f}/s, {off:,.0f}/s without")
+    return found
+
+
+def _round(bench: RecordsBench, plan: Plan, cost: Cost, store: str, with_hook: bool, flags: tuple[str, ...]) -> None:
+    app = App()
+    try:
+        with _store(bench, store) as place, bench.greendot(**place, **(_hook(app) if with_hook else {})) as server:
+            got = _sent(bench, server, plan, *flags)
+            (cost.on if with_hook else cost.off).add(got["messages_per_s"], got["server_cpu"])
+            if with_hook:
+                cost.told.append(app.events / (plan.record_s + plan.warmup_s))
+                cost.late_s.append(_drained(app))
+    finally:
+        app.close()
+
+
+def _hook(app: App) -> dict[str, str]:
     return {
         "GREENDOT_WEBHOOKS_URL": f"http://127.0.0.1:{app.port}/",
         "GREENDOT_WEBHOOKS_SECRET": SECRET,
@@ -65,7 +111,7 @@ def hooked(app: App) -> dict[str, str]:
 
 
 @contextmanager
-def store(bench: RecordsBench, name: str) -> Iterator[dict[str, str]]:
+def _store(bench: RecordsBench, name: str) -> Iterator[dict[str, str]]:
     if name == "SQLite":
         yield {}
     else:
@@ -73,66 +119,39 @@ def store(bench: RecordsBench, name: str) -> Iterator[dict[str, str]]:
             yield {"store": postgres.url}
 
 
-def measured(bench: RecordsBench, server: Server, seconds: float, *flags: str) -> tuple[float, float]:
-    """Messages per second, and the server's CPU for each, in microseconds."""
+def _sent(bench: RecordsBench, server: Server, plan: Plan, *flags: str) -> dict[str, float]:
     for number in range(SENDERS):
         server.request("PUT", f"/v1/rooms/bench{number}", {"open": True})
-    timing = ("--warmup", 1, "--seconds", seconds)
-    got = bench.load("send", *bench.on(server), "--connections", SENDERS, *timing, *flags)
-    return got["messages_per_s"], got["server_cpu"] / got["messages_per_s"] * 1e6
+    timing = ("--warmup", plan.warmup_s, "--seconds", plan.record_s)
+    return bench.load("send", *bench.on(server), "--connections", SENDERS, *timing, *flags)
 
 
-def compare(bench: RecordsBench, name: str, rounds: int, seconds: float, *flags: str) -> None:
-    found: dict[str, list[tuple[float, float]]] = {"without": [], "with": []}
-    told: list[float] = []
-    for number in range(rounds):
-        for kind in ("without", "with") if number % 2 else ("with", "without"):
-            app = App()
-            with (
-                store(bench, name) as place,
-                bench.greendot(**place, **(hooked(app) if kind == "with" else {})) as server,
-            ):
-                found[kind].append(measured(bench, server, seconds, *flags))
-                if kind == "with":
-                    told.append(app.events / (seconds + 1))
-                    began, seen = time.monotonic(), -1
-                    while app.events != seen and time.monotonic() - began < DRAIN_S:
-                        seen = app.events
-                        time.sleep(1.0)
-                    late = time.monotonic() - began - 1
-                    print(
-                        f"  {name} {' '.join(flags)}: {app.events:,} events told, the last {late:.0f} s after",
-                        flush=True,
-                    )
-    (off, off_us), (on, on_us) = (
-        [statistics.median(each) for each in zip(*found[kind], strict=True)] for kind in ("without", "with")
-    )
-    print(
-        f"{name} {' '.join(flags)}: {off:,.0f} messages/s and {off_us:.0f} us of CPU each without, {on:,.0f} and "
-        f"{on_us:.0f} with a hook ({on / off - 1:+.0%}, {on_us / off_us - 1:+.0%}), "
-        f"{statistics.median(told):,.0f} events/s told meanwhile",
-        flush=True,
-    )
+def _drained(app: App) -> float:
+    """Seconds until nothing more comes."""
+    began, seen, last = time.monotonic(), -1, time.monotonic()
+    while time.monotonic() - last < 1.0:
+        if time.monotonic() - began > DRAIN_S:
+            raise Trouble(f"The app was still being told {DRAIN_S:.0f} s after the senders had ended.")
+        if app.events != seen:
+            seen, last = app.events, time.monotonic()
+        time.sleep(0.05)
+    return last - began
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 4.0
-    run.BUILD.mkdir(exist_ok=True)
-    run._compile()
-    cores = run._cores()
-    if cores[1] is not None:
-        os.sched_setaffinity(0, {cores[1]})
-    with tempfile.TemporaryDirectory(prefix="greendot-bench-") as folder:
-        bench = RecordsBench(run._greendot_command(), run.BUILD, Path(folder), cores)
-        bench.mint_tokens(SENDERS)
-        for name in ("SQLite", "PostgreSQL"):
-            for flags in ((), ("--apart",)):
-                compare(bench, name, rounds, seconds, *flags)
+def rows(found: Hooked) -> list[Row]:
+    made = []
+    for what, cost in found.costs.items():
+        off_us, on_us = _micros(cost.off), _micros(cost.on)
+        more = [a / b - 1 for a, b in zip(on_us, off_us, strict=True)]
+        made += [
+            rate(f"{what}, without a webhook", cost.off, "/s"),
+            rate(f"{what}, with one", cost.on, "/s"),
+            Row(f"{what}: CPU of each, without", f"{median(off_us):.0f} µs", f"{min(off_us):.0f}–{max(off_us):.0f}"),
+            Row(f"{what}: CPU of each, with", f"{median(on_us):.0f} µs", f"{median(more):+.0%}"),
+            Row(f"{what}: told meanwhile", f"{median(cost.told):,.0f}/s", f"the last after {max(cost.late_s):.1f} s"),
+        ]
+    return made
 
 
-if __name__ == "__main__":
-    try:
-        main()
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"webhooks: {error}")
+def _micros(rounds: Rounds) -> list[float]:
+    return [used / value * 1e6 for value, used in zip(rounds.values, rounds.server_cpu, strict=True)]

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import guarded
+import webhooks
+from greendot.settings import load
+from measure import Rounds
 from peer_install import Home, install
 from peer_measure import Figures, Idle
 from peer_report import ratios, remarks, targets
@@ -104,3 +108,32 @@ def test_what_was_installed_is_not_installed_again(tmp_path: Path, monkeypatch: 
     assert install(Home(tmp_path / "peers"), {"go"}) == {}
     assert install(Home(tmp_path / "peers"), {"go"}) == {}
     assert (tmp_path / "calls").read_text() == "once\n"
+
+
+def test_what_authorisation_costs_is_a_ratio_of_rounds_with_a_verdict_where_many_listen() -> None:
+    level, few = (1_000, 16), (guarded.FEW, 16)
+    found = guarded.Guarded(
+        off={level: Rounds([100.0, 200.0], [1.0, 1.0]), few: Rounds([100.0], [1.0])},
+        on={level: Rounds([95.0, 180.0], [1.0, 0.9]), few: Rounds([70.0], [0.7])},
+    )
+    ratios = {row.figure: row for row in guarded.rows(found) if "÷" in row.figure}
+    many = ratios["broadcast to 1,000 with 16 in flight, on ÷ off"]
+    assert (many.median, many.verdict) == ("0.93", "met")
+    assert ratios["broadcast to 1,000 with 16 in flight, on ÷ off, by the server's CPU time"].median == "0.97"
+    assert ratios["broadcast to 10 with 16 in flight, on ÷ off"].verdict == ""
+    found.on[level] = Rounds([80.0, 170.0], [1.0, 1.0])
+    assert "**missed**" in [row.verdict for row in guarded.rows(found)]
+
+
+def test_every_limit_of_a_message_is_charged_where_they_are_on() -> None:
+    settings = load(None, guarded._settings(), {})
+    assert settings.limits.enabled
+    for scope in ("connection", "user", "room", "tenant"):
+        assert settings.limits.rate(scope, "signals") == guarded.ENOUGH
+
+
+def test_what_a_webhook_costs_is_said_in_cpu_time() -> None:
+    cost = webhooks.Cost(Rounds([1_000.0], [0.1]), Rounds([800.0], [0.12]), told=[700.0], late_s=[0.4])
+    rows = {row.figure: row for row in webhooks.rows(webhooks.Hooked({"messages": cost}))}
+    assert rows["messages: CPU of each, without"].median == "100 µs"
+    assert rows["messages: CPU of each, with"].cells()[1:3] == ("150 µs", "+50%")

@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PLOTS  := $(VENV)/.plots
+EXTRAS := $(VENV)/.examples
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test model trials check format bench bench-quick storms debs bench-debs clean
+.PHONY: help serve example test model trials check format bench bench-quick storms debs bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +23,10 @@ $(READY): pyproject.toml
 serve: $(READY)  ## Start a development server on http://127.0.0.1:8000 (make serve ARGS="--port 8010")
 	@exec $(BIN)/greendot serve --dev $(ARGS)
 
-test: $(READY) debs  ## Run all tests (installs what they need, where it may)
+example: $(EXTRAS)  ## Start an example with a server of its own: make example NAME=flask (fastapi, django, outbox)
+	@exec $(BIN)/python examples/start.py $(NAME) $(ARGS)
+
+test: $(READY) $(EXTRAS) debs  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python scripts/run-tests $(ARGS)
 
 model: $(READY) debs  ## Ten thousand random stories on the memory and the Redis engine, compared (about ten minutes)
@@ -34,14 +38,14 @@ trials: $(READY) debs  ## Ten thousand random stories of rooms on nodes that die
 	@SERVER_RUNS=$(or $(SERVER_RUNS),20) $(BIN)/python -m pytest tests/model/test_streams_servers.py --timeout=120 $(ARGS)
 
 check: $(READY)  ## Format, lint, types and architecture, fast
-	@$(BIN)/ruff format --check src tests bench
-	@$(BIN)/ruff check src tests bench
+	@$(BIN)/ruff format --check src tests bench examples
+	@$(BIN)/ruff check src tests bench examples
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/architecture
 
 format: $(READY)  ## Put the code into the project's format
-	@$(BIN)/ruff format src tests bench
-	@$(BIN)/ruff check --fix src tests bench
+	@$(BIN)/ruff format src tests bench examples
+	@$(BIN)/ruff check --fix src tests bench examples
 
 bench: $(PLOTS) bench-debs  ## Measure Greendot beside its peers, write bench/RESULTS.md (a quarter of an hour)
 	@$(BIN)/python bench/run.py $(ARGS)
@@ -52,6 +56,11 @@ bench-quick: $(PLOTS) bench-debs  ## The same, shorter and rougher, only printed
 $(PLOTS): $(READY)
 	@echo "→ installing what draws the plots (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+$(EXTRAS): $(READY)
+	@echo "→ installing the frameworks of the examples (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[examples]'
 	@touch $@
 
 storms: $(READY) debs  ## Ten thousand clients cut off at once, and a flood of signals: what is promised of them (three minutes)

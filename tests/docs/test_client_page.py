@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from greendot.client import Client, body_of
+from greendot import client
+from greendot.client import Client
+from greendot.protocol.events import RoomMessage
 from greendot.store.base import Notice
 from greendot.testing import Served, serving
 
@@ -104,7 +106,14 @@ async def say(client: Client, first: int, last: int) -> None:
         await client.send("lobby", number)
 
 
-PRINTED = {"rooms": "1 to 3", "presence": "star away", "inbox": "2 2"}
+PRINTED = {
+    "staying": "connected 0 unanswered",
+    "rooms": "1 to 3",
+    "typing": "Alice and Bob are typing… 7 people are typing…\nAlice und Bob schreiben …\n",
+    "presence": "star away\noffline\noffline\n",
+    "inbox": "2 2",
+}
+NAMES = {name: vars(client)[name] for name in ("TypingWords", "body_of", "seen_text", "typing_text")}
 
 
 @pytest.mark.parametrize(("snippet", "printed"), [*zip(SNIPPETS, PRINTED.values(), strict=True)], ids=PRINTED)
@@ -113,7 +122,7 @@ async def test_the_other_examples_run(snippet: str, printed: str, capsys: pytest
         await served.lobby()
         await notify(served, "carol", 1, 2)
         async with Client(url(served), served.token("carol")) as me:
-            names: dict[str, Any] = {"body_of": body_of}
+            names: dict[str, Any] = {**NAMES, "RoomMessage": RoomMessage}
             exec("async def example(me):\n" + textwrap.indent(snippet, "    "), names)
             await names["example"](me)
             assert me.inbox.unread == (0 if "inbox" in snippet else 2)

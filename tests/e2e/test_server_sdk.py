@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -11,11 +12,12 @@ import pytest
 
 from e2e.processes import until
 from greendot import Server
-from greendot.server import BadKey, BadRequest, NotFound, Notification, RateLimited, minting
+from greendot.server import BadKey, BadRequest, NotFound, Notification, RateLimited, Unreachable, minting
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY, SECRET
 from receiver import LOOPBACK, receiving
 from receiver import SECRET as HOOK_SECRET
+from redis_servers.tls import certificates
 
 T = TypeVar("T")
 
@@ -186,6 +188,19 @@ async def test_too_much_is_told_with_the_time_to_wait() -> None:
             assert caught.value.code == "rate_limited"
             assert caught.value.retry_after_s is not None
             assert (await ask(server.inbox, "alice")).head == 50
+
+
+async def test_a_server_with_tls_is_believed_by_its_certificate_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = certificates(tmp_path)
+    async with serving(tls={"cert": str(made.certificate), "key": str(made.key)}) as served:
+        url = f"https://127.0.0.1:{served.port}"
+        with Server(url, API_KEY, retries=0) as stranger, pytest.raises(Unreachable):
+            await ask(stranger.online)
+        monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))
+        with Server(url, API_KEY, retries=0) as server:
+            assert (await ask(server.online)).count == 0
 
 
 async def test_a_webhook_of_the_real_server_is_believed() -> None:

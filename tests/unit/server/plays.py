@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -62,8 +62,9 @@ class Stage:
                 self.send_response(said.status)
                 for name, value in (said.headers | {"Content-Length": str(len(data))}).items():
                     self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(data)
+                with suppress(BrokenPipeError):  # whoever asked may have given up
+                    self.end_headers()
+                    self.wfile.write(data)
 
             do_GET = do_POST = do_PUT = do_DELETE = _any
 

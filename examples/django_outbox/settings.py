@@ -1,0 +1,26 @@
+"""Settings of a small Django project on PostgreSQL: `DATABASE_URL=postgresql://shop@db/shop`."""
+
+import os
+from urllib.parse import parse_qs, unquote, urlsplit
+
+_url = urlsplit(os.environ["DATABASE_URL"])
+
+SECRET_KEY = os.environ["SECRET_KEY"]
+ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+ROOT_URLCONF = "urls"
+INSTALLED_APPS = ["shop"]
+MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware"]
+SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+TIME_ZONE = "UTC"
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": _url.path.lstrip("/"),
+        "USER": unquote(_url.username or ""),
+        "PASSWORD": unquote(_url.password or ""),
+        # A socket's folder stands in the query: postgresql:///shop?host=/run/postgresql
+        "HOST": parse_qs(_url.query).get("host", [_url.hostname or ""])[0],
+        "PORT": str(_url.port or ""),
+    }
+}

@@ -1,0 +1,1 @@
+"""A shop that tells its customers what became of their orders."""

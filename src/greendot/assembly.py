@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from greendot.api.app import make_app
-from greendot.api.backend import Backend, Dev
+from greendot.api.backend import Backend, Dev, DevPeriods
 from greendot.api.headers import Headers
 from greendot.api.keys import ApiKeys
 from greendot.clock import Clock, SystemClock
@@ -38,7 +38,7 @@ from greendot.webhooks.hook import Hook
 from greendot.webhooks.records import Pace
 from greendot.webhooks.webhooks import Webhooks
 
-LOBBY = "lobby"  # the open room of dev mode
+ROOMS = ("lobby", "design", "random")  # the open rooms of dev mode
 
 
 class Greendot:
@@ -64,7 +64,7 @@ class Greendot:
             revoking=self.node.revoking,
             node=self.node,
         )
-        dev = Dev(self.node.tokens) if settings.server.dev else None
+        dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
         tls = settings.tls
         certificate = Certificate(tls.cert, tls.key) if tls.cert else None
         hsts_s = 0 if settings.server.dev else tls.hsts_s
@@ -93,7 +93,8 @@ class Greendot:
             await self.node.close()
             raise
         if self.settings.server.dev:
-            await self.node.store.put_room("default", LOBBY, open=True)
+            for room in ROOMS:
+                await self.node.store.put_room("default", room, open=True)
         if self._relay is not None:
             self._relay.start()
         if self._webhooks is not None:
@@ -114,6 +115,12 @@ class Greendot:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def make_dev_periods(settings: Settings) -> DevPeriods:
+    """Those the demo page tells of."""
+    given = settings.presence
+    return DevPeriods(**{name: getattr(given, name) for name in DevPeriods.__struct_fields__})
 
 
 class Delivery:

@@ -141,19 +141,26 @@ class Tab:
     def expect_state(self, user: str, state: str) -> None:
         """The dot and the words say the same."""
         expect(self.person(user).locator(".dot")).to_have_attribute("data-state", state)
-        expect(self.person(user).locator(".state")).to_contain_text(state)
+        words = "offline|last seen" if state == "offline" else state
+        expect(self.person(user).locator(".state")).to_have_text(re.compile(words))
 
     @property
     def field(self) -> Locator:
-        return self.page.get_by_label("Message to the lobby")
+        return self.page.locator("#desk .talk:not([hidden]) .say textarea")
+
+    def open_person(self, user: str) -> None:
+        self.person(user).locator(".row").click()
+
+    def open_room(self, room: str) -> None:
+        self.page.locator(f'#rooms [data-room="{room}"] button').click()
 
     @property
     def typing(self) -> Locator:
-        return self.page.locator("#typing")
+        return self.page.locator("#desk .talk:not([hidden]) .typing")
 
     @property
     def messages(self) -> Locator:
-        return self.page.locator("#messages .text:visible")
+        return self.page.locator("#desk .talk:not([hidden]) .message .text")
 
     def say(self, text: str) -> None:
         self.field.fill(text)

@@ -299,7 +299,8 @@ async def test_after_kill_9_rooms_and_messages_are_still_there_and_everyone_is_o
         assert (await alice.closed()).code == 1006
     async with running(tmp_path, "--dev") as server:
         rooms = (await server.ask("GET", "/v1/rooms")).json()["rooms"]
-        assert [(r["room"], r["open"], r["head"]) for r in rooms] == [("club", True, 20), ("lobby", True, 0)]
+        expected = [("club", True, 20), ("design", True, 0), ("lobby", True, 0), ("random", True, 0)]
+        assert [(r["room"], r["open"], r["head"]) for r in rooms] == expected
         assert (await server.ask("GET", "/v1/rooms/club/members")).json()["members"] == ["bob"]
         assert (await server.ask("GET", "/v1/presence/online")).json()["users"] == []
         assert (await server.ask("GET", "/v1/users/alice/presence")).json()["state"] == "offline"

@@ -90,6 +90,7 @@ class NodeView(Protocol):
 
     async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]: ...
     async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool: ...
+    def cut(self, session_id: str) -> bool: ...
     def stats(self) -> dict[str, Any]: ...
     def tenant_stats(self, tenant: str) -> dict[str, Any]: ...
     async def tenant_metrics(self) -> list[tuple[str, str, int]]: ...
@@ -114,8 +115,20 @@ class Backend(Struct, frozen=True):
     node: NodeView
 
 
+class DevPeriods(Struct, frozen=True):
+    """Seconds after which others see that somebody is gone, for a page that tells what happens."""
+
+    heartbeat_s: float
+    dead_after_s: float
+    grace_s: float
+    clean_grace_s: float
+    silent_grace_s: float
+    idle_s: float
+
+
 class Dev(Struct, frozen=True):
     """What only a development server offers."""
 
     tokens: Tokens
+    periods: DevPeriods
     token_ttl_s: float = 12 * 3600

@@ -39,7 +39,7 @@ _OPTIONS = (
     click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE or postgresql://HOST/DATABASE."),
     click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]"),
     click.option(
-        "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, room `lobby`, loopback only."
+        "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, three open rooms, loopback only."
     ),
 )
 

@@ -1,11 +1,14 @@
-// The page: a name at the door, then one screen of people and one room.
+// The page: a name at the door, then one screen of rooms and people.
 
-import { cleanName, idFor, idWanted, randomId } from "./names.js";
+import { $ } from "./dom.js";
+import { cleanName, idFor, idWanted } from "./names.js";
 import { recall, remember } from "./store.js";
 import { Screen } from "./screen.js";
 
-const $ = (id) => document.getElementById(id);
 const NAME_HINT = $("name-hint").textContent;
+// Those of a server with nothing set, should it not answer.
+const PERIODS = { heartbeat_s: 30, dead_after_s: 75, grace_s: 30, clean_grace_s: 5, silent_grace_s: 15, idle_s: 300 };
+const periods = Object.assign({}, PERIODS);
 let screen = null;
 
 function enter(name) {
@@ -14,10 +17,16 @@ function enter(name) {
   document.title = `${name} · Greendot`;
   $("door").hidden = true;
   $("app").hidden = false;
-  screen = new Screen(me, device());
+  screen = new Screen(me, periods, () => again(name));
   screen.start();
   // On a phone focus would bring up the keyboard and cover what there is to see.
-  if (matchMedia("(hover: hover)").matches) $("text").focus();
+  if (matchMedia("(hover: hover)").matches) screen.focus();
+}
+
+/** With a new token, and in the rooms as they are now. */
+function again(name) {
+  screen?.close();
+  enter(name);
 }
 
 function leave() {
@@ -41,13 +50,6 @@ function hint(typed, complain = false) {
   $("name").setAttribute("aria-invalid", String(missing));
   $("name-hint").classList.toggle("wrong", missing);
   $("name-hint").textContent = id ? `Your id will be ${id}` : missing ? "Type a name first. Any will do." : NAME_HINT;
-}
-
-/** One device per tab: a reload is the same device coming back, a second tab is another one. */
-function device() {
-  const known = recall("device") ?? `web-${randomId()}`;
-  remember("device", known);
-  return known;
 }
 
 $("name").addEventListener("input", () => hint($("name").value));
@@ -77,23 +79,10 @@ $("watch").addEventListener("submit", (event) => {
 });
 $("watched").addEventListener("input", () => $("watched").setCustomValidity(""));
 
-$("say").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const text = $("text").value.trim();
-  if (!text || !screen) return;
-  $("text").value = "";
-  screen.say(text);
-});
-$("text").addEventListener("input", () => screen?.edited($("text").value));
-
-$("status").addEventListener("change", (event) => screen?.setStatus(event.target.value));
-$("retry").addEventListener("click", () => screen?.connect());
-
-for (const sign of ["pointerdown", "pointermove", "keydown", "wheel"]) {
-  addEventListener(sign, () => screen?.active(), { passive: true });
-}
-for (const sign of ["online", "pageshow", "focus"]) addEventListener(sign, () => screen?.wake());
-document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && screen?.wake());
+fetch("dev/periods")
+  .then((answer) => answer.json())
+  .then((given) => Object.assign(periods, given))
+  .catch(() => {}); // the story of the plug is then told with the usual figures
 
 const name = recall("name");
 if (typeof name === "string" && cleanName(name)) enter(cleanName(name));

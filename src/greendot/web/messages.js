@@ -1,71 +1,111 @@
-// What is said in the room: each message once, in its order, and below them what is still on its way.
+// What is said in a room: each message once, in its order, with days between them, and below what is on its way.
 
+import { showMessages } from "./greendot.js";
+import { button, iconButton, make, setText } from "./dom.js";
 import { hue, initials } from "./names.js";
-import { make, setText } from "./people.js";
-import { clock, exact } from "./times.js";
+import { clock, day, exact, hour, isSameDay } from "./times.js";
 
-const MOST = 300; // messages kept on the page
+const MOST = 400; // messages kept on the page
 const TOGETHER_MS = 5 * 60_000; // messages of one person within so long share a head
 const NEAR_PX = 60; // this close to the end counts as being there
 
-export class Messages {
+export class MessageList {
   #list;
   #scroll;
   #newer;
   #me;
   #nameOf;
-  #rows = new Map(); // seq → li
-  #drafts = new Set(); // li of what is on its way; always the last ones
+  #does; // edit(seq, text), delete(seq): what one may do with messages of one's own
+  #shown = [];
+  #rows = new Map(); // seq → {row, version}
+  #drafts = new Map(); // key → row of what is on its way; always the last ones
+  #newFrom = null; // the first message that was unread when the room was opened
+  onEnd = () => {}; // the person has come to the end of the list
 
-  constructor({ list, scroll, newer, me, nameOf, ending: signal }) {
-    this.#list = list;
-    this.#scroll = scroll;
-    this.#newer = newer;
+  constructor({ root, me, nameOf, does }) {
+    this.#list = root.querySelector(".messages");
+    this.#scroll = root.querySelector(".scroll");
+    this.#newer = root.querySelector(".newer");
     this.#me = me;
     this.#nameOf = nameOf;
-    scroll.addEventListener("scroll", () => this.#isAtEnd() && (newer.hidden = true), { passive: true, signal });
-    newer.addEventListener("click", () => this.toEnd(), { signal });
+    this.#does = does;
+    this.#scroll.addEventListener("scroll", () => this.#scrolled(), { passive: true });
+    this.#newer.addEventListener("click", () => this.toEnd());
   }
 
   get isEmpty() {
-    return this.#rows.size === 0 && this.#drafts.size === 0;
+    return this.#shown.length === 0 && this.#drafts.size === 0;
   }
 
-  /** Show messages, in any order and any number of times. */
-  add(messages) {
-    const stay = this.#isAtEnd();
-    const fresh = messages.filter((message) => message.ref == null && !this.#rows.has(message.seq));
-    if (!fresh.length) return;
-    for (const message of fresh) this.#insert(message);
-    this.#trim();
-    this.#group();
-    if (stay || fresh.some((message) => message.user === this.#me.id)) this.toEnd();
-    else this.#newer.hidden = false;
+  get oldest() {
+    return this.#shown[0]?.seq ?? null;
+  }
+
+  get isAtEnd() {
+    const { scrollTop, scrollHeight, clientHeight } = this.#scroll;
+    return scrollHeight - scrollTop - clientHeight < NEAR_PX;
+  }
+
+  /** The last message of one's own that can be changed. */
+  get lastOwn() {
+    return this.#shown.findLast(({ user, deleted }) => user === this.#me.id && !deleted) ?? null;
+  }
+
+  /** Show records, in any order and any number of times. */
+  add(records) {
+    const stay = this.isAtEnd;
+    for (const { key } of records) if (key) this.#dropDraft(key); // ours came back before the answer to it
+    const before = this.#shown;
+    this.#shown = showMessages(before, records, MOST);
+    if (this.#shown === before) return;
+    const last = before.at(-1)?.seq ?? 0;
+    this.#draw();
+    const news = this.#shown.filter(({ seq }) => seq > last);
+    if (stay || news.some(({ user }) => user === this.#me.id)) this.toEnd();
+    else if (news.length && last > 0) this.#newer.hidden = false;
+  }
+
+  /** Messages that came before those shown: what is looked at stays where it is. */
+  addEarlier(records) {
+    const fromEnd = this.#scroll.scrollHeight - this.#scroll.scrollTop;
+    this.#shown = showMessages(this.#shown, records);
+    this.#draw();
+    this.#scroll.scrollTop = this.#scroll.scrollHeight - fromEnd;
   }
 
   clear() {
-    for (const row of this.#rows.values()) row.remove();
-    this.#rows.clear();
+    this.#shown = [];
     this.#newer.hidden = true;
+    this.#draw();
+  }
+
+  /** A line above the first message with a greater number; null for none. */
+  setRead(seq) {
+    this.#newFrom = seq === null ? null : (this.#shown.find((message) => message.seq > seq && message.user !== this.#me.id)?.seq ?? null);
+    this.#draw();
   }
 
   /** A message on its way. The answer has `sent` and `failed`, of which one is to be called. */
-  draft(text, words) {
+  draft(key, text, words, again) {
     const note = make("p", "note", words);
     const row = make("li", "message mine draft", make("p", "text", text), note);
-    row.dataset.user = this.#me.id;
-    row.dataset.text = text;
-    this.#drafts.add(row);
+    this.#drafts.set(key, row);
     this.#list.append(row);
     this.toEnd();
-    return {
-      sent: () => this.#drop(row),
-      failed: (reason) => {
-        row.hidden = false;
-        row.classList.add("failed");
-        setText(note, `not sent: ${reason}`);
-      },
+    const failed = (reason) => {
+      if (!this.#drafts.has(key)) return;
+      row.classList.add("failed");
+      const drop = (call) => () => {
+        this.#dropDraft(key);
+        call();
+      };
+      note.replaceChildren(
+        `not sent: ${reason} `,
+        button("link", "Try again", drop(again)),
+        button("link", "Discard", drop(() => {})),
+      );
     };
+    return { sent: () => this.#dropDraft(key), failed, say: (said) => this.#drafts.has(key) && setText(note, said) };
   }
 
   toEnd() {
@@ -73,63 +113,128 @@ export class Messages {
     this.#newer.hidden = true;
   }
 
-  #isAtEnd() {
-    const { scrollTop, scrollHeight, clientHeight } = this.#scroll;
-    return scrollHeight - scrollTop - clientHeight < NEAR_PX;
+  /** Let the person change a message in its place. */
+  edit(seq) {
+    const held = this.#rows.get(seq);
+    const message = this.#shown.find((one) => one.seq === seq);
+    if (!held || !message || held.row.querySelector("form")) return;
+    held.row.querySelector(".text").replaceWith(
+      makeEditor(textOf(message.body), (text) => {
+        this.#rows.get(seq).version = -1; // drawn anew, with or without the change
+        this.#draw();
+        if (text !== null) this.#does.edit(seq, text);
+      }),
+    );
+    held.row.querySelector("textarea").focus();
   }
 
-  #insert(message) {
-    const row = makeRow(message, message.user === this.#me.id, this.#nameOf(message.user));
-    const later = [...this.#list.children].find((other) => !other.dataset.seq || Number(other.dataset.seq) > message.seq);
-    this.#list.insertBefore(row, later ?? null);
-    this.#rows.set(message.seq, row);
-    this.#hideDraft(message);
+  #scrolled() {
+    if (!this.isAtEnd) return;
+    this.#newer.hidden = true;
+    this.onEnd();
   }
 
-  /** Our own message comes back before the answer to it: not to be seen twice in between. */
-  #hideDraft(message) {
-    if (message.user !== this.#me.id) return;
-    const twin = [...this.#drafts].find((row) => !row.hidden && row.dataset.text === textOf(message.body));
-    if (twin) twin.hidden = true;
+  #dropDraft(key) {
+    this.#drafts.get(key)?.remove();
+    this.#drafts.delete(key);
   }
 
-  #drop(row) {
-    row.remove();
-    this.#drafts.delete(row);
-  }
-
-  #trim() {
-    const old = [...this.#rows.keys()].sort((a, b) => a - b).slice(0, Math.max(0, this.#rows.size - MOST));
-    for (const seq of old) {
-      this.#rows.get(seq).remove();
-      this.#rows.delete(seq);
-    }
-  }
-
-  #group() {
+  /** Rows stay the same elements as long as their message is the same: focus and selection stay too. */
+  #draw() {
+    const wanted = [];
     let before = null;
-    for (const row of this.#list.children) {
-      const near = before && Number(row.dataset.at) - Number(before.dataset.at) < TOGETHER_MS;
-      row.classList.toggle("more", Boolean(near && before.dataset.user === row.dataset.user));
-      before = row;
+    for (const message of this.#shown) {
+      const newDay = !before || !isSameDay(before.at, message.at);
+      if (newDay) wanted.push(make("li", "rule day", make("span", "", day(message.at))));
+      if (message.seq === this.#newFrom) wanted.push(make("li", "rule new", make("span", "", "New")));
+      const row = this.#row(message);
+      const near = before && message.at - before.at < TOGETHER_MS && before.user === message.user;
+      row.classList.toggle("more", Boolean(near && !newDay && message.seq !== this.#newFrom));
+      wanted.push(row);
+      before = message;
     }
+    place(this.#list, [...wanted, ...this.#drafts.values()]);
+    const shown = new Set(this.#shown.map(({ seq }) => seq));
+    for (const seq of this.#rows.keys()) if (!shown.has(seq)) this.#rows.delete(seq);
+  }
+
+  #row(message) {
+    const held = this.#rows.get(message.seq);
+    if (held?.version === message.changed) return held.row;
+    const row = this.#makeRow(message);
+    if (held) held.row.replaceWith(row);
+    this.#rows.set(message.seq, { row, version: message.changed });
+    return row;
+  }
+
+  #makeRow({ seq, user, name, body, at, edited, deleted }) {
+    const isMine = user === this.#me.id;
+    const author = isMine ? "You" : name || this.#nameOf(user) || "somebody";
+    const time = make("time", "", hour(at));
+    time.dateTime = new Date(at).toISOString();
+    time.title = exact(at);
+    const avatar = make("span", "avatar", make("span", "initials", initials(isMine ? this.#me.name : author)));
+    avatar.setAttribute("aria-hidden", "true");
+    const head = make("p", "head", make("bdi", "name", author), " ", time);
+    const text = make("p", "text", deleted ? "message deleted" : textOf(body));
+    text.dir = "auto";
+    if (edited && !deleted) text.append(" ", make("span", "edited", "(edited)"));
+    const row = make("li", `message${isMine ? " mine" : ""}${deleted ? " deleted" : ""}`, avatar, head, text);
+    if (isMine && !deleted) {
+      row.append(this.#makeTools(seq, at));
+      text.addEventListener("click", () => this.#pick(row)); // where there is no pointer to hover with
+    }
+    row.style.setProperty("--hue", hue(user));
+    row.dataset.seq = seq;
+    return row;
+  }
+
+  #pick(row) {
+    for (const other of this.#list.querySelectorAll(".picked")) if (other !== row) other.classList.remove("picked");
+    row.classList.toggle("picked");
+  }
+
+  #makeTools(seq, at) {
+    const which = `your message of ${clock(at)}`;
+    return make(
+      "div",
+      "tools",
+      iconButton("edit", `Edit ${which}`, () => this.edit(seq)),
+      iconButton("bin", `Delete ${which}`, () => this.#does.delete(seq)),
+    );
   }
 }
 
-function makeRow({ seq, user, name, body, at }, isMine, fallback) {
-  const time = make("time", "", clock(at));
-  time.dateTime = new Date(at).toISOString();
-  time.title = exact(at);
-  const author = isMine ? "You" : name || fallback;
-  const avatar = make("span", "avatar", make("span", "initials", initials(author)));
-  avatar.setAttribute("aria-hidden", "true");
-  const head = make("p", "head", make("bdi", "name", author), " ", time);
-  const row = make("li", `message ${isMine ? "mine" : ""}`, avatar, head, make("p", "text", textOf(body)));
-  row.style.setProperty("--hue", hue(user));
-  Object.assign(row.dataset, { seq, user, at });
-  return row;
+/** Put these children in, in this order, touching only those that stand elsewhere. */
+function place(list, wanted) {
+  const kept = new Set(wanted);
+  for (const child of [...list.children]) if (!kept.has(child)) child.remove();
+  wanted.forEach((child, at) => list.children[at] !== child && list.insertBefore(child, list.children[at] ?? null));
 }
 
-function textOf(body) {
+/** `done` is called with the new text, or null. */
+function makeEditor(text, done) {
+  const field = make("textarea", "field");
+  field.value = text;
+  field.maxLength = 4000;
+  field.setAttribute("aria-label", "Your message, changed");
+  const save = make("button", "primary small", "Save");
+  const form = make("form", "editor", field, make("p", "line", save, button("small", "Cancel", () => done(null))));
+  const finish = () => done(field.value.trim() && field.value.trim() !== text ? field.value.trim() : null);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    finish();
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") done(null);
+    else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      finish();
+    }
+  });
+  return form;
+}
+
+export function textOf(body) {
   return typeof body?.text === "string" ? body.text : "(a message this page cannot show)";
 }

@@ -1,186 +1,227 @@
-// The people this tab knows: who they are, how they are, and the list of them.
+// The people this tab knows: who they are, how they stand, and the list of them.
 
-import { hue, initials } from "./names.js";
-import { ago, exact } from "./times.js";
+import { onceAFrame } from "./dom.js";
+import { PersonRow } from "./person.js";
+import { recall, remember } from "./store.js";
+import { agoNext } from "./times.js";
 
 const RANK = { online: 0, busy: 1, idle: 2, offline: 3 };
 const MOST = 300; // people remembered; the first to go are those who have been away longest
-
-/** Draw one person. `state` chooses the shape and colour of the dot, `words` are for those who see neither. */
-export function drawPerson(row, { id, name, state, words, time = null, title = "" }) {
-  const part = (selector) => row.querySelector(selector);
-  row.dataset.state = state;
-  row.style.setProperty("--hue", hue(id));
-  setText(part(".initials"), initials(name));
-  setText(part(".name"), name);
-  part(".name").title = id;
-  part(".dot").dataset.state = state;
-  const line = part(".state");
-  if (time === null) setText(line, words);
-  else drawSeen(line, `${words} · `, time);
-  line.title = title;
-}
+const DEVICES_MS = 20_000; // which devices people have is not told, only answered
+const LONGEST_MS = 60_000; // between two looks at the clock
 
 export class People {
   #list;
   #me;
-  #onForget;
-  #names = new Map(); // id → name as last heard, or null; in the order they were met
+  #client = null;
+  #names = new Map(); // id → name as last heard, or null
   #entries = new Map(); // id → presence entry
-  #present = new Set(); // in the room now
-  #rows = new Map(); // id → li
+  #devices = new Map(); // id → devices as last answered
+  #watches = new Map(); // id → undo
+  #rows = new Map(); // id → PersonRow
+  #changed = new Set(); // ids to be drawn
+  #isHeld = false; // the pointer or the focus is in the list: nothing moves under it
+  #ageing = null;
+  #asking = null;
+  #ending = new AbortController();
+  #drawSoon = onceAFrame(() => this.#draw());
+  onChange = () => {}; // drawn anew
+  onNotify = () => {}; // somebody is to be sent a notification
 
-  constructor(list, me, onForget) {
+  constructor(list, me) {
     this.#list = list;
     this.#me = me;
-    this.#onForget = onForget;
+    this.#listen();
   }
 
-  get ids() {
-    return [...this.#names.keys()];
+  /** Follow everybody who is known, and whoever is met from now on. */
+  start(client) {
+    this.#client = client;
+    this.#names.set(this.#me.id, this.#me.name);
+    const known = Object.entries(recall("people") ?? {}).filter(([id]) => id !== this.#me.id);
+    for (const [id, name] of known) this.#names.set(id, name);
+    for (const id of this.#names.keys()) this.#watch(id);
+    this.#asking = setInterval(() => this.#askDevices(), DEVICES_MS);
+    this.#drawSoon();
   }
 
-  /** For the next load of the page. */
-  get names() {
-    return Object.fromEntries(this.#names);
+  close() {
+    clearInterval(this.#asking);
+    clearTimeout(this.#ageing);
+    this.#ending.abort();
+    // Whoever one was before is a person like any other to whom one is next.
+    remember("people", Object.fromEntries(this.#names));
+    this.#list.replaceChildren();
   }
 
   get own() {
     return this.#entries.get(this.#me.id);
   }
 
-  nameOf(id) {
-    if (id === this.#me.id) return this.#me.name;
-    return this.#entries.get(id)?.name ?? this.#names.get(id) ?? id;
-  }
-
-  /** Somebody is known from now on. Whether that is news. */
-  meet(id, name = null) {
-    if (id === this.#me.id) return false;
-    const isNew = !this.#names.has(id);
-    if (isNew || (name && this.#names.get(id) !== name)) this.#names.set(id, name ?? this.#names.get(id) ?? null);
-    if (isNew && this.#names.size > MOST) this.#forgetOldest(id);
-    return isNew;
-  }
-
-  forget(id) {
-    this.#names.delete(id);
-    this.#entries.delete(id);
-    this.#rows.get(id)?.remove();
-    this.#rows.delete(id);
-    this.#onForget(id);
-  }
-
-  /** A presence entry: a snapshot is what holds now, a change counts only if it is newer. */
-  heard(entry, isSnapshot) {
-    // Somebody who was just forgotten may still be spoken of.
-    if (entry.user !== this.#me.id && !this.#names.has(entry.user)) return;
-    const known = this.#entries.get(entry.user);
-    if (!isSnapshot && known && known.version > entry.version) return;
-    this.#entries.set(entry.user, entry);
-    if (entry.name) this.meet(entry.user, entry.name);
-  }
-
-  setPresent(ids) {
-    this.#present = new Set(ids);
-  }
-
-  /** Whether somebody is in the room who was not. */
-  entered(id) {
-    const isNew = !this.#present.has(id);
-    this.#present.add(id);
-    return isNew;
-  }
-
-  /** Whether somebody was in the room who is not. */
-  left(id) {
-    return this.#present.delete(id);
-  }
-
-  /** Bring the list up to date; rows stay the same elements, so that focus and scrolling stay too. */
-  draw() {
-    const order = this.ids.sort((a, b) => this.#compare(a, b));
-    order.forEach((id, place) => {
-      const row = this.#row(id);
-      this.#drawRow(row, id);
-      if (this.#list.children[place] !== row) this.#list.insertBefore(row, this.#list.children[place] ?? null);
-    });
-    return order.length;
+  get ids() {
+    return [...this.#names.keys()].filter((id) => id !== this.#me.id);
   }
 
   get here() {
-    return this.ids.filter((id) => this.#state(id) !== "offline").length;
+    return this.ids.filter((id) => this.stateOf(id) !== "offline").length;
   }
 
-  #state(id) {
+  nameOf(id) {
+    return this.#entries.get(id)?.name || this.#names.get(id) || id;
+  }
+
+  stateOf(id) {
     return this.#entries.get(id)?.state ?? "offline";
   }
 
-  #compare(a, b) {
-    const [left, right] = [this.#entries.get(a), this.#entries.get(b)];
-    return (
-      RANK[this.#state(a)] - RANK[this.#state(b)] ||
-      (right?.last_seen ?? 0) - (left?.last_seen ?? 0) ||
-      this.nameOf(a).localeCompare(this.nameOf(b))
-    );
+  devicesOf(id) {
+    return this.stateOf(id) === "offline" && id !== this.#me.id ? [] : (this.#devices.get(id) ?? []);
+  }
+
+  /** Somebody is known from now on. */
+  meet(id, name = null) {
+    if (!id || id === this.#me.id) return;
+    if (this.#names.has(id)) {
+      if (name && this.#names.get(id) !== name) this.#set(id, name);
+      return;
+    }
+    this.#set(id, name);
+    this.#watch(id);
+    if (this.#names.size > MOST) this.#forgetOldest(id);
+  }
+
+  forget(id) {
+    this.#watches.get(id)?.();
+    for (const map of [this.#names, this.#entries, this.#devices, this.#watches]) map.delete(id);
+    this.#rows.get(id)?.element.remove();
+    this.#rows.delete(id);
+    this.#drawSoon();
+  }
+
+  focus(id) {
+    this.#draw();
+    this.#rows.get(id)?.element.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Which devices this person has now. */
+  async ask(id) {
+    await this.#client.presence.get([id]).then((entries) => entries.forEach((entry) => this.#heard(entry)), () => {});
+  }
+
+  #set(id, name) {
+    this.#names.set(id, name);
+    this.#changed.add(id);
+    this.#drawSoon();
+  }
+
+  #watch(id) {
+    this.#watches.set(id, this.#client.presence.watch(id, (entry) => this.#heard(entry)));
+  }
+
+  #heard(entry) {
+    const { user, devices, name } = entry;
+    if (!this.#names.has(user)) return; // just forgotten
+    const known = this.#entries.get(user);
+    if (!known || known.version <= entry.version || entry.version === 0) this.#entries.set(user, entry);
+    if (devices) this.#devices.set(user, devices);
+    if (name) this.#names.set(user, name);
+    this.#changed.add(user);
+    this.#drawSoon();
+  }
+
+  #askDevices() {
+    if (document.visibilityState !== "visible" || this.#client.state !== "online") return;
+    const here = this.ids.filter((id) => this.stateOf(id) !== "offline");
+    this.#client.presence.get([this.#me.id, ...here]).then((entries) => entries.forEach((entry) => this.#heard(entry)), () => {});
+  }
+
+  // The list
+
+  #listen() {
+    const { signal } = this.#ending;
+    const hold = (isHeld) => () => {
+      this.#isHeld = isHeld;
+      if (!isHeld) this.#drawSoon();
+    };
+    for (const type of ["pointerenter", "focusin"]) this.#list.addEventListener(type, hold(true), { signal });
+    for (const type of ["pointerleave", "focusout"]) this.#list.addEventListener(type, hold(false), { signal });
+    this.#list.addEventListener("keydown", (event) => this.#moved(event), { signal });
+    document.addEventListener("visibilitychange", () => this.#drawSoon(), { signal });
+  }
+
+  /** One stop for the tabulator, arrows within. */
+  #moved(event) {
+    const rows = [...this.#list.children].map((item) => item.querySelector(".row"));
+    const at = rows.indexOf(event.target);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+    if (at < 0 || to === undefined || !rows[to]) return;
+    event.preventDefault();
+    rows[at].tabIndex = -1;
+    rows[to].tabIndex = 0;
+    rows[to].focus();
+  }
+
+  #draw() {
+    if (this.#ending.signal.aborted || !this.#client) return;
+    const ids = this.ids;
+    for (const id of ids) {
+      const row = this.#rows.get(id) ?? this.#makeRow(id);
+      if (this.#changed.has(id) || row.isDue) this.#drawRow(row, id);
+    }
+    this.#changed.clear();
+    if (!this.#isHeld) this.#sort(ids);
+    this.#age(ids);
+    remember("people", Object.fromEntries(this.#names));
+    this.onChange();
   }
 
   #drawRow(row, id) {
-    const entry = this.#entries.get(id);
-    const state = this.#state(id);
-    const seen = state === "offline" ? (entry?.last_seen ?? null) : null;
-    const active = entry?.mode === "poll" && entry.recently_active && "recently active";
-    const words = [entry ? state : "…", entry?.status_text, active, entry?.stale && "as last known"].filter(Boolean).join(" · ");
-    const since = entry?.since && state !== "offline" ? `${state} since ${exact(entry.since)}` : "";
-    drawPerson(row, { id, name: this.nameOf(id), state, words, time: seen, title: since });
-    row.classList.toggle("stale", Boolean(this.#entries.get(id)?.stale));
-    row.querySelector("button").hidden = state !== "offline";
-    row.querySelector("button").setAttribute("aria-label", `Stop watching ${this.nameOf(id)}`);
+    row.draw(this.nameOf(id), this.#entries.get(id) ?? null, this.devicesOf(id));
   }
 
-  #row(id) {
-    if (!this.#rows.has(id)) this.#rows.set(id, makeRow(id, () => this.forget(id)));
-    return this.#rows.get(id);
+  #makeRow(id) {
+    const row = new PersonRow(id, {
+      opened: () => this.ask(id),
+      forget: () => this.forget(id),
+      notify: () => this.onNotify(id),
+    });
+    this.#rows.set(id, row);
+    this.#changed.add(id);
+    this.#list.append(row.element);
+    row.press.tabIndex = this.#list.children.length === 1 ? 0 : -1;
+    return row;
+  }
+
+  /** Rows that stand where they should are not touched. */
+  #sort(ids) {
+    ids.sort((a, b) => this.#compare(a, b));
+    ids.forEach((id, place) => {
+      const { element } = this.#rows.get(id);
+      if (this.#list.children[place] !== element) this.#list.insertBefore(element, this.#list.children[place] ?? null);
+    });
+    const rows = [...this.#rows.values()];
+    if (rows.length && !rows.some(({ press }) => press.tabIndex === 0)) rows[0].press.tabIndex = 0;
+  }
+
+  #compare(a, b) {
+    return (
+      RANK[this.stateOf(a)] - RANK[this.stateOf(b)] ||
+      this.nameOf(a).localeCompare(this.nameOf(b)) ||
+      (a < b ? -1 : 1)
+    );
+  }
+
+  /** “Last seen” goes on by itself: look again when the first of them says something else. */
+  #age(ids) {
+    clearTimeout(this.#ageing);
+    const seen = ids.map((id) => this.#entries.get(id)?.last_seen ?? null).filter((time) => time !== null);
+    const next = Math.min(LONGEST_MS, ...seen.map(agoNext));
+    this.#ageing = setTimeout(() => this.#drawSoon(), next + 50);
   }
 
   #forgetOldest(except) {
-    const away = this.ids.filter((id) => id !== except && !this.#present.has(id));
-    const seen = (id) => (this.#state(id) === "offline" ? (this.#entries.get(id)?.last_seen ?? 0) : Infinity);
-    const oldest = away.sort((a, b) => seen(a) - seen(b))[0];
+    const seen = (id) => (this.stateOf(id) === "offline" ? (this.#entries.get(id)?.last_seen ?? 0) : Infinity);
+    const [oldest] = this.ids.filter((id) => id !== except).sort((a, b) => seen(a) - seen(b));
     if (oldest !== undefined) this.forget(oldest);
   }
-}
-
-function makeRow(id, onForget) {
-  const avatar = make("span", "avatar", make("span", "initials"), make("span", "dot"));
-  avatar.setAttribute("aria-hidden", "true");
-  const forget = make("button", "forget", "×");
-  forget.type = "button";
-  forget.title = "Stop watching";
-  forget.addEventListener("click", onForget);
-  const row = make("li", "person", avatar, make("p", "who", make("bdi", "name")), make("p", "state"), forget);
-  row.dataset.user = id;
-  return row;
-}
-
-function drawSeen(line, words, time) {
-  // The element stays while the words before it do, so that its title does not vanish under the pointer.
-  const isThere = line.firstChild?.data === words && line.lastChild.localName === "time";
-  const seen = isThere ? line.lastChild : make("time");
-  setText(seen, `last seen ${ago(time)}`);
-  seen.dateTime = new Date(time).toISOString();
-  seen.title = exact(time);
-  if (!isThere) line.replaceChildren(words, seen);
-}
-
-export function make(tag, className, ...children) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  element.append(...children);
-  return element;
-}
-
-/** Only what differs is written: live regions speak of every write. */
-export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }

@@ -1,35 +1,55 @@
 // Times in words. All are milliseconds UTC of the server's clock.
 
-const STEPS = [
-  ["day", 86_400_000],
-  ["hour", 3_600_000],
-  ["minute", 60_000],
-];
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "always" });
+import { lastSeenNext, lastSeenText } from "./greendot.js";
+
 const hours = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const days = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
+const weekday = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
 
 let ahead = 0; // how far the server's clock is ahead of this one
 
-export function setServerTime(now) {
-  ahead = now - Date.now();
+export function setServerTime(time) {
+  ahead = time - Date.now();
 }
 
-/** “5 minutes ago”. Less than a minute is “just now”, and so is a future that only differing clocks can show. */
+export function now() {
+  return Date.now() + ahead;
+}
+
+/** “5 minutes ago”. */
 export function ago(time) {
-  const passed = Date.now() + ahead - time;
-  const step = STEPS.find(([, size]) => passed >= size);
-  return step ? relative.format(-Math.floor(passed / step[1]), step[0]) : "just now";
+  return lastSeenText(time, now());
+}
+
+/** After how many milliseconds `ago` says something else. */
+export function agoNext(time) {
+  return lastSeenNext(time, now());
 }
 
 /** The local time of the day, with the day unless it is today. */
 export function clock(time) {
-  const date = new Date(time);
-  return (date.toDateString() === new Date().toDateString() ? hours : days).format(date);
+  return (isSameDay(time, Date.now()) ? hours : days).format(new Date(time));
+}
+
+/** The local time of the day. */
+export function hour(time) {
+  return hours.format(new Date(time));
 }
 
 /** Local date and time to the second. */
 export function exact(time) {
   return whole.format(new Date(time));
+}
+
+/** “Today”, “Yesterday”, “Monday, 3 March”. */
+export function day(time) {
+  if (isSameDay(time, Date.now())) return "Today";
+  const yesterday = new Date();
+  yesterday.setDate(yesterday.getDate() - 1);
+  return isSameDay(time, yesterday) ? "Yesterday" : weekday.format(new Date(time));
+}
+
+export function isSameDay(one, other) {
+  return new Date(one).toDateString() === new Date(other).toDateString();
 }

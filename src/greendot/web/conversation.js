@@ -1,0 +1,215 @@
+// One room on one device: its messages, who types, who is there, and the field to write in.
+
+import { newKey, typingText } from "./greendot.js";
+import { copyOf, setText } from "./dom.js";
+import { MessageList } from "./messages.js";
+
+const PAGE = 50;
+const PRESENT = 300; // the most the server tells at once
+
+export class Conversation {
+  name;
+  room;
+  element;
+  present = new Set(); // ids of those who are here; empty in large rooms
+  isRemoved = false;
+  #seat;
+  #list;
+  #typing;
+  #earlier;
+  #silence;
+  #hasHistory = false;
+  #isShown = false;
+  onChange = () => {}; // unread, typing or presence is another
+
+  constructor(seat, name) {
+    this.#seat = seat;
+    this.name = name;
+    this.room = seat.client.room(name);
+    this.element = copyOf("talk");
+    this.element.hidden = true;
+    const part = (selector) => this.element.querySelector(selector);
+    this.#typing = part(".typing");
+    this.#earlier = part(".earlier");
+    this.#silence = part(".silence");
+    part(".scroll").setAttribute("aria-label", `Messages in ${name}`);
+    this.#list = new MessageList({
+      root: this.element,
+      me: seat.me,
+      nameOf: seat.nameOf,
+      does: {
+        edit: (seq, text) => this.#write(() => this.room.edit(seq, { text })),
+        delete: (seq) => this.#write(() => this.room.delete(seq)),
+      },
+    });
+    this.#list.onEnd = () => this.seen();
+    this.#earlier.addEventListener("click", () => this.#fetchEarlier());
+    this.#listen();
+    this.#setUpField(part("form.say"), part("textarea"));
+  }
+
+  get unread() {
+    return this.room.unread;
+  }
+
+  start() {
+    this.room.join().catch(() => {}); // told as `removed`, or the client is closed and says why
+  }
+
+  show(isShown) {
+    if (this.#isShown === isShown) return;
+    this.#isShown = isShown;
+    this.element.hidden = !isShown;
+    if (!isShown) return;
+    this.#list.setRead(this.unread ? this.room.head - this.unread : null);
+    this.#list.toEnd();
+    this.seen();
+  }
+
+  focus() {
+    this.element.querySelector("textarea").focus({ preventScroll: true });
+  }
+
+  /** Whoever sees the last message has read all of them. */
+  seen() {
+    if (!this.#isShown || !this.#seat.isLookedAt || !this.unread || !this.#list.isAtEnd) return;
+    this.room.read().catch(() => {}); // closed: the next one begins where the server knows we are
+  }
+
+  #listen() {
+    const { room } = this;
+    const changed = () => this.onChange();
+    room.on("message", (message) => this.#heard(message));
+    room.on("unread", changed);
+    room.on("count", changed);
+    room.on("typing", ({ typers, count }) => {
+      for (const { user, name } of typers) this.#seat.meet(user, name);
+      const names = typers.map(({ user, name }) => name ?? this.#seat.nameOf(user));
+      setText(this.#typing, typingText(names, count));
+      changed();
+    });
+    room.on("entered", ({ user }) => {
+      this.present.add(user);
+      this.#seat.meet(user);
+      changed();
+    });
+    room.on("left", ({ user }) => {
+      this.present.delete(user);
+      changed();
+    });
+    room.on("joined", () => {
+      this.isRemoved = false;
+      if (!this.#hasHistory) this.#fetch();
+      this.#lookAround();
+    });
+    room.on("resync", () => {
+      this.#list.clear();
+      this.#fetch();
+    });
+    room.on("removed", () => {
+      this.isRemoved = true;
+      changed();
+    });
+  }
+
+  #heard(message) {
+    this.#seat.meet(message.user, message.name);
+    this.#list.add([message]);
+    this.#drawSilence();
+    this.seen();
+  }
+
+  async #fetch() {
+    this.#hasHistory = true;
+    const scroll = this.element.querySelector(".scroll");
+    scroll.ariaBusy = "true"; // what was said before is not read out
+    try {
+      const unread = this.unread;
+      const messages = await this.room.history({ limit: PAGE });
+      for (const { user, name } of messages) this.#seat.meet(user, name);
+      this.#list.add(messages);
+      if (this.#isShown && unread) this.#list.setRead(this.room.head - unread);
+      this.#list.toEnd();
+      this.#earlier.hidden = messages.length < PAGE;
+      this.seen();
+    } catch {
+      this.#hasHistory = false; // asked for again when the room is joined again
+    }
+    scroll.ariaBusy = "false";
+    this.#drawSilence();
+  }
+
+  async #fetchEarlier() {
+    this.#earlier.disabled = true;
+    try {
+      const messages = await this.room.history({ before: this.#list.oldest, limit: PAGE });
+      this.#list.addEarlier(messages);
+      this.#earlier.hidden = messages.length < PAGE;
+    } catch {
+      // The button is still there.
+    }
+    this.#earlier.disabled = false;
+  }
+
+  /** Who is here now; from here on the room tells who enters and leaves. */
+  async #lookAround() {
+    try {
+      const { users } = await this.room.present({ limit: PRESENT });
+      this.present = new Set(users);
+      for (const user of users) this.#seat.meet(user);
+      this.onChange();
+    } catch {
+      // Asked again when the room is joined again.
+    }
+  }
+
+  #setUpField(form, field) {
+    field.placeholder = `Write to ${this.name}…`;
+    field.setAttribute("aria-label", `Message to ${this.name}`);
+    field.addEventListener("input", () => this.room.typing(field.value.trim() !== ""));
+    field.addEventListener("keydown", (event) => {
+      const last = this.#list.lastOwn;
+      if (event.key === "ArrowUp" && !field.value && last) {
+        event.preventDefault();
+        this.#list.edit(last.seq);
+      } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        form.requestSubmit();
+      }
+    });
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const text = field.value.trim();
+      if (!text) return;
+      field.value = "";
+      this.#say(text);
+    });
+  }
+
+  async #say(text) {
+    const key = newKey();
+    const isOnline = this.#seat.client.state === "online";
+    const words = isOnline ? "sending…" : "will be sent once connected";
+    const draft = this.#list.draft(key, text, words, () => this.#say(text));
+    this.#drawSilence();
+    try {
+      await this.room.send({ text }, { key });
+      this.#seat.sent(isOnline);
+      draft.sent();
+    } catch (error) {
+      draft.failed(error.message);
+    }
+  }
+
+  async #write(call) {
+    try {
+      await call();
+    } catch (error) {
+      this.#seat.complain(`That could not be done: ${error.message}`);
+    }
+  }
+
+  #drawSilence() {
+    this.#silence.hidden = !(this.#hasHistory && this.#list.isEmpty);
+  }
+}

@@ -1,0 +1,107 @@
+// One person of the list: a dot, a name, how they stand; and opened, what else is known and can be done.
+
+import { button, icon, make, setText } from "./dom.js";
+import { hue, initials } from "./names.js";
+import { ago, agoNext, clock, exact, now } from "./times.js";
+
+const DEVICES = { web: "browser", phone: "phone", laptop: "laptop", js: "program", py: "program" };
+
+/** “phone” for phone-3fa2c1; the name itself where it says more. */
+export function deviceName(device) {
+  return DEVICES[device.split("-")[0]] ?? device;
+}
+
+/** Draw who somebody is. `state` chooses the shape and colour of the dot, `words` are for those who see neither. */
+export function drawWho(row, { id, name, state, words }) {
+  row.dataset.state = state;
+  row.style.setProperty("--hue", hue(id));
+  setText(row.querySelector(".initials"), initials(name));
+  setText(row.querySelector(".name"), name);
+  row.querySelector(".dot").dataset.state = state;
+  setText(row.querySelector(".state"), words);
+}
+
+export class PersonRow {
+  element;
+  press; // what opens it
+  #id;
+  #does;
+  #more;
+  #dueAt = 0; // when “last seen” says something else
+  #shown = null; // what was drawn last
+
+  /** `does` has `opened`, `forget` and `notify`. */
+  constructor(id, does) {
+    this.#id = id;
+    this.#does = does;
+    const avatar = make("span", "avatar", make("span", "initials"), make("span", "dot"));
+    avatar.setAttribute("aria-hidden", "true");
+    const devices = make("span", "devices");
+    const words = make("span", "words", make("bdi", "name"), make("span", "state"));
+    this.press = button("row", "", () => this.#toggle());
+    this.press.append(avatar, words, devices);
+    this.press.setAttribute("aria-expanded", "false");
+    this.#more = make("div", "more");
+    this.#more.hidden = true;
+    this.element = make("li", "person", this.press, this.#more);
+    this.element.dataset.user = id;
+  }
+
+  /** Whether it would say something else by now. */
+  get isDue() {
+    return now() >= this.#dueAt;
+  }
+
+  draw(name, entry, devices) {
+    this.#shown = { name, entry, devices };
+    const state = entry?.state ?? "offline";
+    const seen = state === "offline" ? (entry?.last_seen ?? null) : null;
+    this.#dueAt = seen === null ? Infinity : now() + agoNext(seen);
+    const active = entry?.mode === "poll" && entry.recently_active && "recently active";
+    const told = [seen === null && (entry ? state : "…"), seen !== null && `last seen ${ago(seen)}`, entry?.status_text, active];
+    const words = [...told, entry?.stale && "as last known"].filter(Boolean).join(" · ");
+    drawWho(this.element, { id: this.#id, name, state, words });
+    this.element.classList.toggle("stale", Boolean(entry?.stale));
+    this.#drawDevices(devices);
+    if (!this.#more.hidden) this.#drawMore();
+  }
+
+  #drawDevices(devices) {
+    const kinds = [...new Set(devices.map(deviceName))].sort();
+    const place = this.press.querySelector(".devices");
+    if (place.dataset.kinds === kinds.join()) return;
+    place.dataset.kinds = kinds.join();
+    const drawings = kinds.map((kind) => icon(kind === "phone" ? "phone" : "screen"));
+    place.replaceChildren(...drawings, make("span", "unseen", kinds.length ? `on ${kinds.join(" and ")}` : ""));
+  }
+
+  #toggle() {
+    const open = this.#more.hidden;
+    this.#more.hidden = !open;
+    this.press.setAttribute("aria-expanded", String(open));
+    if (!open) return;
+    this.#drawMore();
+    this.#does.opened();
+  }
+
+  #drawMore() {
+    const { name, entry, devices } = this.#shown;
+    const facts = this.#facts(entry, devices);
+    const known = this.#more.querySelector("dl");
+    if (known) return known.replaceChildren(...facts);
+    const does = make("p", "line", button("small", "Notify", () => this.#does.notify()));
+    const forget = button("small", "Stop watching", () => this.#does.forget());
+    forget.setAttribute("aria-label", `Stop watching ${name}`);
+    does.firstChild.setAttribute("aria-label", `Notify ${name}`);
+    does.append(forget);
+    this.#more.replaceChildren(make("dl", "", ...facts), does);
+  }
+
+  #facts(entry, devices) {
+    const facts = [["Id", this.#id]];
+    if (entry?.last_seen) facts.push(["Last seen", exact(entry.last_seen)]);
+    else if (entry?.since && entry.state !== "offline") facts.push([entry.state, `since ${clock(entry.since)}`]);
+    if (devices.length) facts.push([devices.length === 1 ? "Device" : "Devices", devices.map(deviceName).join(", ")]);
+    return facts.flatMap(([term, fact]) => [make("dt", "", term), make("dd", "", fact)]);
+  }
+}

@@ -1,0 +1,60 @@
+// A second device of the same person, beside the first: what is read, typed and set on one shows on the other.
+
+import { $, setBadge, setText } from "./dom.js";
+import { Seat } from "./seat.js";
+
+export class SecondDevice {
+  seat = null;
+  #make; // the options of a seat but its root
+  onChange = () => {}; // opened, closed, connected or not
+
+  constructor(options) {
+    this.#make = options;
+  }
+
+  get isOnline() {
+    return this.seat?.client.state === "online";
+  }
+
+  open() {
+    if (this.seat) return;
+    const root = $("second");
+    root.hidden = false;
+    const seat = new Seat({ ...this.#make, root, list: root.querySelector(".rooms"), again: () => this.#again() });
+    this.seat = seat;
+    seat.isLookedAt = false;
+    seat.rooms.onChange = () => this.#draw();
+    const { client } = seat;
+    client.on("state", () => (this.#draw(), this.onChange()));
+    client.inbox.on("badge", () => this.#draw());
+    client.presence.watch(this.#make.me.id, () => this.#draw());
+    seat.start();
+    this.#draw();
+    this.onChange();
+  }
+
+  close() {
+    this.seat?.close();
+    this.seat = null;
+    $("second").hidden = true;
+    this.onChange();
+  }
+
+  #again() {
+    this.close();
+    this.open();
+  }
+
+  #draw() {
+    if (!this.seat) return;
+    const { client, rooms } = this.seat;
+    const own = client.presence.of(this.#make.me.id);
+    const isInvisible = own?.status === "invisible";
+    const state = client.state !== "online" || !own ? "offline" : isInvisible ? "invisible" : own.state;
+    const root = $("second");
+    root.querySelector(".own .dot").dataset.state = state;
+    setText(root.querySelector(".own .state"), client.state === "online" ? (isInvisible ? "invisible" : (own?.state ?? "…")) : "not connected");
+    setBadge(root.querySelector(".bell .badge"), client.inbox.unread, "unread notifications");
+    setText(root.querySelector(".unread-sum"), rooms.unread ? `${rooms.unread} unread` : "all read");
+  }
+}

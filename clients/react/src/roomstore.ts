@@ -1,0 +1,182 @@
+// A room as it is shown: its newest messages, what is on its way there, who is in it and who types.
+
+import {
+  type Greendot,
+  GreendotError,
+  newKey,
+  type Room,
+  type RoomMessage,
+  type ShownMessage,
+  type Typing,
+  type Undo,
+  type Written,
+} from "@greendot/client";
+import { Presents } from "./presents.js";
+import { stay } from "./roompart.js";
+import { Shared } from "./shared.js";
+import { Transcript } from "./transcript.js";
+
+/** A message that is not in the room yet. */
+export interface Outgoing<Body = unknown> {
+  key: string;
+  body: Body;
+  /** Why it was refused; null while it is on its way. `send(body, { key })` tries again. */
+  error: GreendotError | null;
+}
+
+export interface RoomState<Body = unknown> {
+  /** Whether we are in the room, on this connection. */
+  joined: boolean;
+  /** Why we may not be in it, in a word; null where nothing says so. */
+  removed: string | null;
+  /** In order, each once; what was edited is so. */
+  messages: readonly ShownMessage<Body>[];
+  /** Our own that the server does not have yet, oldest first. */
+  outgoing: readonly Outgoing<Body>[];
+  /** Whether there may be messages before these. */
+  hasOlder: boolean;
+  /** Whether messages are being fetched. */
+  loading: boolean;
+  /** Why they could not be fetched the last time. */
+  error: GreendotError | null;
+  typing: Typing;
+  /** Who is in the room, by id; empty in large rooms, where only `count` is known. */
+  present: readonly string[];
+  /** How many are in the room; null before that is known. */
+  count: number | null;
+  unread: number;
+}
+
+export const EMPTY: RoomState<any> = Object.freeze({
+  joined: false,
+  removed: null,
+  messages: Object.freeze([]),
+  outgoing: Object.freeze([]),
+  hasOlder: false,
+  loading: false,
+  error: null,
+  typing: Object.freeze({ room: "", typers: Object.freeze([]), count: 0 }),
+  present: Object.freeze([]),
+  count: null,
+  unread: 0,
+} as any);
+
+export class RoomStore<Body> extends Shared<RoomState<Body>> {
+  #client: Greendot;
+  #room: Room<Body>;
+  #transcript: Transcript<Body>;
+  #presents: Presents;
+  #user: string | null;
+  #leave: Undo = () => {};
+  #written = new Map<string, number>(); // key → number of messages in `outgoing` that the server has
+
+  constructor(client: Greendot, name: string, pageSize: number, keep: number) {
+    super(EMPTY);
+    this.#client = client;
+    this.#room = client.room<Body>(name);
+    this.#user = client.user;
+    this.#transcript = new Transcript(this.#room, pageSize, keep, (part) => this.#put(part));
+    this.#presents = new Presents(this.#room, (present) => this.#put({ present }));
+  }
+
+  protected override follow(): Undo[] {
+    const room = this.#room;
+    const listeners = [
+      room.on("joined", () => this.#joined()),
+      room.on("removed", (why) => this.#removed(why)),
+      room.on("message", (message) => this.#told(message)),
+      room.on("resync", () => this.#transcript.reload()),
+      room.on("typing", (typing) => this.#put({ typing })),
+      room.on("unread", (unread) => this.#put({ unread })),
+      room.on("count", (count) => {
+        this.#put({ count });
+        this.#presents.counted();
+      }),
+      room.on("entered", ({ user }) => this.#presents.moved(user, true)),
+      room.on("left", ({ user }) => this.#presents.moved(user, false)),
+      this.#client.on("state", () => this.#put({ joined: room.joined })),
+      this.#client.on("welcome", ({ user }) => this.#welcomed(user)),
+    ];
+    const wasIn = room.joined;
+    this.join();
+    if (wasIn) this.#joined();
+    return [...listeners, () => this.#leave(), () => this.#transcript.end(), () => this.#presents.end()];
+  }
+
+  /** Once more, for who was refused or put out. */
+  join(): void {
+    this.#leave();
+    this.#put({ removed: null });
+    this.#leave = stay(this.#room);
+  }
+
+  loadOlder(): Promise<void> {
+    return this.#transcript.loadOlder();
+  }
+
+  send(body: Body, key: string = newKey()): Promise<Written> {
+    const others = this.value.outgoing.filter((one) => one.key !== key);
+    this.#put({ outgoing: [...others, { key, body, error: null }] });
+    const sending = this.#room.send(body, { key });
+    sending.then(
+      ({ seq }) => {
+        this.#written.set(key, seq);
+        this.#settle();
+      },
+      (error: GreendotError) => this.#refused(key, error),
+    );
+    return sending;
+  }
+
+  discard(key: string): void {
+    this.#written.delete(key);
+    const outgoing = this.value.outgoing.filter((one) => one.key !== key);
+    if (outgoing.length < this.value.outgoing.length) this.#put({ outgoing });
+  }
+
+  /** What the server has stays in `outgoing` until it is told: else it would be nowhere for a moment. */
+  #settle(): void {
+    for (const [key, seq] of this.#written) if (seq <= this.#room.head || this.value.removed !== null) this.discard(key);
+  }
+
+  #refused(key: string, error: GreendotError): void {
+    this.#put({ outgoing: this.value.outgoing.map((one) => (one.key === key ? { ...one, error } : one)) });
+  }
+
+  #joined(): void {
+    const { unread, count, typers } = this.#room;
+    this.#put({ joined: true, removed: null, unread, count, typing: typers });
+    this.#settle();
+    this.#transcript.begin();
+    this.#presents.list();
+  }
+
+  #told(message: RoomMessage<Body>): void {
+    this.#transcript.told(message);
+    if (message.key !== undefined) this.discard(message.key);
+    this.#settle();
+  }
+
+  /** What was said there is no longer for us. */
+  #removed(why: string | null): void {
+    this.#transcript.end();
+    this.#presents.end();
+    const { messages, hasOlder, loading, typing, present, count, unread } = EMPTY;
+    this.#put({ joined: false, removed: why ?? "removed", messages, hasOlder, loading, typing, present, count, unread });
+    this.#settle();
+  }
+
+  /** Another user is signed in: nothing that was shown is for this one. */
+  #welcomed(user: string): void {
+    if (this.#user !== null && this.#user !== user) {
+      this.#transcript.end();
+      this.#put({ messages: EMPTY.messages, outgoing: EMPTY.outgoing });
+    }
+    this.#user = user;
+  }
+
+  #put(part: Partial<RoomState<Body>>): void {
+    const news = Object.entries(part).some(([name, value]) => !Object.is(value, this.value[name as keyof RoomState]));
+    if (news) this.become({ ...this.value, ...part });
+  }
+}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.nodes import Clients, Listener, eventually, redis_url, serving
-from e2e.processes import SECRET, Process, greendot
+from e2e.processes import SECRET, Answer, Process, greendot
 from greendot.clock import SystemClock
 from greendot.testing import WireClient
 from greendot.tokens import Tokens
+from model.apart import CLOSED, OPEN, SLOTS, VERBS, WORDS, Names, Step, Story
+from postgres_server import fresh_schema
 from redis_servers import RedisProcess
 
 NAMES = ["ann", "a.b@c=d+e-f", "_", "0", "A" * 128]  # every sign an id may have
@@ -107,6 +111,125 @@ async def test_nothing_of_a_tenant_reaches_another_with_the_same_names(tmp_path:
             stats = (await node.ask("GET", "/v1/stats", key=keys["rival"])).json()
             assert (stats["sends"], stats["refused"]) == (0, 0)
         assert (await people["rival"][0].request(type="room.send", room=ROOM, body=1, key="k1"))["seq"] == 1
+
+
+class Nodes(Story):
+    """The story on two nodes that share a Redis and a PostgreSQL, in real time."""
+
+    def __init__(self, nodes: list[Process], names: Names, keys: dict[int, str]) -> None:
+        super().__init__(None, names, keys)  # type: ignore[arg-type]
+        self.nodes = nodes
+        self.keys = self.spare_keys = keys
+
+    async def begin(self) -> None:
+        for tenant in self.tenants:
+            for room, is_open in ((CLOSED, False), (OPEN, True)):
+                path = f"/v1/rooms/{self.names.rooms[room]}"
+                assert (await self.answer(self.keys[tenant], "PUT", path, {"open": is_open})).status == 200
+                for user in self.names.users:
+                    await self.answer(self.keys[tenant], "PUT", f"{path}/members/{user}")
+            for slot in range(SLOTS):
+                await self.come(tenant, slot)
+        self.first.update(self.sessions)
+
+    async def come(self, tenant: int, slot: int) -> None:
+        await self.connect(tenant, slot)
+        client = self.clients[tenant, slot]
+        await client.request(type="watch", users=[*self.names.users])
+        for room in (CLOSED, OPEN):
+            await client.request(type="room.join", room=self.names.rooms[room])
+
+    def make_token(self, user: str, **claims: Any) -> str:
+        return Tokens(SECRET).make(user, SystemClock().now_ms(), 3600, **claims)
+
+    async def socket(self, slot: int) -> WireClient:
+        return await WireClient.connect(self.nodes[slot % 2].port)
+
+    async def answer(self, key: str, method: str, path: str, body: Any = None) -> Answer:
+        return await self.nodes[len(path) % 2].ask(method, path, body, key=key)
+
+    async def gone(self) -> None:
+        pass
+
+    async def found(self, tenant: int) -> list[Any]:
+        """All that a tenant's backend can find out, without what changes by itself."""
+        names, found = self.names, list[Any]()
+        paths = ["/v1/rooms", "/v1/presence/online", "/v1/stats"]
+        paths += [
+            f"/v1/rooms/{room}{what}" for room in names.rooms for what in ("", "/members", "/messages", "/present")
+        ]
+        paths += [f"/v1/users/{user}/{what}" for user in names.users for what in ("presence", "sessions", "inbox")]
+        for node in self.nodes:
+            for path in paths:
+                answer = (await node.ask("GET", path, key=self.keys[tenant])).json()
+                for session in answer.get("sessions", ()):
+                    session.pop("last_heard")
+                found.append(answer)
+        return found
+
+    async def heard(self, tenant: int) -> list[list[Any]]:
+        return [await client.quiet() for (at, _), client in self.clients.items() if at == tenant]
+
+    async def settled(self, tenant: int) -> None:
+        """Everything the tenant's own comings led to has been told."""
+
+        async def quiet() -> bool:
+            return not any(await self.heard(tenant))
+
+        for _ in range(3):
+            await eventually(quiet, "nothing more comes")
+
+    async def end(self, tenant: int) -> None:
+        """Everybody comes once more and is told something: whatever there was for others has come by then."""
+        self.revoked[tenant] += 1
+        await asyncio.sleep(1.1)  # tokens of the second of a revocation are revoked, too
+        for slot in range(SLOTS):
+            await self.leave(Step(tenant, "bye", slot, 0, 0.0), bye=True)
+            assert (await self.connect(tenant, slot))["type"] == "welcome"
+        for user in self.names.users:
+            signal = {"user": user, "kind": "end", "body": WORDS[tenant]}
+            assert (await self.answer(self.keys[tenant], "POST", "/v1/signals", signal)).status == 202
+        for slot in range(SLOTS):
+            while (await self.clients[tenant, slot].receive())["type"] != "signal":
+                pass
+        await self.settled(tenant)
+
+    async def close(self) -> None:
+        for client in self.clients.values():
+            await client.end()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(2))
+async def test_whatever_a_tenant_does_another_with_the_same_names_hears_and_finds_nothing_of_it(
+    tmp_path: Path, redis: RedisProcess, postgres: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    names = Names(("a", "a.b"), ("c", "b.c"), ("c", "b.c", "b-c"), "b.c", "k.@=+-")
+    async with fresh_schema(postgres) as place:
+        stored = {"GREENDOT_STORE_URL": place, "GREENDOT_STORE_MIGRATE": "true"}
+        async with serving(tmp_path, *[redis_url(redis.port)] * 2, **stored) as nodes:
+            keys = {}
+            for number, tenant in enumerate(names.tenants):
+                made = await greendot(
+                    tmp_path, "keys", "create", "backend", "--tenant", tenant, "--scope", "admin", **stored
+                )
+                keys[number] = made.out.strip()
+            story = Nodes(nodes, names, keys)
+            try:
+                await story.begin()
+                await story.settled(1)
+                before = await story.found(1)
+                for _ in range(150):
+                    verb = chance.choice([verb for verb in VERBS if verb != "remove key"])
+                    step = Step(0, verb, chance.randrange(SLOTS), chance.randrange(12), 0.0)
+                    assert WORDS[1] not in str(await VERBS[verb](story, step)), step
+                await story.end(0)
+                assert await story.heard(1) == [[]] * SLOTS
+                assert await story.found(1) == before
+                assert WORDS[0] not in str(before)
+            finally:
+                await story.close()
 
 
 async def _knows_all(person: Listener) -> bool:

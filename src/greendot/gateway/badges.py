@@ -40,7 +40,7 @@ class Badges:
     def changed(self, keys: Iterable[Key]) -> None:
         self._changed.update(dict.fromkeys(keys))
         if self._changed and self._timer is None:
-            self._timer = self._shared.timers.set(EVERY_S, self._due)
+            self._timer = self._shared.timers.set_next(EVERY_S, self._due)
 
     def _due(self, _: None) -> None:
         self._shared.tasks.spawn(self._tell())
@@ -62,7 +62,7 @@ class Badges:
             self._changed.update(dict.fromkeys(changed))
             wait_s = AGAIN_S
         finally:
-            self._timer = self._shared.timers.set(wait_s, self._due) if self._changed else None
+            self._timer = self._shared.timers.set_next(wait_s, self._due) if self._changed else None
 
     def _send(self, key: Key, inbox: Inbox) -> None:
         frame = encode_event(InboxBadge(inbox.unread, inbox.unseen), self._shared.clock.now_ms())

@@ -32,7 +32,7 @@ class Receipts:
 
     def _later(self) -> None:
         if self._timer is None and self._waiting:
-            self._timer = self._shared.timers.set(EVERY_S, self._due)
+            self._timer = self._shared.timers.set_next(EVERY_S, self._due)
 
     def _due(self, _: None) -> None:
         self._timer = None

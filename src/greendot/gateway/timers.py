@@ -37,6 +37,11 @@ class Timers:
             self._sleep_until(timer.due)
         return timer
 
+    def set_next(self, every_s: float, call: Callable[[Any], None]) -> Timer:
+        """For the next whole multiple of `every_s`: what is done for all tenants together is done at moments that do
+        not depend on which of them asked for it first, and so tells none of another."""
+        return self.set(every_s - self.now() % every_s, call)
+
     def cancel(self, timer: Timer | None) -> None:
         self._wheel.cancel(timer)
 

@@ -129,6 +129,24 @@ async def test_what_is_said_offline_waits_within_bounds_and_is_heard_once_in_ord
             await until(lambda: heard == [0, 1, 2])
 
 
+async def test_much_that_was_said_offline_is_given_at_the_pace_the_server_allows() -> None:
+    async with serving(limits={"user_sends_per_s": 5}) as served:
+        await served.lobby()
+        slow = Backoff(base_s=0.3, random=lambda: 1.0)
+        async with client(served, "alice", backoff=slow) as alice, client(served, "bob") as bob:
+            await asyncio.gather(alice.join("lobby"), bob.join("lobby"))
+            heard: list[Any] = []
+            bob.on(RoomMessage, lambda event: heard.append(body_of(event)))
+            cut(served, "alice")
+            await until(lambda: alice.state == "reconnecting")
+            sending = [asyncio.create_task(alice.send("lobby", number)) for number in range(40)]
+            while not all(task.done() for task in sending):
+                await served.advance(0.5)
+                await asyncio.sleep(0.01)
+            assert [(await task).seq for task in sending] == [*range(1, 41)]
+            await until(lambda: heard == [*range(40)])
+
+
 async def test_the_typing_line_of_a_room_comes_and_goes() -> None:
     async with serving() as served:
         await served.lobby()

@@ -290,6 +290,7 @@ class Session:
             yield link
         finally:
             self._link = self._catch_up = self._refreshing = None
+            await self._sends.pause()
             if self._ageing is None or self._ageing.cancelled():
                 self._ageing = asyncio.get_running_loop().call_later(AGED_S, self._age)
             await refreshing.close()

@@ -85,8 +85,8 @@ class Watching:
         except Disconnected as lost:
             # One for each who asked: raised in two places it would mix their tracebacks.
             raise Disconnected(lost.code, lost.reason) from None
-        except CommandRefused:
-            if turn.callers == 1:
+        except CommandRefused as refused:
+            if turn.callers == 1 or refused.retry:  # too much now: asked for one by one it would be more
                 raise
         # One of the others may have asked for what is not to be had.
         return await self._watch(users)

@@ -144,3 +144,75 @@ async def test_with_a_connection_nothing_is_refused() -> None:
         for number in range(5):
             peer.reply(await peer.next(RoomSend), SendReply(f"m{number}", number))
         assert len(await asyncio.gather(*sending)) == 5
+
+
+@run
+async def test_what_has_waited_is_given_one_at_a_time_and_again_where_it_is_too_much() -> None:
+    wait = Backoff(base_s=0.05, random=lambda: 1.0)
+    async with serving() as server, connected(server, backoff=wait) as (me, peer):
+        peer.drop()
+        await state(me, "reconnecting")
+        sending = [asyncio.create_task(me.send("lobby", number)) for number in range(2)]
+        await asyncio.sleep(0)
+        peer, _ = await server.greet()
+        first = await peer.next(RoomSend)
+        sending.append(asyncio.create_task(me.send("lobby", 2)))  # now, and behind those that have waited
+        peer.error(first, "rate_limited", 5)
+        again = await peer.next(RoomSend)
+        assert (again.key, bytes(again.body)) == (first.key, b"0")
+        peer.error(again, "forbidden")
+        for number in (1, 2):
+            command = await peer.next(RoomSend)
+            assert bytes(command.body) == b"%d" % number
+            peer.reply(command, SendReply(f"m{number}", number))
+        with pytest.raises(CommandRefused, match="forbidden"):
+            await sending[0]
+        assert [(await task).seq for task in sending[1:]] == [1, 2]
+
+
+@run
+async def test_what_waits_for_one_room_does_not_hold_up_another() -> None:
+    wait = Backoff(base_s=0.05, random=lambda: 1.0)
+    async with serving() as server, connected(server, backoff=wait) as (me, peer):
+        peer.drop()
+        await state(me, "reconnecting")
+        sending = [asyncio.create_task(me.send(room, 1)) for room in ("lobby", "hall")]
+        await asyncio.sleep(0)
+        peer, _ = await server.greet()
+        assert (await peer.next(RoomSend)).room == "lobby"  # and is not answered
+        hall = await peer.next(RoomSend)
+        peer.reply(hall, SendReply("m1", 1))
+        assert (await sending[1]).seq == 1
+        await me.bye()
+        await asyncio.gather(*sending, return_exceptions=True)
+
+
+@run
+async def test_what_was_being_given_when_the_link_was_lost_is_given_to_the_next() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        sending = asyncio.create_task(me.send("lobby", 1))
+        key = (await peer.next(RoomSend)).key
+        for _ in range(2):
+            peer.drop()
+            peer, _ = await server.greet()
+            command = await peer.next(RoomSend)
+            assert command.key == key
+            peer.error(command, "unavailable", 60_000)  # it would wait for a minute
+        await state(me, "connected")
+        peer.drop()
+        peer, _ = await server.greet()
+        peer.reply(await peer.next(RoomSend), SendReply("m1", 1))
+        assert (await sending).seq == 1
+
+
+@run
+async def test_what_fails_on_the_server_each_time_is_given_up() -> None:
+    async with serving() as server, connected(server) as (me, peer):
+        sending = asyncio.create_task(me.send("lobby", 1))
+        await peer.next(RoomSend)
+        peer.drop()
+        peer, _ = await server.greet()
+        for _ in range(5):
+            peer.error(await peer.next(RoomSend), "internal", 1)
+        with pytest.raises(CommandRefused, match="internal"):
+            await sending

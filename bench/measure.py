@@ -20,6 +20,14 @@ LOAD_WITHIN_S = 90
 SETTLE_S = 2  # after the last connection: what connecting left to do must not count as idling
 
 
+HERE = Path(__file__).resolve().parent
+
+
+def sources(program: str) -> list[Path]:
+    """Of a generator, with what they share."""
+    return sorted([*(HERE / program).glob("*.c"), *(HERE / "wire").glob("*.c")])
+
+
 @dataclass(frozen=True)
 class Plan:
     """How long and how often. Whole runs are bounded by `limit_s`."""

@@ -1,7 +1,7 @@
 """Measure Greendot beside its peers on this machine and show the figures beside their targets.
 
 `make bench` (at most a quarter of an hour, writes bench/RESULTS.md and bench/plots) or `make bench-quick` (two minutes,
-only prints). Load generator and floors are C (load/, flood.c, rawcast.c, hget.c); RESULTS.md says how
+only prints). Load generator and floors are C (load/ and wire/, flood.c, rawcast.c, hget.c); RESULTS.md says how
 things are measured.
 """
 
@@ -29,7 +29,7 @@ import redis_report
 import report
 import security
 import webhooks
-from measure import FULL, QUICK, Plan, say
+from measure import FULL, QUICK, Plan, say, sources
 from peer_install import Home, install
 from peer_measure import PeersBench
 from peer_servers import PEERS, Peer, versions
@@ -69,7 +69,7 @@ GROUPS = {
     "records": tuple(RECORD_PARTS),
     "security": tuple(SECURITY_PARTS),
 }
-PROGRAMS = {"load": sorted((HERE / "load").glob("*.c"))} | {n: [HERE / f"{n}.c"] for n in ("rawcast", "hget", "flood")}
+PROGRAMS = {"load": sources("load")} | {n: [HERE / f"{n}.c"] for n in ("rawcast", "hget", "flood")}
 SPARE_FILES = 100  # descriptors a server needs beside its connections
 
 
@@ -248,8 +248,8 @@ def _cores() -> tuple[int | None, int | None]:
 
 
 def _compile() -> None:
-    for name, sources in PROGRAMS.items():
-        command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(BUILD / name), *map(str, sources)]
+    for name, files in PROGRAMS.items():
+        command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(BUILD / name), *map(str, files)]
         try:
             done = subprocess.run(command, capture_output=True, text=True)
         except FileNotFoundError:

@@ -2,7 +2,7 @@
 
     python bench/storms.py [return] [flood] [--quick]      both unless told, with a verdict for each promise
 
-`storm.c` makes the weather and times what clients see; this starts the server, looks at its memory and its metrics
+`storm/` makes the weather and times what clients see; this starts the server, looks at its memory and its metrics
 meanwhile, and says what held.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from measure import Bench, controlled, line, tell
+from measure import Bench, controlled, line, sources, tell
 from progress import say
 from records_measure import asked
 from server import Server, Trouble
@@ -142,7 +142,9 @@ class StormBench(Bench):
 
 
 def compile_storm(folder: Path) -> None:
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", str(folder / "storm"), str(HERE / "storm.c")], check=True)
+    subprocess.run(
+        ["cc", "-O2", "-Wall", "-Wextra", "-o", str(folder / "storm"), *map(str, sources("storm"))], check=True
+    )
 
 
 def metrics(server: Server) -> dict[str, float]:

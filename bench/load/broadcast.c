@@ -16,8 +16,8 @@ static unsigned delivery_bytes; /* a whole frame with one delivery */
 static void on_delivery(struct conn *c) {
     if (!c->subscriber) die("the sending connection got its own message back");
     uint64_t number = c->received++ % RING;
-    if (timed) sample(heard_at - due_at[number]);
-    if (!delivery_bytes) delivery_bytes = header_size(c) + c->size;
+    if (timed) sample(&timings, heard_at - due_at[number]);
+    if (!delivery_bytes) delivery_bytes = header_size(&c->link) + c->link.size;
     deliveries++;
     if (++arrived[number] == (unsigned)opt.connections) {
         arrived[number] = 0;
@@ -98,7 +98,7 @@ static double run_level(int level) {
 static void run_latency(double rate) {
     double begin = now(), server_cpu = server_cpu_used(), cpu = cpu_used();
     uint64_t first = sent, total = opt.latency * rate + 1;
-    forget_samples();
+    timings.count = 0;
     timed = true;
     while (sent < first + total) {
         double due = begin + (sent - first) / rate, t = now();
@@ -114,7 +114,7 @@ static void run_latency(double rate) {
     await_stragglers();
     printf("{\"mode\":\"latency\",\"rate\":%.2f,\"messages\":%llu,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"p999_ms\":%.3f,"
            "\"max_ms\":%.3f,\"generator_cpu\":%.2f,\"server_cpu\":%.2f}\n",
-           rate, (unsigned long long)total, percentile(0.5), percentile(0.99), percentile(0.999), percentile(1),
+           rate, (unsigned long long)total, timed_ms(0.5), timed_ms(0.99), timed_ms(0.999), timed_ms(1),
            cpu_share, server_share);
     fflush(stdout);
 }

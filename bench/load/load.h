@@ -1,28 +1,20 @@
 /* What the files of the load generator share. main.c says what it does, dialects.c what it speaks. */
 #ifndef LOAD_H
 #define LOAD_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "../wire/wire.h"
 
-enum { HEAD = 128, STALL_S = 5 };
+enum { STALL_S = 5 };
 enum { MARKER = '~' }; /* begins every broadcast body and is in nothing else a server says */
 enum stage { UNUSED, UPGRADING, OPENING, READY, LEAVING };
 
 struct conn {
-    int fd;
+    struct link link; /* the first: a link is its connection */
     enum stage stage;
     bool subscriber;
-    uint64_t number;          /* among all ever opened */
-    unsigned exchange;        /* of the dialect's opening: which one is under way */
-    unsigned char hdr[10];    /* header of the frame being read */
-    unsigned hdr_have;        /* bytes in hdr */
-    uint64_t size, left;      /* payload bytes of that frame, and those still to come */
-    unsigned char head[HEAD]; /* beginning of that payload, or of the HTTP response */
-    unsigned have;            /* bytes in head */
-    unsigned blank;           /* how much of "\r\n\r\n", the end of the HTTP response, was seen */
-    uint64_t received;        /* deliveries: the n-th received is the n-th sent, since a connection keeps the order */
-    double said;              /* when the message was sent that is not acknowledged yet */
+    uint64_t number;   /* among all ever opened */
+    unsigned exchange; /* of the dialect's opening: which one is under way */
+    uint64_t received; /* deliveries: the n-th received is the n-th sent, since a connection keeps the order */
+    double said;       /* when the message was sent that is not acknowledged yet */
 };
 
 /* Say something, then await a frame that begins like this. In every text $T is the token, $N the connection's number,
@@ -72,25 +64,18 @@ extern const char *refused;                         /* while `tolerant`: why no 
 extern bool tolerant;
 extern bool timed;      /* note when things are heard */
 extern double heard_at; /* while `timed`: when what is being taken apart was read */
+extern struct samples timings;
 
-/* tools.c */
-void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-double now(void);
+/* cpu.c */
 double cpu_used(void);
 double server_cpu_used(void);
-void sample(double seconds);
-void forget_samples(void);
-double percentile(double share); /* of the samples, in milliseconds */
-void read_tokens(void);
-const char *token_of(uint64_t number);
 
 /* ws.c */
 void send_all(struct conn *c, const void *data, size_t size);
-size_t frame(unsigned char *out, unsigned char opcode, const void *payload, size_t size);
 void say_text(struct conn *c, const char *text);
 size_t expand(char *out, size_t room, const char *text, const struct conn *c);
+double timed_ms(double share); /* a percentile of the timings; it is an error if there are none */
 bool begins(const struct conn *c, const char *text);
-unsigned header_size(const struct conn *c);
 void open_conn(struct conn *c);
 void leave(struct conn *c);
 

@@ -26,7 +26,7 @@ void start_loop(int slots) {
 
 void watch(struct conn *c) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
-    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->fd, &event)) die("epoll: %s", strerror(errno));
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->link.fd, &event)) die("epoll: %s", strerror(errno));
 }
 
 static void on_driver(void) {

@@ -33,7 +33,6 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 struct options opt = {.concurrency = 64, .body_bytes = 128, .warmup = 1, .heartbeat = 30, .behind = 50, .patience = 8};
 const struct mode *mode;
@@ -107,13 +106,8 @@ int main(int argc, char **argv) {
     mode = modes[chosen];
     read_options(argc - 1, argv + 1);
     complete_options();
-    if (opt.tokens) read_tokens();
-
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-
+    if (opt.tokens) read_tokens(opt.tokens);
+    raise_file_limit();
     start_loop((mode == &connect_mode ? opt.concurrency : opt.most) + 1);
     mode->run();
     return 0;

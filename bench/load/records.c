@@ -17,7 +17,7 @@ static void on_said(struct conn *c) {
         messages++;
     } else if (begins(c, "{\"type\":\"reply\"")) {
         acks++;
-        if (sampling) sample(now() - c->said);
+        if (sampling) sample(&timings, now() - c->said);
         say_message(c);
     }
 }
@@ -34,8 +34,8 @@ static void run_send(void) {
     if (acks == acks_before) die("no message was acknowledged within %.1f s", took);
     printf("{\"mode\":\"send\",\"senders\":%d,\"seconds\":%.3f,\"messages_per_s\":%.1f,\"deliveries_per_s\":%.0f,"
            "\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"generator_cpu\":%.2f,\"server_cpu\":%.2f}\n",
-           opt.connections, took, (acks - acks_before) / took, (messages - messages_before) / took, percentile(0.5),
-           percentile(0.99), (cpu_used() - cpu) / took, (server_cpu_used() - server_cpu) / took);
+           opt.connections, took, (acks - acks_before) / took, (messages - messages_before) / took, timed_ms(0.5),
+           timed_ms(0.99), (cpu_used() - cpu) / took, (server_cpu_used() - server_cpu) / took);
     fflush(stdout);
 }
 
@@ -43,7 +43,7 @@ static void on_told(struct conn *c) {
     if (begins(c, "{\"type\":\"reply\"")) acks++;
     if (!begins(c, "{\"type\":\"room.message\"")) return;
     messages++;
-    if (sampling && c != &conns[opt.connections]) sample(now() - sent_at[c->received % 65536]);
+    if (sampling && c != &conns[opt.connections]) sample(&timings, now() - sent_at[c->received % 65536]);
     c->received++;
 }
 
@@ -69,7 +69,7 @@ static void run_told(void) {
             (unsigned long long)messages);
     printf("{\"mode\":\"told\",\"listeners\":%d,\"rate\":%.1f,\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"max_ms\":%.2f,"
            "\"generator_cpu\":%.2f,\"server_cpu\":%.2f}\n",
-           opt.connections, rate, percentile(0.5), percentile(0.99), percentile(1), (cpu_used() - cpu) / took,
+           opt.connections, rate, timed_ms(0.5), timed_ms(0.99), timed_ms(1), (cpu_used() - cpu) / took,
            (server_cpu_used() - server_cpu) / took);
     fflush(stdout);
 }

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench"
+from measure import sources
+
 UPGRADED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
 SUBSCRIBERS = 3
 
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 @pytest.fixture(scope="session")
 def load(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("load") / "load"
-    sources = sorted(map(str, (BENCH / "load").glob("*.c")))
-    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program), *sources], check=True)
+    files = map(str, sources("load"))
+    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program), *files], check=True)
     return program
 
 

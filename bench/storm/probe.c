@@ -1,0 +1,36 @@
+/* The probe: a connection whose heartbeats say how long anything has to wait for the server's loop. */
+#include "storm.h"
+
+enum { UNDER_WAY = 4096 };
+static const double PROBE_S = 0.01;
+
+struct samples probes;
+uint64_t probes_sent, probes_heard;
+double worst;
+unsigned slow, quick;
+bool probing;
+static double probed_at[UNDER_WAY]; /* by number: when a heartbeat was due */
+
+void on_probe(void) {
+    double took = now() - probed_at[probes_heard++ % UNDER_WAY];
+    if (took > worst) worst = took;
+    if (took > SLOW_S) slow++; else quick++;
+    if (probing) sample(&probes, took);
+}
+
+bool probe_is_late(void) { return probes_sent > probes_heard && now() - probed_at[probes_heard % UNDER_WAY] > SLOW_S; }
+
+void probe(void) {
+    static double next;
+    struct conn *c = &conns[opt.connections];
+    double t = now();
+    if (c->stage != READY) return;
+    if (next < t - 1) next = t;
+    for (; next <= t; next += PROBE_S) {
+        /* Timed from when it was due: what the generator is late counts against the server, never for it. */
+        probed_at[probes_sent % UNDER_WAY] = next;
+        if (!say(c, "{\"type\":\"heartbeat\"}")) return;
+        probes_sent++;
+    }
+    if (probes_sent - probes_heard >= UNDER_WAY) die("the probe was not answered for %.0f s", UNDER_WAY * PROBE_S);
+}

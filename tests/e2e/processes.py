@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from described import conforms
 from greendot.clock import SystemClock
 from greendot.testing import WireClient
 from greendot.tokens import Tokens
@@ -55,7 +56,10 @@ class Answer(NamedTuple):
 
 
 async def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-    """One request on a connection of its own. `body` is sent as it is if it is bytes, else as JSON."""
+    """One request on a connection of its own. `body` is sent as it is if it is bytes, else as JSON.
+
+    Whatever is asked, the answer must be one the OpenAPI document speaks of.
+    """
     data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
     lines = [
         f"{method} {path} HTTP/1.1",
@@ -64,7 +68,9 @@ async def ask(port: int, method: str, path: str, body: Any = None, **headers: st
         "Connection: close",
     ]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return await exchange(port, "\r\n".join([*lines, "", ""]).encode() + data)
+    answer = await exchange(port, "\r\n".join([*lines, "", ""]).encode() + data)
+    conforms(method, path, answer.status, answer.headers.get("content-type"), answer.body)
+    return answer
 
 
 async def exchange(port: int, request: bytes) -> Answer:

@@ -6,21 +6,16 @@ from starlette.applications import Starlette
 
 from greendot.api import problem
 from greendot.api.backend import Backend, Dev
-from greendot.api.contacts import ContactRoutes
+from greendot.api.catalogue import KINDS
 from greendot.api.dev import DevRoutes
-from greendot.api.notifications import NotificationRoutes
-from greendot.api.operations import OperationRoutes
-from greendot.api.presence import PresenceRoutes
-from greendot.api.rooms import RoomRoutes
+from greendot.api.operation import routes_of
 from greendot.api.scopes import guarded
-from greendot.api.tokens import TokenRoutes
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 
 
 def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
     """The application; with `dev` also the demo page and its tokens."""
-    kinds = (OperationRoutes, PresenceRoutes, ContactRoutes, RoomRoutes, NotificationRoutes, TokenRoutes)
-    routes = [guarded(route, backend.keys, backend.limiting) for kind in kinds for route in kind(backend).routes()]
+    routes = [guarded(route, backend.keys, backend.limiting) for kind in KINDS for route in routes_of(kind(backend))]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()
     app = Starlette(

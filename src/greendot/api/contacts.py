@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from greendot.api.backend import Backend
+from greendot.api.operation import operation
 from greendot.api.problem import Problem
-from greendot.api.request import json, path_id, read_body
 from greendot.protocol.commands import Seq
 
 
@@ -19,32 +17,35 @@ class PutContact(Struct):
     last_contact_at: Seq | None = None  # None: now
 
 
+class Contact(Struct):
+    """Whom a user has as a contact, and since when they were in contact last."""
+
+    user: str
+    contact: str
+    last_contact_at: int
+
+
 class ContactRoutes:
     """`/v1/users/{user}/contacts`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def routes(self) -> list[Route]:
-        path = "/v1/users/{user}/contacts/{other}"
-        return [Route(path, self.put, methods=["PUT"]), Route(path, self.remove, methods=["DELETE"])]
-
-    async def put(self, request: Request) -> Response:
-        (tenant, user), other = self._pair(request)
-        now = self._backend.clock.now_ms()
-        at = (await read_body(request, PutContact)).last_contact_at
+    @operation("PUT /v1/users/{user}/contacts/{other}")
+    async def put(self, request: Request, user: str, other: str, body: PutContact) -> Contact:
+        """Make one user a contact of another, or say that they were in contact. One way."""
+        key, now, at = self._key(request, user, other), self._backend.clock.now_ms(), body.last_contact_at
         # What is still to come would be recent for longer than anybody may say.
         at = now if at is None else min(at, now)
-        await self._backend.regarding.put_contact((tenant, user), other, at)
-        return json({"user": user, "contact": other, "last_contact_at": at})
+        await self._backend.regarding.put_contact(key, other, at)
+        return Contact(user, other, at)
 
-    async def remove(self, request: Request) -> Response:
-        key, other = self._pair(request)
-        await self._backend.regarding.remove_contact(key, other)
-        return Response(status_code=204)
+    @operation("DELETE /v1/users/{user}/contacts/{other}")
+    async def remove(self, request: Request, user: str, other: str) -> None:
+        """Take a contact back: in force on every node. 503: not known to be; do it again."""
+        await self._backend.regarding.remove_contact(self._key(request, user, other), other)
 
-    def _pair(self, request: Request) -> tuple[tuple[str, str], str]:
-        tenant, user, other = self._backend.keys.tenant(request), path_id(request, "user"), path_id(request, "other")
+    def _key(self, request: Request, user: str, other: str) -> tuple[str, str]:
         if user == other:
             raise Problem(400, "nobody is their own contact: name two users", code="bad_field")
-        return (tenant, user), other
+        return self._backend.keys.tenant(request), user

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Raw, Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from greendot.api.backend import Backend
+from greendot.api.operation import operation
 from greendot.api.problem import Problem
-from greendot.api.request import check_size, decode, idempotency_key, json, number, path_id, position, read_text
+from greendot.api.request import Span, check_size, decode, json, read_text
+from greendot.api.rules import having, never
 from greendot.ids import valid_id
 from greendot.protocol.commands import Id, Seq
 from greendot.store.base import Created, Filter, Notice, Notification
@@ -21,11 +22,12 @@ from greendot.store.events import fit
 MOST = 10_000  # notifications in one request
 MOST_BYTES = 16 * 1024 * 1024  # of them
 IN_A_ROW = 250  # decoded before others have their turn
-FILTERS: tuple[Filter, ...] = ("all", "unread", "unseen", "archived")
 
 
 class PostNotification(Struct):
     """One notification; `expires_at` or `ttl_s` or neither."""
+
+    RULE: ClassVar = never(having("expires_at", "ttl_s"))
 
     user: Id
     kind: Id
@@ -36,12 +38,18 @@ class PostNotification(Struct):
 
 
 class PostNotifications(Struct):
-    """The body of POST /v1/notifications: many, or (without `notifications`) one."""
+    """Many at once."""
+
+    notifications: Annotated[list[PostNotification], Meta(min_length=1, max_length=MOST)]
+
+
+class _Opened(Struct):
+    """The body of POST /v1/notifications at first sight: many, not yet looked at, or (without `notifications`) one."""
 
     notifications: Annotated[list[Raw], Meta(min_length=1, max_length=MOST)] | None = None
 
 
-class Made(Struct, gc=False):
+class NotificationMade(Struct, gc=False):
     """What became of one. Without number and id: its kind is not kept."""
 
     id: str | None
@@ -49,7 +57,13 @@ class Made(Struct, gc=False):
     new: bool
 
 
-class Shown(Struct, gc=False):
+class NotificationsMade(Struct):
+    """What became of many, in order."""
+
+    notifications: list[NotificationMade]
+
+
+class NotificationShown(Struct, gc=False):
     """One notification and what is known of its delivery."""
 
     seq: int
@@ -67,22 +81,38 @@ class Shown(Struct, gc=False):
     ack: bool
 
 
+class InboxSpan(Span, frozen=True):
+    """The query of an inbox."""
+
+    filter: Filter = "all"  # which is all but the archived
+
+
+class InboxShown(Struct):
+    """A page of an inbox in ascending order, and where the inbox stands."""
+
+    notifications: list[NotificationShown]
+    head: int
+    unread: int
+    unseen: int
+
+
 class NotificationRoutes:
     """`/v1/notifications` and inboxes."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/v1/notifications", self.create, methods=["POST"]),
-            Route("/v1/users/{user}/inbox", self.inbox),
-        ]
-
-    async def create(self, request: Request) -> Response:
-        tenant, key = self._backend.keys.tenant(request), idempotency_key(request)
+    @operation(
+        "POST /v1/notifications",
+        body=(PostNotification, PostNotifications),
+        answers={201: (NotificationMade, NotificationsMade), 200: (NotificationMade, NotificationsMade)},
+        fails=(429,),
+    )
+    async def create(self, request: Request, idempotency_key: str | None) -> Response:
+        """Notify a user, or many: written whole or not at all. 200 if nothing was new."""
+        tenant, key = self._backend.keys.tenant(request), idempotency_key
         text = await read_text(request, MOST_BYTES)
-        many = decode(text, PostNotifications).notifications
+        many = decode(text, _Opened).notifications
         if many is None:
             notice = self._notice(tenant, decode(text, PostNotification), key, "")
             await self._backend.targets.check_users(tenant, [notice.user])
@@ -101,7 +131,7 @@ class NotificationRoutes:
         await self._backend.targets.check_users(tenant, [notice.user for notice in notices])
         all_made = await self._backend.notifying.notify(notices)
         is_new = any(made is None or made.new for made in all_made)
-        return json({"notifications": [_made(made) for made in all_made]}, 201 if is_new else 200)
+        return json(NotificationsMade([_made(made) for made in all_made]), 201 if is_new else 200)
 
     def _notice(self, tenant: str, given: PostNotification, key: str | None, within: str) -> Notice:
         now = self._backend.clock.now_ms()
@@ -115,33 +145,25 @@ class NotificationRoutes:
         expires_at = given.expires_at if given.ttl_s is None else now + round(given.ttl_s * 1000)
         return Notice(tenant, given.user, given.kind, bytes(given.body), given.key or key or "", now, expires_at)
 
-    async def inbox(self, request: Request) -> Response:
-        tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
-        after, before, limit = (
-            position(request, "after"),
-            position(request, "before"),
-            number(request, "limit", 50, 300),
+    @operation("GET /v1/users/{user}/inbox")
+    async def inbox(self, request: Request, user: str, query: InboxSpan) -> InboxShown:
+        """A user's notifications, and what became of each."""
+        store, tenant, after = self._backend.store, self._backend.keys.tenant(request), query.after
+        found = await store.notifications(
+            tenant, user, after=after, before=query.before, limit=query.limit, only=query.filter
         )
-        only = next((known for known in FILTERS if known == request.query_params.get("filter", "all")), None)
-        if only is None:
-            raise Problem(400, f"filter must be one of {', '.join(FILTERS)}", code="bad_field")
-        if after is not None and before is not None:
-            raise Problem(400, "give either `after` or `before`", code="bad_field")
-        store = self._backend.store
-        found = await store.notifications(tenant, user, after=after, before=before, limit=limit, only=only)
         stands = await store.inbox(tenant, user)
-        shown = [_shown(notification) for notification in fit(found, newest=after is None)]
-        return json({"notifications": shown, **stands._asdict()})
+        return InboxShown([_shown(one) for one in fit(found, newest=after is None)], *stands)
 
 
-def _made(created: Created | None) -> Made:
+def _made(created: Created | None) -> NotificationMade:
     if created is None:
-        return Made(None, None, True)
-    return Made(created.notification.id, created.notification.seq, created.new)
+        return NotificationMade(None, None, True)
+    return NotificationMade(created.notification.id, created.notification.seq, created.new)
 
 
-def _shown(of: Notification) -> Shown:
-    return Shown(
+def _shown(of: Notification) -> NotificationShown:
+    return NotificationShown(
         seq=of.seq,
         id=of.id,
         kind=of.kind,

@@ -4,16 +4,66 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
+from typing import Literal
 
+import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from greendot.api.backend import Backend
+from greendot.api.operation import operation
 from greendot.api.problem import Problem
-from greendot.api.request import json, path_id
+from greendot.api.request import json
 from greendot.errors import StoreUnavailable
 from greendot.protocol.codes import Close
+
+METRICS = "text/plain; version=0.0.4"
+
+
+class Ready(Struct):
+    """New clients are welcome at this node."""
+
+    node: str
+    ready: Literal[True] = True
+
+
+class NotReady(Struct):
+    """New clients are not welcome, and why."""
+
+    reason: str
+    ready: Literal[False] = False
+
+
+class NodeShown(Struct):
+    """A node's life as the engine knows it. Of a dead one `ends_at` says when its sessions stop counting."""
+
+    node: str
+    state: Literal["live", "dead"]
+    renewed_at: int | None
+    ends_at: int | None
+    level: Literal["normal", "shedding", "refusing"]
+
+
+class Nodes(Struct):
+    """All nodes, and the one that was asked."""
+
+    nodes: list[NodeShown]
+    asked: str
+
+
+class TenantStats(Struct):
+    """Counts of the key's tenant on the node that answers."""
+
+    node: str
+    tenant: str
+    connections: int
+    users: int
+    sends: int  # messages, notifications and signals let through since the node started
+    refused: int  # commands, and what was too much
+
+
+NodeStats = dict[str, int | str]  # the node, when it started, and all it counts
 
 
 class OperationRoutes:
@@ -22,35 +72,33 @@ class OperationRoutes:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/livez", self.live),
-            Route("/readyz", self.ready),
-            Route("/metrics", self.metrics),
-            Route("/v1/connect", self.connect),
-            Route("/v1/nodes", self.nodes),
-            Route("/v1/stats", self.stats),
-            Route("/v1/sessions/{session}", self.disconnect, methods=["DELETE"]),
-        ]
-
+    @operation("GET /livez", answers={200: "text/plain; charset=utf-8"})
     async def live(self, request: Request) -> Response:
+        """Whether the process runs."""
         return PlainTextResponse("ok\n")
 
+    @operation("GET /readyz", answers={200: (Ready,), 503: (NotReady,)})
     async def ready(self, request: Request) -> Response:
         """200 while new clients are welcome; 503 with the reason otherwise."""
+        reason = await self._not_ready()
+        return json(Ready(self._backend.node.incarnation)) if reason is None else json(NotReady(reason), 503)
+
+    async def _not_ready(self) -> str | None:
         if self._backend.node.draining:
-            return json({"ready": False, "reason": "draining"}, 503)
+            return "draining"
         if (overload := self._backend.node.overload) is not None:
-            return json({"ready": False, "reason": overload}, 503)
+            return overload
         try:
             await self._backend.store.ping()
         except StoreUnavailable as error:
-            return json({"ready": False, "reason": f"the store does not answer: {error}"}, 503)
+            return f"the store does not answer: {error}"
         if (trouble := self._backend.engine.trouble) is not None:
-            return json({"ready": False, "reason": f"the engine does not answer: {trouble}"}, 503)
-        return json({"ready": True, "node": self._backend.node.incarnation})
+            return f"the engine does not answer: {trouble}"
+        return None
 
+    @operation("GET /metrics", answers={200: f"{METRICS}; charset=utf-8"})
     async def metrics(self, request: Request) -> Response:
+        """What the node counts, for Prometheus."""
         node = self._backend.node
         lines = []
         for name, value in node.metrics_items():
@@ -59,28 +107,35 @@ class OperationRoutes:
             lines.append(_typed(name))
             # A tenant's name is an id: nothing in it has to be escaped.
             lines += [f'{name}{{node="{node.incarnation}",tenant="{it}"}} {value}' for _, it, value in of_tenants]
-        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+        return PlainTextResponse("\n".join(lines) + "\n", media_type=METRICS)
 
+    @operation("GET /v1/connect", answers={101: ()}, fails=(426,))
     async def connect(self, request: Request) -> Response:
-        """Reached only without an upgrade: those never come here."""
+        """Connect as a client, by WebSocket. Without an upgrade: 426."""
+        # Requests with one never come here.
         raise Problem(426, "this address speaks WebSocket: connect with ws:// or wss://")
 
-    async def nodes(self, request: Request) -> Response:
+    @operation("GET /v1/nodes")
+    async def nodes(self, request: Request) -> Nodes:
+        """The nodes there are."""
         nodes = await self._backend.engine.nodes()
-        return json({"nodes": [node._asdict() for node in nodes], "asked": self._backend.node.incarnation})
+        shown = [msgspec.convert(node._asdict(), NodeShown) for node in nodes]
+        return Nodes(shown, self._backend.node.incarnation)
 
+    @operation("GET /v1/stats", answers={200: (TenantStats, NodeStats)})
     async def stats(self, request: Request) -> Response:
-        """Of the whole node for operators, else of the key's tenant."""
+        """Counts of the node that answers: of the whole node for operators, else of the key's tenant."""
         keys, node = self._backend.keys, self._backend.node
         if keys.caller(request).may("operator"):
             return json(node.stats())
-        return json(node.tenant_stats(keys.tenant(request)))
+        return json(msgspec.convert(node.tenant_stats(keys.tenant(request)), TenantStats))
 
-    async def disconnect(self, request: Request) -> Response:
-        tenant, session = self._backend.keys.tenant(request), path_id(request, "session")
+    @operation("DELETE /v1/sessions/{session}", fails=(404,))
+    async def disconnect(self, request: Request, session: str) -> None:
+        """End a session: closed with 4503, on whatever node it is."""
+        tenant = self._backend.keys.tenant(request)
         if not await self._backend.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
             raise Problem(404, f"no session {session!r} is connected")
-        return Response(status_code=204)
 
 
 def _typed(name: str) -> str:

@@ -6,18 +6,18 @@ from typing import Literal
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from greendot.api.backend import Backend
-from greendot.api.request import cursor, json, number, path_id, read_body
+from greendot.api.operation import operation
+from greendot.api.request import Page
 from greendot.core.presence import Manual
 from greendot.core.projection import project
 from greendot.protocol.commands import Seq, Text, Users
-from greendot.protocol.replies import PresenceReply, StatusReply
+from greendot.protocol.events import Presence
+from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
 
 
-class Query(Struct):
+class QueryPresence(Struct):
     """The body of POST /v1/presence/query."""
 
     users: Users
@@ -31,44 +31,54 @@ class SetStatus(Struct):
     text: Text | None = None
 
 
+class OnlineUsers(Struct):
+    """A page of who is online, where the next one begins (None: this is the last), and how many are online in all."""
+
+    users: list[str]
+    next: str | None
+    count: int
+
+
+class Sessions(Struct):
+    """A user's sessions on all nodes."""
+
+    sessions: list[SessionInfo]
+
+
 class PresenceRoutes:
     """`/v1/presence` and `/v1/users`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/v1/presence/query", self.query, methods=["POST"]),
-            Route("/v1/presence/online", self.online),
-            Route("/v1/users/{user}/presence", self.one),
-            Route("/v1/users/{user}/sessions", self.sessions),
-            Route("/v1/users/{user}/status", self.set_status, methods=["PUT"]),
-        ]
-
-    async def query(self, request: Request) -> Response:
+    @operation("POST /v1/presence/query")
+    async def query(self, request: Request, body: QueryPresence) -> PresenceReply:
+        """How others see up to 10,000 users: one entry each, in order."""
         tenant = self._backend.keys.tenant(request)
-        users = (await read_body(request, Query)).users
-        self._backend.limiting.app_query(tenant, len(users))
-        snapshots = await self._backend.engine.read(tenant, users)
-        return json(PresenceReply([project(u, s) for u, s in zip(users, snapshots, strict=True)]))
+        self._backend.limiting.app_query(tenant, len(body.users))
+        snapshots = await self._backend.engine.read(tenant, body.users)
+        return PresenceReply([project(u, s) for u, s in zip(body.users, snapshots, strict=True)])
 
-    async def online(self, request: Request) -> Response:
-        tenant, limit = self._backend.keys.tenant(request), number(request, "limit", 100, 1_000)
-        page = await self._backend.engine.online(tenant, cursor(request), limit)
-        return json({"users": page.users, "next": page.next, "count": page.total})
+    @operation("GET /v1/presence/online")
+    async def online(self, request: Request, query: Page) -> OnlineUsers:
+        """Who is online, by id."""
+        page = await self._backend.engine.online(self._backend.keys.tenant(request), query.after, query.limit)
+        return OnlineUsers(page.users, page.next, page.total)
 
-    async def one(self, request: Request) -> Response:
-        tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
-        (snapshot,) = await self._backend.engine.read(tenant, [user])
-        return json(project(user, snapshot))
+    @operation("GET /v1/users/{user}/presence")
+    async def one(self, request: Request, user: str) -> Presence:
+        """How others see a user."""
+        (snapshot,) = await self._backend.engine.read(self._backend.keys.tenant(request), [user])
+        return project(user, snapshot)
 
-    async def sessions(self, request: Request) -> Response:
-        tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
-        return json({"sessions": await self._backend.node.sessions_of(tenant, user)})
+    @operation("GET /v1/users/{user}/sessions")
+    async def sessions(self, request: Request, user: str) -> Sessions:
+        """A user's sessions, on all nodes."""
+        return Sessions(await self._backend.node.sessions_of(self._backend.keys.tenant(request), user))
 
-    async def set_status(self, request: Request) -> Response:
-        tenant, user = self._backend.keys.tenant(request), path_id(request, "user")
-        body = await read_body(request, SetStatus)
-        snapshot = await self._backend.statuses.set((tenant, user), Manual(body.status, body.until, body.text))
-        return json(StatusReply(project(user, snapshot, own=True)))
+    @operation("PUT /v1/users/{user}/status")
+    async def set_status(self, request: Request, user: str, body: SetStatus) -> StatusReply:
+        """Set what the user could set: busy or invisible, until when, and a text."""
+        manual = Manual(body.status, body.until, body.text)
+        snapshot = await self._backend.statuses.set((self._backend.keys.tenant(request), user), manual)
+        return StatusReply(project(user, snapshot, own=True))

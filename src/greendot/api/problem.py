@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from http import HTTPStatus
 from math import ceil
+from typing import Literal
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
@@ -14,6 +16,7 @@ from starlette.routing import Match
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.protocol.codes import Err
 
+MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("greendot.api")
 _STATUS = {
     Err.BAD_FIELD: 400,
@@ -36,21 +39,25 @@ class Problem(Exception):
         self.retry_after_s = retry_after_s
 
 
+class ProblemDocument(Struct):
+    """What went wrong (RFC 9457). `detail` says what to do; `code` is one of the wire's."""
+
+    title: str
+    status: int
+    detail: str
+    code: Err | UnsetType = UNSET
+    type: Literal["about:blank"] = "about:blank"
+
+
 def response(problem: Problem) -> Response:
-    body: dict[str, object] = {
-        "type": "about:blank",
-        "title": HTTPStatus(problem.status).phrase,
-        "status": problem.status,
-        "detail": problem.detail,
-    }
-    if problem.code is not None:
-        body["code"] = problem.code
+    code = UNSET if problem.code is None else Err(problem.code)
+    body = ProblemDocument(HTTPStatus(problem.status).phrase, problem.status, problem.detail, code)
     headers = {}
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(problem.retry_after_s)
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(msgspec.json.encode(body), problem.status, headers, "application/problem+json")
+    return Response(msgspec.json.encode(body), problem.status, headers, MEDIA_TYPE)
 
 
 async def on_problem(request: Request, error: Exception) -> Response:

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from functools import cache
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Raw, UnsetType
+import msgspec.inspect
+from msgspec import Meta, Raw, Struct, UnsetType
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from greendot.api.problem import Problem
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.codec import MAX_FRAME
+from greendot.protocol.commands import Id, Limit
 
 MAX_BODY = 2 * 1024 * 1024  # 10,000 ids of the greatest length fit
 
 T = TypeVar("T")
+Query = TypeVar("Query", bound=Struct)
+Position = Annotated[int, Meta(ge=0, le=2**31)]  # in a stream; 0 is before the first
+
+
+class Page(Struct, frozen=True):
+    """The query of a list in the order of ids: those after one of them."""
+
+    after: Id | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class Span(Struct, frozen=True):
+    """The query of a list in the order of numbers: those after one of them, or before; the newest without either."""
+
+    after: Position | None = None
+    before: Position | None = None
+    limit: Limit = 50
+
+    def __post_init__(self) -> None:
+        if self.after is not None and self.before is not None:
+            raise ValueError("give either `after` or `before`")
 
 
 def path_id(request: Request, name: str) -> str:
@@ -63,21 +87,29 @@ def _not_json() -> Problem:
     return Problem(400, "the body is not JSON", code="bad_frame")
 
 
-def number(request: Request, name: str, default: int, most: int) -> int:
-    """A whole number from the query string, 1 to `most`."""
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > 10 or not 1 <= int(text) <= most:
-        raise Problem(400, f"{name} must be a whole number from 1 to {most}", code="bad_field")
-    return int(text)
+def read_query(request: Request, kind: type[Query]) -> Query:
+    """The query string as `kind`: each name once, numbers in plain digits. What has no place in it is ignored."""
+    numbers = _numbers(kind)
+    given: dict[str, str | int] = dict(request.query_params)
+    for name, text in request.query_params.items():
+        if name in numbers and text.isascii() and text.isdigit() and len(text) < 19:
+            given[name] = int(text)
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise Problem(400, str(error).replace("`$.", "`"), code="bad_field") from None
 
 
-def position(request: Request, name: str) -> int | None:
-    """A number in a stream from the query string, 0 before the first."""
-    if name not in request.query_params:
-        return None
-    return number(request, name, 0, 2**31) if request.query_params[name] != "0" else 0
+@cache
+def _numbers(kind: type) -> frozenset[str]:
+    """The names whose values are numbers, or nothing."""
+    fields = msgspec.inspect.type_info(kind).fields  # type: ignore[attr-defined]
+    return frozenset(field.encode_name for field in fields if _is_number(field.type))
+
+
+def _is_number(kind: msgspec.inspect.Type) -> bool:
+    of = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    return any(isinstance(one, msgspec.inspect.IntType) for one in of)
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -92,14 +124,6 @@ def check_size(body: Raw | UnsetType) -> None:
     """A body goes out in a frame, and may be no larger than one that comes in."""
     if isinstance(body, Raw) and len(bytes(body)) > MAX_FRAME:
         raise Problem(413, f"a `body` may have at most {MAX_FRAME} bytes, as on the wire", code="bad_field")
-
-
-def cursor(request: Request, name: str = "after") -> str | None:
-    """An id from the query string to go on after."""
-    value = request.query_params.get(name)
-    if value is not None and not valid_id(value):
-        raise Problem(400, f"{name} is not a valid id: {ID_RULE}", code="bad_field")
-    return value
 
 
 def json(data: Any, status: int = 200) -> Response:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import UNSET, Raw, Struct, UnsetType
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from greendot.api.backend import Backend
+from greendot.api.operation import operation
 from greendot.api.problem import Problem
-from greendot.api.request import check_size, cursor, idempotency_key, json, number, path_id, position, read_body
+from greendot.api.request import Page, Span, check_size
+from greendot.api.rules import one_of
 from greendot.engine.base import Deliver, Topic
 from greendot.ids import new_message_id
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import Id, Text
 from greendot.protocol.events import RoomMessage, Signal
-from greendot.protocol.replies import SendReply, Typer
+from greendot.protocol.replies import PresentReply, SendReply, Typer
 from greendot.store.base import BusMode, Draft, Record, Role, Room
 from greendot.store.events import fit, message_event
 
@@ -42,15 +44,10 @@ class PostMessage(Struct):
     key: Id | None = None
 
 
-class Messages(Struct, frozen=True):
-    """The answer to GET /v1/rooms/{room}/messages."""
-
-    messages: list[RoomMessage]
-    next: int | None  # what to give as `after` for those that follow, or as `before`; None if there are no more
-
-
 class PostSignal(Struct, rename={"sender": "from"}):
     """The body of POST /v1/signals."""
+
+    RULE: ClassVar = one_of("room", "user")
 
     kind: Id
     room: Id | None = None
@@ -61,98 +58,140 @@ class PostSignal(Struct, rename={"sender": "from"}):
     name: Text | None = None
 
 
+class RoomShown(Struct):
+    """A room and the number of its newest message, 0 if there is none."""
+
+    room: str
+    open: bool
+    head: int
+    bus: BusMode
+
+
+class RoomList(Struct):
+    """A page of rooms."""
+
+    rooms: list[RoomShown]
+
+
+class Members(Struct):
+    """A page of members, what each is, and where the next page begins (None: this is the last)."""
+
+    members: list[str]
+    roles: dict[str, Role]
+    next: str | None
+
+
+class Membership(Struct):
+    """One member of a room."""
+
+    room: str
+    user: str
+    role: Role
+
+
+class TypingNow(Struct):
+    """Who is typing."""
+
+    typing: list[Typer]
+
+
+class Messages(Struct, frozen=True):
+    """A page of messages in ascending order."""
+
+    messages: list[RoomMessage]
+    next: int | None  # what to give as `after` for those that follow, or as `before`; None if there are no more
+
+
 class RoomRoutes:
     """`/v1/rooms` and `/v1/signals`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/v1/rooms", self.all),
-            Route("/v1/rooms/{room}", self.put, methods=["PUT"]),
-            Route("/v1/rooms/{room}", self.get),
-            Route("/v1/rooms/{room}/members", self.members),
-            Route("/v1/rooms/{room}/members/{user}", self.add_member, methods=["PUT"]),
-            Route("/v1/rooms/{room}/members/{user}", self.remove_member, methods=["DELETE"]),
-            Route("/v1/rooms/{room}/present", self.present),
-            Route("/v1/rooms/{room}/typing", self.typing),
-            Route("/v1/rooms/{room}/messages", self.messages),
-            Route("/v1/rooms/{room}/messages", self.send, methods=["POST"]),
-            Route("/v1/signals", self.signal, methods=["POST"]),
-        ]
-
     # --- rooms ---
 
-    async def all(self, request: Request) -> Response:
-        tenant, limit = self._backend.keys.tenant(request), number(request, "limit", 100, 1_000)
-        rooms = await self._backend.store.rooms(tenant, cursor(request), limit)
-        return json({"rooms": [_shown(room) for room in rooms]})
+    @operation("GET /v1/rooms")
+    async def all(self, request: Request, query: Page) -> RoomList:
+        """The rooms there are, by id."""
+        rooms = await self._backend.store.rooms(self._backend.keys.tenant(request), query.after, query.limit)
+        return RoomList([_shown(room) for room in rooms])
 
-    async def put(self, request: Request) -> Response:
-        tenant, room = self._backend.keys.tenant(request), path_id(request, "room")
-        body = await read_body(request, PutRoom)
-        return json(_shown(await self._backend.speaking.put_room(tenant, room, body.open, body.bus)))
+    @operation("PUT /v1/rooms/{room}")
+    async def put(self, request: Request, room: str, body: PutRoom) -> RoomShown:
+        """Make a room, or change it."""
+        tenant = self._backend.keys.tenant(request)
+        return _shown(await self._backend.speaking.put_room(tenant, room, body.open, body.bus))
 
-    async def get(self, request: Request) -> Response:
-        return json(_shown(await self._room(request)))
+    @operation("GET /v1/rooms/{room}", fails=(404,))
+    async def get(self, request: Request, room: str) -> RoomShown:
+        """A room."""
+        return _shown(await self._room(request, room))
 
     # --- members ---
 
-    async def members(self, request: Request) -> Response:
-        room, limit = await self._room(request), number(request, "limit", 100, 1_000)
-        members = await self._backend.store.members(room.tenant, room.room, cursor(request), limit)
+    @operation("GET /v1/rooms/{room}/members", fails=(404,))
+    async def members(self, request: Request, room: str, query: Page) -> Members:
+        """The members of a room, by id."""
+        of, limit = await self._room(request, room), query.limit
+        members = await self._backend.store.members(of.tenant, room, query.after, limit)
         users = [member.user for member in members]
         roles = {member.user: member.role for member in members}
-        return json({"members": users, "roles": roles, "next": users[-1] if len(users) == limit else None})
+        return Members(users, roles, users[-1] if len(users) == limit else None)
 
-    async def add_member(self, request: Request) -> Response:
-        room, user = await self._room(request), path_id(request, "user")
-        body = await read_body(request, PutMember)
-        await self._backend.speaking.put_member(room.tenant, room.room, user, body.role)
-        return json({"room": room.room, "user": user, "role": body.role})
+    @operation("PUT /v1/rooms/{room}/members/{user}", fails=(404,))
+    async def add_member(self, request: Request, room: str, user: str, body: PutMember) -> Membership:
+        """Make a user a member of a room, or give a member another role."""
+        of = await self._room(request, room)
+        await self._backend.speaking.put_member(of.tenant, room, user, body.role)
+        return Membership(room, user, body.role)
 
-    async def remove_member(self, request: Request) -> Response:
-        room, user = await self._room(request), path_id(request, "user")
-        await self._backend.speaking.remove_member(room.tenant, room, user)
-        return Response(status_code=204)
+    @operation("DELETE /v1/rooms/{room}/members/{user}", fails=(404,))
+    async def remove_member(self, request: Request, room: str, user: str) -> None:
+        """Remove a member: the user hears nothing more of the room. 503: not every node has said so; do it again."""
+        of = await self._room(request, room)
+        await self._backend.speaking.remove_member(of.tenant, of, user)
 
-    async def present(self, request: Request) -> Response:
-        room, limit = await self._room(request), number(request, "limit", 100, 1_000)
-        topic = Topic("room", room.tenant, room.room)
-        return json(await self._backend.rooms.present(topic, None, cursor(request), limit))
+    @operation("GET /v1/rooms/{room}/present", fails=(404,))
+    async def present(self, request: Request, room: str, query: Page) -> PresentReply:
+        """Who is in the room now, on all nodes, by id."""
+        topic = Topic("room", (await self._room(request, room)).tenant, room)
+        return await self._backend.rooms.present(topic, None, query.after, query.limit)
 
-    async def typing(self, request: Request) -> Response:
-        room = await self._room(request)
-        typists = await self._backend.engine.typers(room.tenant, room.room)
-        return json({"typing": [Typer(*typist) for typist in typists]})
+    @operation("GET /v1/rooms/{room}/typing", fails=(404,))
+    async def typing(self, request: Request, room: str) -> TypingNow:
+        """Who is typing in the room."""
+        of = await self._room(request, room)
+        return TypingNow([Typer(*typist) for typist in await self._backend.engine.typers(of.tenant, room)])
 
     # --- what is said ---
 
-    async def messages(self, request: Request) -> Response:
-        room, limit = await self._room(request), number(request, "limit", 50, 300)
-        after, before = position(request, "after"), position(request, "before")
-        if after is not None and before is not None:
-            raise Problem(400, "give either `after` or `before`", code="bad_field")
-        found = await self._backend.store.messages(room.tenant, room.room, after=after, before=before, limit=limit)
-        page = fit(found, newest=after is None)
-        return json(Messages([message_event(record) for record in page], _next(room, page, newest=after is None)))
+    @operation("GET /v1/rooms/{room}/messages", fails=(404,))
+    async def messages(self, request: Request, room: str, query: Span) -> Messages:
+        """Messages of a room, in ascending order, of no more than 1 MiB of bodies."""
+        of, newest = await self._room(request, room), query.after is None
+        found = await self._backend.store.messages(
+            of.tenant, room, after=query.after, before=query.before, limit=query.limit
+        )
+        page = fit(found, newest=newest)
+        return Messages([message_event(record) for record in page], _next(of, page, newest=newest))
 
-    async def send(self, request: Request) -> Response:
-        room = await self._room(request)
-        body = await read_body(request, PostMessage)
-        key = body.key or idempotency_key(request) or new_message_id()
+    @operation("POST /v1/rooms/{room}/messages", status=201, fails=(404, 429))
+    async def send(self, request: Request, room: str, body: PostMessage, idempotency_key: str | None) -> SendReply:
+        """Send a message as a user, who need not be connected or a member."""
+        of = await self._room(request, room)
+        key = body.key or idempotency_key or new_message_id()
         check_size(body.body)
-        await self._backend.targets.check_room(room.tenant, room.room)
-        self._backend.limiting.app_message(room.tenant, room.room)
+        await self._backend.targets.check_room(of.tenant, room)
+        self._backend.limiting.app_message(of.tenant, room)
         draft = Draft(body.user, body.name, bytes(body.body), key, self._backend.clock.now_ms())
-        self._backend.engine.typing_stop(room.tenant, room.room, body.user)
-        record = await self._backend.speaking.append(room.tenant, room.room, draft)
-        return json(SendReply(record.id, record.seq), 201)
+        self._backend.engine.typing_stop(of.tenant, room, body.user)
+        record = await self._backend.speaking.append(of.tenant, room, draft)
+        return SendReply(record.id, record.seq)
 
-    async def signal(self, request: Request) -> Response:
+    @operation("POST /v1/signals", status=202, fails=(429,))
+    async def signal(self, request: Request, body: PostSignal) -> None:
+        """Send a signal to a room or to a user's devices. It is not kept: who is not there misses it."""
         tenant = self._backend.keys.tenant(request)
-        body = await read_body(request, PostSignal)
         if (body.room is None) == (body.user is None):
             raise Problem(400, "give either `room` or `user`", code="bad_field")
         check_size(body.body)
@@ -173,11 +212,9 @@ class RoomRoutes:
         message = Deliver(encode_event(signal, self._backend.clock.now_ms()), key=key)
         topic = Topic("room", tenant, body.room) if body.room else Topic("user", tenant, body.user or "")
         self._backend.engine.publish(topic, message)
-        return Response(status_code=202)
 
-    async def _room(self, request: Request) -> Room:
-        tenant, name = self._backend.keys.tenant(request), path_id(request, "room")
-        room = await self._backend.store.room(tenant, name)
+    async def _room(self, request: Request, name: str) -> Room:
+        room = await self._backend.store.room(self._backend.keys.tenant(request), name)
         if room is None:
             raise Problem(404, f"there is no room {name!r}; make it with PUT /v1/rooms/{name}")
         return room
@@ -190,5 +227,5 @@ def _next(room: Room, page: list[Record], *, newest: bool) -> int | None:
     return page[0].seq if newest else page[-1].seq
 
 
-def _shown(room: Room) -> dict[str, object]:
-    return {"room": room.room, "open": room.open, "head": room.head, "bus": room.bus}
+def _shown(room: Room) -> RoomShown:
+    return RoomShown(room.room, room.open, room.head, room.bus)

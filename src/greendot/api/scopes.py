@@ -14,6 +14,7 @@ OPEN = {
     "GET /livez",
     "GET /readyz",
     "GET /metrics",
+    "GET /openapi.json",  # the same for everybody, and published with the source
     "GET /v1/connect",  # for clients, who show a token
 }
 NEEDED: dict[str, Scope] = {

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from greendot.api.backend import Backend
+from greendot.api.operation import operation
 from greendot.api.problem import Problem
-from greendot.api.request import json, read_body
+from greendot.api.rules import having, never
 from greendot.core.revocations import Kind, Revocation
 from greendot.protocol.commands import Id
 
@@ -23,11 +22,26 @@ TokenId = Annotated[str, Meta(min_length=1, max_length=200)]
 class PostRevoke(Struct, forbid_unknown_fields=True):
     """The body of POST /v1/tokens/revoke: one of `jti`, `session` and `user`. Beside `jti`, `user` says whose it is."""
 
+    RULE: ClassVar = {"anyOf": [having("jti"), having("session"), having("user")]} | never(
+        having("session", "jti"),
+        having("session", "user"),
+        having("before", "jti"),
+        having("before", "session"),
+        having("expires_at") | never(having("jti")),
+    )
+
     jti: TokenId | None = None
     session: Id | None = None
     user: Id | None = None
     before: int | None = None  # with `user` alone: tokens issued before; now, unless it is given
     expires_at: int | None = None  # with `jti`: when the token ends by itself
+
+
+class Revoked(Struct):
+    """What came of it: sockets that were closed, on all nodes, and until when it is remembered."""
+
+    closed: int
+    expires_at: int
 
 
 class TokenRoutes:
@@ -36,16 +50,14 @@ class TokenRoutes:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def routes(self) -> list[Route]:
-        return [Route("/v1/tokens/revoke", self.revoke, methods=["POST"])]
+    @operation("POST /v1/tokens/revoke")
+    async def revoke(self, request: Request, body: PostRevoke) -> Revoked:
+        """Take back a token, a session, or all a user was given.
 
-    async def revoke(self, request: Request) -> Response:
-        """When this is answered nothing more is written to what was revoked. 503: it is not known of some; do it
-        again."""
-        tenant, body = self._backend.keys.tenant(request), await read_body(request, PostRevoke)
-        revocation = self._revocation(tenant, body)
-        closed = await self._backend.revoking.revoke(revocation, body.user)
-        return json({"closed": closed, "expires_at": revocation.expires_at})
+        When this is answered nothing more is written to what was revoked. 503: it is not known of some; do it again.
+        """
+        revocation = self._revocation(self._backend.keys.tenant(request), body)
+        return Revoked(await self._backend.revoking.revoke(revocation, body.user), revocation.expires_at)
 
     def _revocation(self, tenant: str, body: PostRevoke) -> Revocation:
         now, revoking = self._backend.clock.now_ms(), self._backend.revoking

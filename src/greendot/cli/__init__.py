@@ -13,6 +13,7 @@ from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
 from greendot.cli.keys import keys
 from greendot.cli.migrate import migrate
 from greendot.cli.notify import notify
+from greendot.cli.openapi import openapi
 from greendot.cli.outbox import outbox
 from greendot.cli.records import inbox, rooms
 from greendot.cli.repair import repair
@@ -42,7 +43,8 @@ def version() -> None:
 
 looking = nodes, presence, sessions, typing, rooms, inbox
 changing = sweep, migrate, outbox, webhooks, repair
-for command in (serve, token, revoke, notify, keys, tenants, user, *looking, *changing, check_config, doctor, version):
+finding_out = openapi, check_config, doctor, version
+for command in (serve, token, revoke, notify, keys, tenants, user, *looking, *changing, *finding_out):
     cli.add_command(command)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
 
 from cli.calls import call, complaint
 from greendot import __version__
+from greendot.api.catalogue import document
 from greendot.cli import cli, main
 
 
@@ -28,6 +30,10 @@ def test_every_command_explains_itself(command: str, flag: str) -> None:
 def test_an_unknown_command_or_flag_is_named() -> None:
     assert "sever" in complaint("sever")
     assert "--prot" in complaint("serve", "--prot", "1")
+
+
+def test_the_openapi_document_is_printed_as_servers_serve_it() -> None:
+    assert json.loads(call("openapi").output) == json.loads(json.dumps(document()))
 
 
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(

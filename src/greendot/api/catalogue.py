@@ -1,0 +1,53 @@
+"""All that can be asked over HTTP, and the document that says so."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from greendot.api import openapi
+from greendot.api.backend import Backend
+from greendot.api.contacts import ContactRoutes
+from greendot.api.notifications import NotificationRoutes
+from greendot.api.operation import operation, operations_of
+from greendot.api.operations import OperationRoutes
+from greendot.api.presence import PresenceRoutes
+from greendot.api.rooms import RoomRoutes
+from greendot.api.tokens import TokenRoutes
+
+
+class DocumentRoutes:
+    """`/openapi.json`."""
+
+    def __init__(self, backend: Backend) -> None:
+        pass  # it is the same whoever answers
+
+    @operation("GET /openapi.json", answers={200: (dict[str, Any],)})
+    async def openapi(self, request: Request) -> Response:
+        """This document."""
+        return Response(_text(), media_type="application/json")
+
+
+KINDS = (
+    PresenceRoutes,
+    ContactRoutes,
+    RoomRoutes,
+    NotificationRoutes,
+    TokenRoutes,
+    OperationRoutes,
+    DocumentRoutes,
+)
+
+
+def document() -> dict[str, Any]:
+    """The OpenAPI document of all of it."""
+    return openapi.document([operation for kind in KINDS for operation in operations_of(kind)])
+
+
+@cache
+def _text() -> bytes:
+    return msgspec.json.encode(document())

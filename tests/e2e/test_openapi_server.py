@@ -1,0 +1,117 @@
+"""A server is asked everything its OpenAPI document allows, and much that it does not; all answers are as it says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from e2e.processes import API_KEY, Process, ask, running
+from greendot.api.catalogue import document
+from postgres_server import fresh_schema
+
+EXAMPLES = 12  # of each operation, beside those at the bounds of every field
+# What no schema can say: that two ids differ, that a moment is to come, that one of two parts of a query is left out.
+# A request that fits the document may be refused here; what is refused elsewhere has to be in the document.
+PARTLY_SAID = (
+    "PUT /v1/users/{user}/contacts/{other}",
+    "DELETE /v1/users/{user}/contacts/{other}",
+    "PUT /v1/users/{user}/status",
+    "POST /v1/notifications",
+    "POST /v1/tokens/revoke",
+    "GET /v1/rooms/{room}/messages",
+    "GET /v1/users/{user}/inbox",
+    "GET /v1/connect",  # no WebSocket is asked for
+)
+
+
+async def test_the_document_is_served_to_whoever_asks(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        answer = await ask(server.port, "GET", "/openapi.json")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json() == document()
+
+
+async def schemathesis(server: Process, folder: Path, ids: Mapping[str, str]) -> None:
+    """Ask all of it; what is not as the document says ends the test, with the request that shows it."""
+    settings = [f'parameters."path.{name}" = "{value}"' for name, value in ids.items()]
+    for name in PARTLY_SAID:
+        settings += ["[[operations]]", f'include-name = "{name}"', "checks.positive_data_acceptance.enabled = false"]
+    (folder / "openapi.json").write_bytes(msgspec.json.encode(document()))
+    (folder / "schemathesis.toml").write_text("\n".join(settings))
+    process = await asyncio.create_subprocess_exec(
+        *(
+            Path(sys.executable).with_name("st"),
+            "--no-color",
+            "run",
+            "openapi.json",
+            "--url",
+            f"http://127.0.0.1:{server.port}",
+        ),
+        *("--header", f"Authorization: Bearer {API_KEY}", "--max-examples", str(EXAMPLES)),
+        *("--phases", "coverage,fuzzing,stateful", "--suppress-health-check", "all", "--generation-database", "none"),
+        stdout=PIPE,
+        stderr=STDOUT,
+        cwd=folder,
+        env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder)},
+    )
+    try:
+        said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+    assert process.returncode == 0, said.decode()
+    assert f"Tested: {sum(map(len, document()['paths'].values()))}" in said.decode()
+
+
+async def peopled(server: Process, stack: AsyncExitStack) -> dict[str, str]:
+    """Something to be asked of: a room with members and messages, an inbox, people who are there and type."""
+    for method, path, body in [
+        ("PUT", "/v1/rooms/lobby", {"open": True}),
+        ("PUT", "/v1/rooms/lobby/members/alice", {"role": "admin"}),
+        ("POST", "/v1/rooms/lobby/messages", {"user": "alice", "body": {"text": "hello"}}),
+        ("POST", "/v1/notifications", {"user": "alice", "kind": "hello", "body": None}),
+    ]:
+        assert (await server.ask(method, path, body)).status in (200, 201)
+    for user in ("alice", "bob"):
+        client = await stack.enter_async_context(await server.client(user))
+        await client.request(type="room.join", room="lobby")
+        client.send(type="typing.start", room="lobby")
+    return {"room": "lobby", "user": "alice", "other": "bob"}
+
+
+async def ends_without_a_word(server: Process) -> None:
+    """Nothing went wrong that only the log would tell of."""
+    server.signal(signal.SIGTERM)
+    ended = await server.ended()
+    assert ended.code == 0
+    assert "Traceback" not in ended.out + ended.err
+    assert "error" not in ended.err.lower()
+
+
+@pytest.mark.timeout(70)
+async def test_a_server_answers_strangers_ids_as_its_document_says(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        await schemathesis(server, tmp_path, {})
+        await ends_without_a_word(server)
+
+
+@pytest.mark.timeout(70)
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_a_server_answers_about_those_who_are_there_as_its_document_says(
+    tmp_path: Path, store: str, postgres: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        place = ("--store", await stack.enter_async_context(fresh_schema(postgres))) if store == "postgres" else ()
+        server = await stack.enter_async_context(running(tmp_path, *place, GREENDOT_STORE_MIGRATE="true"))
+        await schemathesis(server, tmp_path, await peopled(server, stack))
+        await ends_without_a_word(server)

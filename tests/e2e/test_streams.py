@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from processes import ask
 
@@ -236,6 +237,28 @@ async def test_a_record_that_knows_of_newer_members_is_delivered_to_those_only()
         await served.settle()
         assert numbers(await ann.quiet()) == [1]
         assert [f["type"] for f in await bob.quiet()] == ["room.changed"]
+
+
+async def test_a_record_that_knows_of_members_the_store_has_forgotten_is_decided_by_the_store_and_once() -> None:
+    """A store that was restored from a backup may never know what a node that went on does."""
+    async with serving() as served:
+        await served.lobby()
+        ann, bus, store = await served.joined("ann"), Bus(served), served.node.store
+        await send(ann, 2)
+        read, asked = store.standings, Counter[str]()
+
+        async def counted(keys: Sequence[tuple[str, str, str]]) -> Any:
+            asked["standings"] += 1
+            return await read(keys)
+
+        store.standings = counted  # type: ignore[method-assign]
+        for _, message in bus.waiting:
+            assert isinstance(message, Deliver)
+            served.node.heard(LOBBY, msgspec.structs.replace(message, members_rev=1_000_000))
+            async with asyncio.timeout(5):
+                await served.settle()
+        assert numbers(await ann.quiet()) == [1, 2]
+        assert asked["standings"] == 2
 
 
 async def test_members_who_change_while_they_are_looked_up_are_looked_up_again() -> None:

@@ -15,9 +15,9 @@ An engine is four small ports on one connection: presence, typing, who is in a r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from greendot.core.breaker import Level
 from greendot.core.presence import Change, Manual, Ref, Snapshot
@@ -31,10 +31,13 @@ Tenant = str
 User = str
 
 
+Kind = Literal["room", "watch", "user", "node"]
+
+
 class Topic(NamedTuple):
     """Where a message goes: a room's listeners, a user's watchers, a user's own devices, or one node."""
 
-    kind: Literal["room", "watch", "user", "node"]
+    kind: Kind
     tenant: str  # empty for a node
     name: str
 
@@ -104,8 +107,8 @@ class Disconnect(Sent, frozen=True, tag="x"):
     """Close one session of the topic's node."""
 
     session: str
-    code: int
-    reason: str
+    code: Annotated[int, Meta(ge=4000, le=4999)]
+    reason: Annotated[str, Meta(max_length=30)]  # a close frame has room for 123 bytes
     tenant: str | None = None  # only if it is this tenant's
 
 

@@ -255,6 +255,7 @@ class Rooms:
             self._shared.tasks.spawn(self._look_again(local))
 
     async def _look_again(self, local: LocalRoom) -> None:
+        covered = len(local.unchecked or ())  # what came before the store is asked is decided by what it says
         try:
             for user in await self.membership.look_again(local):
                 self._let_go(local.channel.topic.tenant, local.channel.topic.name, user, "removed")
@@ -264,8 +265,12 @@ class Rooms:
             local.unchecked = []
         finally:
             unchecked, local.unchecked = local.unchecked or [], None
-        for message in unchecked:
-            self.received(local.channel.topic, message)
+        for index, message in enumerate(unchecked):
+            if index >= covered or self._local.get(local.channel.topic) is not local:
+                self.received(local.channel.topic, message)
+            elif isinstance(message, Deliver):
+                # Even if it tells of a later change than the store does: a store that was restored may never know it.
+                self.feed.received(local, message)
         if local.room is not None and local.room.head > local.cursor and not local.line.gap:
             await self.feed.fill(local)
 

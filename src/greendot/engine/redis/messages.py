@@ -13,7 +13,7 @@ from hmac import compare_digest
 import msgspec
 from msgspec import Struct
 
-from greendot.engine.base import AnySent, Entered, Left, Message, Sent, Topic, Typing
+from greendot.engine.base import AnySent, Entered, Kind, Left, Message, Sent, Topic, Typing
 from greendot.engine.redis.pack import read_change, unescape
 
 _MAC = 16
@@ -24,7 +24,7 @@ class _Parcel(Struct, frozen=True, array_like=True):
     """What a node publishes, with the topic on node channels, which carry what is meant for users."""
 
     message: AnySent
-    topic: tuple[str, str, str] | None = None
+    topic: tuple[Kind, str, str] | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -70,8 +70,8 @@ class Messages:
                 if not compare_digest(seal.digest(), data[1:17]):
                     raise Malformed("not signed by us")
                 sent = _decode(body)
-                return topic if sent.topic is None else Topic(*sent.topic), sent.message  # type: ignore[arg-type]
-            except (msgspec.MsgspecError, ValueError, IndexError, KeyError) as error:
+                return topic if sent.topic is None else Topic(*sent.topic), sent.message
+            except (msgspec.MsgspecError, ValueError, IndexError, KeyError, RecursionError) as error:
                 raise Malformed(str(error)) from None
 
         return read
@@ -88,7 +88,10 @@ class Messages:
         mac.update(data[_MAC:])
         if not compare_digest(mac.digest(), data[:_MAC]):
             raise Malformed("not signed by us")
-        return int(data[_MAC:])
+        try:
+            return int(data[_MAC:])
+        except ValueError:
+            raise Malformed("not a number") from None
 
     def _mac(self, channel: str) -> blake2b:
         # Filled up to the beginning of a block: those before are hashed once for the channel, not for each message.

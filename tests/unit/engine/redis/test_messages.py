@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import sha1
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,13 +144,43 @@ def test_what_is_signed_and_makes_no_sense_is_refused_too(kind: str, body: str) 
         Messages(KEY).reader(CHANNEL, ROOM)(by_script(kind, body))
 
 
-def test_a_signed_message_that_says_nothing_is_refused() -> None:
-    ours = Messages(KEY)
-    body = b"\x90"  # an empty array
-    seal = ours._mac(CHANNEL)
+def signed(body: bytes, channel: str = CHANNEL) -> bytes:
+    """A body of a node's making, with the seal it would have."""
+    seal = Messages(KEY)._mac(channel)
     seal.update(body)
+    return seal.digest() + body
+
+
+SENSELESS = {
+    "nothing": b"\x90",
+    "arrays in arrays": b"\x91" * 100_000,
+    "arrays in a key": b"\x92\x94\xa1d\xc4\x00\xc0" + b"\x91" * 100_000,
+    "a list longer than memory": b"\x92\xa1n\xdd\xff\xff\xff\xff",
+    "no such kind of message": msgspec.msgpack.encode([["?"], None]),
+    "no such kind of topic": msgspec.msgpack.encode([["a"], ["tenant", "t1", "ann"]]),
+    "a topic of two": msgspec.msgpack.encode([["a"], ["user", "t1"]]),
+    "a code no close frame holds": msgspec.msgpack.encode([["x", "k3Fa-s1", 70_000, "why"]]),
+    "a code below zero": msgspec.msgpack.encode([["x", "k3Fa-s1", -1, "why"]]),
+    "a reason no close frame holds": msgspec.msgpack.encode([["x", "k3Fa-s1", 4503, "why" * 50]]),
+}
+
+
+@pytest.mark.parametrize("body", SENSELESS.values(), ids=SENSELESS.keys())
+def test_a_signed_message_that_makes_no_sense_is_refused(body: bytes) -> None:
     with pytest.raises(Malformed):
-        ours.reader(CHANNEL, ROOM)(b"m" + seal.digest() + body)
+        Messages(KEY).reader(CHANNEL, ROOM)(b"m" + signed(body))
+
+
+@given(st.binary(max_size=60))
+def test_whatever_is_signed_is_a_message_or_refused(body: bytes) -> None:
+    with suppress(Malformed):
+        Messages(KEY).reader(CHANNEL, ROOM)(b"m" + signed(body))
+
+
+@given(st.sampled_from("ctp?"), st.text(alphabet="|,;%obif0189aé\0-", max_size=40))
+def test_whatever_is_told_under_the_key_of_scripts_is_a_message_or_refused(kind: str, body: str) -> None:
+    with suppress(Malformed):
+        Messages(KEY).reader(CHANNEL, ROOM)(by_script(kind, body))
 
 
 def test_a_long_key_is_used_as_far_as_it_can_be() -> None:
@@ -163,6 +195,7 @@ def test_a_beat_is_read_as_it_was_written_and_a_strangers_is_not() -> None:
         ours.read_beat("beat:other", beat)
     with pytest.raises(Malformed):
         Messages(b"another key").read_beat("beat:k3Fa", beat)
-    for forged in (b"", b"17", beat[:-1], beat + b"0", beat[:-1] + b"8", b"9" * 5_000):
+    senseless = (signed(body, "beat:k3Fa") for body in (b"", b"x", b"\xff", b"9" * 5_000))
+    for forged in (b"", b"17", beat[:-1], beat + b"0", beat[:-1] + b"8", b"9" * 5_000, *senseless):
         with pytest.raises(Malformed):
             ours.read_beat("beat:k3Fa", forged)

@@ -1,0 +1,57 @@
+"""Values of any type the code knows, by its own description of it, that mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+from msgspec import inspect
+
+ODD_TEXT = st.text(max_size=20)
+NUMBERS = st.integers(-2, 10) | st.integers(-(2**63), 2**63 - 1)
+# No id, name or number of ours ever looks like most of these.
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.floats() | ODD_TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ODD_TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class Nonsense:
+    """Makes them, with some words that do mean something, so that not everything is as if it had never been said."""
+
+    def __init__(self, known: Iterable[str] = ("default", "lobby", "alice", "")) -> None:
+        self.names = st.sampled_from([*known]) | ODD_TEXT
+        self._simple: dict[type, st.SearchStrategy[Any]] = {
+            inspect.IntType: NUMBERS,
+            inspect.FloatType: st.floats(),
+            inspect.StrType: self.names,
+            inspect.BytesType: st.binary(max_size=40),
+            inspect.BoolType: st.booleans(),
+            inspect.NoneType: st.none(),
+            inspect.RawType: JSON.map(msgspec.json.encode).map(msgspec.Raw),
+            inspect.AnyType: JSON,
+            inspect.CustomType: JSON,  # `object` is one to msgspec
+        }
+
+    def of(self, kind: Any) -> st.SearchStrategy[Any]:
+        """All that a decoder takes as `kind`; bounds of texts and numbers are overstepped."""
+        return self._of(inspect.type_info(kind))
+
+    def _of(self, kind: inspect.Type) -> st.SearchStrategy[Any]:
+        match kind:
+            case inspect.StructType() | inspect.NamedTupleType():
+                return st.builds(kind.cls, **{field.name: self._of(field.type) for field in kind.fields})
+            case inspect.UnionType():
+                return st.one_of(*map(self._of, kind.types))
+            case inspect.ListType():
+                return st.lists(self._of(kind.item_type), max_size=4)
+            case inspect.TupleType():
+                return st.tuples(*map(self._of, kind.item_types))
+            case inspect.DictType():
+                return st.dictionaries(self._of(kind.key_type), self._of(kind.value_type), max_size=4)
+            case inspect.LiteralType():
+                return st.sampled_from(kind.values)
+        return self._simple[type(kind)]

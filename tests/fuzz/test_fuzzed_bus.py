@@ -1,0 +1,168 @@
+"""Whatever is published on the bus, by strangers or under our own key: nodes go on, and lose nothing over it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from hashlib import blake2b, sha1
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from e2e.processes import SECRET, serves_a_fresh_client
+from fuzz.live import EXAMPLES, Live, fuzzing
+from fuzz.nonsense import JSON, Nonsense
+from greendot.core.presence import Change
+from greendot.engine.base import AnySent, Entered, Kind, Left, Sent, Topic, Typing
+from greendot.engine.redis import keys
+from greendot.engine.redis.messages import Malformed, Messages
+from greendot.testing import Served, serving
+from redis_servers import RedisProcess
+
+TOLD = (*get_args(AnySent), Typing, Entered, Left, Change)
+TAGS = [kind.__struct_config__.tag for kind in get_args(AnySent)]
+LOBBY, ALICE = Topic("room", "default", "lobby"), Topic("watch", "default", "alice")
+
+
+# --- what is told, to a node ---
+
+
+@contextmanager
+def peopled() -> Iterator[tuple[asyncio.Runner, Served]]:
+    """A node in this process with two people in a room who watch each other."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        stack = AsyncExitStack()
+        served = runner.run(stack.enter_async_context(serving()))
+
+        async def come() -> None:
+            await served.lobby()
+            for user in ("alice", "bob"):
+                client = await served.joined(user)
+                await client.request(type="watch", users=["alice", "bob"])
+
+        runner.run(come())
+        try:
+            yield runner, served
+        finally:
+            runner.run(stack.aclose())
+
+
+def test_whatever_nodes_and_scripts_tell_a_node_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with peopled() as (runner, served):
+        registry, node = served.node.registry, served.node.incarnation
+        nonsense = Nonsense(["default", "lobby", "alice", "bob", "", node, *registry.sessions, *registry.connections])
+        known = st.sampled_from([LOBBY, ALICE, Topic("user", "default", "alice"), Topic("node", "", node)])
+        topics = known | st.builds(Topic, nonsense.of(Kind), nonsense.names, nonsense.names)
+
+        ours = Messages(b"a key for tests, thirty-two long")
+
+        async def hear(topic: Topic, message: Any) -> None:
+            served.node.heard(topic, message)
+            async with asyncio.timeout(10):  # what follows from it comes to an end
+                await served.settle()
+
+        @settings(fuzzing, max_examples=3 * EXAMPLES)  # they are quick
+        @given(topics, st.one_of(*map(nonsense.of, TOLD)))
+        def tell(topic: Topic, message: Any) -> None:
+            if isinstance(message, Sent):
+                try:
+                    ours.reader("channel", topic)(ours.write("channel", message))
+                except Malformed:
+                    return  # it does not get that far
+            runner.run(hear(topic, message))
+
+        tell()
+        runner.run(served.advance(30))
+        runner.run(serves_a_fresh_client(served.port, served.token("newcomer")))
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+# --- what is published, on a real bus ---
+
+
+class Forger:
+    """Publishes on the channels a node listens to."""
+
+    def __init__(self, redis: RedisProcess, node: str) -> None:
+        self._connection = redis.connect()
+        self._topics = LOBBY, ALICE, Topic("node", "", node)
+        self._ours = Messages(blake2b(SECRET.encode(), person=b"greendot-bus").digest())  # as nodes derive it
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def channel(self, number: int) -> str:
+        return keys.channel("", self._topics[number % len(self._topics)])
+
+    def publish(self, channel: str, data: bytes) -> None:
+        assert self._connection.call("PUBLISH", channel, data) == 1, "nobody listens there"
+
+    def signed(self, channel: str, body: bytes) -> bytes:
+        """As a node publishes it."""
+        mac = self._ours._mac(channel)
+        mac.update(body)
+        return b"m" + mac.digest() + body
+
+    def told(self, channel: str, kind: bytes, body: bytes) -> bytes:
+        """As a script publishes it."""
+        return kind + sha1(f"{self._ours.script_key}{channel}|".encode() + body).hexdigest().encode() + body
+
+
+parcels = st.one_of(
+    st.binary(max_size=60),
+    JSON.map(msgspec.msgpack.encode),
+    # An array with a tag we know and anything behind it; on a node's channel perhaps with whom it is for.
+    st.builds(
+        lambda tag, fields, topic: msgspec.msgpack.encode([[tag, *fields], topic]),
+        st.sampled_from(TAGS),
+        st.lists(JSON, max_size=6),
+        st.none() | st.tuples(st.sampled_from(get_args(Kind)), st.text(max_size=9), st.text(max_size=9)) | JSON,
+    ),
+    st.sampled_from([b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\x92\x94\xa1d\xc4\x00\xc0" + b"\x91" * 100_000]),
+)
+texts = st.text(alphabet="|,;%obif0189aé\0-", max_size=40).map(str.encode) | st.binary(max_size=40)
+
+
+def test_whatever_is_published_a_node_drops_or_bears_it(tmp_path: Path) -> None:
+    with (
+        RedisProcess("redis", tmp_path / "redis") as redis,
+        Live(tmp_path, "--engine", f"redis://127.0.0.1:{redis.port}") as live,
+    ):
+        live.do(live.server.ask("PUT", "/v1/rooms/lobby", {"open": True}))
+        client = live.do(live.server.client("alice"))
+        live.do(client.request(type="room.join", room="lobby"))
+        live.do(client.request(type="watch", users=["alice"]))
+        forger = Forger(redis, client.welcome["node"])
+
+        @fuzzing
+        @given(st.integers(0, 2), parcels, texts, st.sampled_from([b"c", b"t", b"p", b"x"]), st.randoms())
+        def publish(number: int, parcel: bytes, text: bytes, kind: bytes, chance: random.Random) -> None:
+            channel = forger.channel(number)
+            ours = [forger.signed(channel, parcel), forger.told(channel, kind, text)]
+            forged = bytearray(chance.choice(ours))
+            forged[chance.randrange(len(forged))] ^= 1 << chance.randrange(8)
+            for data in (parcel, text, bytes(forged), *ours):
+                forger.publish(channel, data)
+            live.has_not_grown()
+
+        try:
+            publish()
+            assert live.do(metric(live, "realtime_pubsub_invalid_total")) > 0
+            assert live.do(metric(live, "realtime_pubsub_gaps_total")) == 0, "the link was lost over it"
+        finally:
+            forger.close()
+            live.do(client.end())
+
+
+async def metric(live: Live, name: str) -> int:
+    text = (await live.server.ask("GET", "/metrics")).body.decode()
+    (found,) = (line.split()[1] for line in text.splitlines() if line.startswith(f"{name}{{"))
+    return int(found)

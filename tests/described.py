@@ -12,6 +12,7 @@ import jsonschema_rs
 from greendot.api.catalogue import document
 
 DOCUMENT = document()
+MOST_BYTES = 100_000  # of a body that is looked into: many servers under test share our loop, and some are measured
 PATHS = {path: re.compile(re.sub(r"{\w+}", "[^/]+", path)) for path in DOCUMENT["paths"]}
 
 
@@ -28,7 +29,7 @@ def conforms(method: str, target: str, status: int, kind: str | None, body: byte
         return
     media_type = (kind or "").partition(";")[0]
     assert media_type in known, f"{said}: the document knows {[*known]}"
-    if media_type.endswith("json"):
+    if media_type.endswith("json") and len(body) <= MOST_BYTES:
         errors = _validator(json.dumps(known[media_type])).iter_errors(json.loads(body))
         assert [(error.message, error.instance_path) for error in errors] == [], said
 

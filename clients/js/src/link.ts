@@ -9,6 +9,7 @@ const WELCOME_MS = 10_000; // from opening the socket to the welcome
 const PATIENCE_MS = 10_000; // without an answer for so long it is asked whether anybody is there
 const PROBE_MS = 5_000;
 const SILENT_BEATS = 2.5; // nothing heard for so many heartbeats means that nobody is there
+const FAREWELL_MS = 2_000; // how long a client that leaves waits for the server to close
 const OPEN = 1;
 export const LOST = 1006;
 
@@ -118,8 +119,12 @@ export class Link {
 
   /** Leave, for good with `bye`. */
   leave(bye: boolean): void {
-    if (bye && this.open) this.#write(encode("bye"));
-    this.drop("closed");
+    if (!bye || !this.open) return this.drop("closed");
+    this.#write(encode("bye"));
+    this.#ended(LOST, "closed");
+    // The server closes when it has read that; closed from here at once, it may not get to it.
+    const undo = this.#clock.after(FAREWELL_MS, () => this.#socket.close());
+    this.#socket.onclose = undo;
   }
 
   #write(text: string): boolean {
@@ -131,7 +136,7 @@ export class Link {
   /** Sent anyway it would close the socket (1009), and be sent again after every return. */
   #check(command: string): void {
     if (byteLength(command) > this.#most - 32) {
-      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads: send less at once`);
+      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads`);
     }
   }
 
@@ -203,7 +208,7 @@ export class Link {
     this.open = false;
     this.#beating();
     this.#probing();
-    for (const id of [...this.#waiting.keys()]) this.#settle(id)!.reject(disconnected(detail || "the connection was lost"));
+    for (const id of [...this.#waiting.keys()]) this.#settle(id)!.reject(disconnected(detail || "not connected"));
     on.end({ code, detail, refusal: this.#refusal, opened: this.#opened });
   }
 }

@@ -46,7 +46,7 @@ export class Outbox {
   send<Reply>(lane: string, command: string, fold?: (reply: Reply) => void): Promise<Reply> {
     const bytes = byteLength(command);
     if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
-      const full = `${this.#count} commands, ${this.#bytes} bytes, wait to be sent: more than \`queue\` allows`;
+      const full = `${this.#count} commands, ${this.#bytes} bytes wait: \`queue\` is full`;
       return Promise.reject(new GreendotError("queue_full", full, true));
     }
     return new Promise((resolve, reject) => {

@@ -5,7 +5,7 @@ import type { Page } from "./options.js";
 const SIGNS = {
   network: ["online", "offline"],
   visibility: ["visibilitychange", "pageshow"],
-  activity: ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"],
+  activity: ["pointerdown", "pointermove", "keydown", "wheel"], // a touch is a pointer, too
   leave: ["pagehide"],
 };
 

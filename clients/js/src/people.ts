@@ -85,8 +85,7 @@ export class People {
     const known = this.#known.get(entry.user);
     if (!this.#watchers.has(entry.user) || !isNewer(entry, known)) return;
     const shown = aged(merge(entry, known), this.#core.now());
-    this.#ageing.get(entry.user)?.();
-    this.#ageing.delete(entry.user);
+    this.#still(entry.user);
     if (shown.until) this.#ageing.set(entry.user, this.#core.clock.after(shown.until - this.#core.now(), () => this.heard(shown)));
     if (shown.mode === "poll") this.#polling ??= this.#core.clock.after(POLL_MS, () => this.#poll());
     if (known && JSON.stringify(known) === JSON.stringify(shown)) return;
@@ -115,7 +114,11 @@ export class People {
   /** Tell the server the difference between whom it tells us of and whom somebody wants to know of. */
   #reconcile(): void {
     this.#planned = false;
-    for (const user of this.#known.keys()) if (!this.#watchers.has(user)) this.#drop(user);
+    for (const user of this.#known.keys()) {
+      if (this.#watchers.has(user)) continue;
+      this.#known.delete(user);
+      this.#still(user);
+    }
     if (!this.#core.online) return;
     const gone = [...this.#said].filter((user) => !this.#watchers.has(user));
     const fresh = [...this.#watchers.keys()].filter((user) => !this.#said.has(user));
@@ -125,8 +128,7 @@ export class People {
     for (const users of batches(fresh)) this.#ask("watch", users).catch((error) => this.#refused(users, error));
   }
 
-  #drop(user: string): void {
-    this.#known.delete(user);
+  #still(user: string): void {
     this.#ageing.get(user)?.();
     this.#ageing.delete(user);
   }
@@ -153,8 +155,7 @@ export class People {
   stop(): void {
     this.#polling?.();
     this.#polling = null;
-    for (const undo of this.#ageing.values()) undo();
-    this.#ageing.clear();
+    for (const user of this.#ageing.keys()) this.#still(user);
     this.#said.clear();
   }
 }

@@ -40,7 +40,7 @@ export const REASONS: Readonly<Record<number | string, readonly [text: string, a
   4005: ["Your sign-in is being renewed.", "wait"],
   4500: ["Your sign-in is not valid.", "sign-in"],
   4501: ["You were signed out.", "sign-in"],
-  4502: ["This page and the server do not understand each other.", "reload"],
+  4502: ["This page does not understand the server.", "reload"],
   4503: ["You were disconnected by the operator.", "ask"],
   4504: ["This page is out of date.", "reload"],
   4505: ["You are connected in another window.", "use-here"],

@@ -19,11 +19,6 @@ interface JoinReply extends Joined {
   typing_count: number;
 }
 
-interface Waiter {
-  resolve(joined: Joined): void;
-  reject(error: GreendotError): void;
-}
-
 /** `client.room(name)` */
 export class Room<Body = unknown, SignalBody = unknown> {
   readonly name: string;
@@ -43,7 +38,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #after: number | null = null; // where the program wants to begin
   #said = false; // as far as the server was told, we are in
   #entry = 0; // the number of the last join sent; the answer to an older one is not ours any more
-  #waiters: Waiter[] = [];
+  #waiters: ((error?: GreendotError) => void)[] = []; // for the join
   #marker = 0; // read up to here
   #sent = new Set<string>(); // keys of messages that may come back
 
@@ -91,7 +86,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#wanted += 1;
     if (after !== undefined && this.#stream.last === null) this.#after = after;
     if (this.joined) return Promise.resolve(this.#standing());
-    const promise = new Promise<Joined>((resolve, reject) => this.#waiters.push({ resolve, reject }));
+    const promise = new Promise<Joined>((resolve, reject) => {
+      this.#waiters.push((error) => (error ? reject(error) : resolve(this.#standing())));
+    });
     promise.catch(() => {}); // whoever does not wait for it hears of it as `removed`
     this.#plan();
     return promise;
@@ -99,7 +96,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   leave(): void {
     if (!this.#wanted || --this.#wanted) return;
-    this.#outside(new GreendotError("closed", "the room was left"));
+    this.#outside(new GreendotError("closed", "left"));
     this.#plan();
   }
 
@@ -178,7 +175,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   stop(error: GreendotError): void {
     this.lost();
     this.#typists.clear();
-    for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+    this.#answer(error);
   }
 
   /** @internal Another user is signed in. */
@@ -262,7 +259,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#counted(reply.present);
     this.#events.emit("unread", this.unread);
     this.#events.emit("joined", this.#standing());
-    for (const waiter of this.#waiters.splice(0)) waiter.resolve(this.#standing());
+    this.#answer();
+  }
+
+  /** Those who wait for the join are let in, or told why not. */
+  #answer(error?: GreendotError): void {
+    for (const waiter of this.#waiters.splice(0)) waiter(error);
   }
 
   #standing(): Joined {
@@ -283,15 +285,13 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#stream.forget();
     this.#typists.clear();
     this.#keystrokes.ended();
-    for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+    this.#answer(error);
   }
 
   #write(type: string, fields: object, { key = newKey() }: { key?: string } = {}): Promise<Written> {
     this.#sent.add(key);
-    for (const oldest of this.#sent) {
-      if (this.#sent.size <= MOST_SENT) break;
-      this.#sent.delete(oldest);
-    }
+    const [oldest] = this.#sent;
+    if (this.#sent.size > MOST_SENT) this.#sent.delete(oldest!);
     // The key is the trace, too: with it the message is known for ours when it comes back, before the answer or after.
     return this.#core.deliver(`room ${this.name}`, type, { room: this.name, ...fields, key, trace: key });
   }

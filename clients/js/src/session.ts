@@ -221,13 +221,12 @@ export class Session {
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this.page?.isOnline() ?? true;
     // Without a network an attempt is worth little, but what the page says of it may be wrong.
-    const ms = isOnline ? backoff(this.#failures, this.#hintMs, this.#random, bounds) : bounds.capMs;
+    const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.#random, bounds)) : bounds.capMs;
     this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
     this.#hintMs = null;
     this.#failures += 1;
     this.#timer = this.clock.after(ms, () => void this.#connect());
-    if (isOnline) this.#become("waiting", reasonFor(code, detail, Math.round(ms)));
-    else this.#become("offline", reasonFor("offline", detail, Math.round(ms)));
+    this.#become(isOnline ? "waiting" : "offline", reasonFor(isOnline ? code : "offline", detail, ms));
   }
 
   #stop(reason: Reason, bye = false): void {
@@ -235,6 +234,7 @@ export class Session {
     this.#attempt += 1;
     this.#link = null; // before it ends: nobody is to come back from here
     link?.leave(bye);
+    this.#tokens.forget("first"); // whoever connects next may be somebody else
     this.#timer();
     this.#refreshing();
     for (const undo of this.#unlisten.splice(0)) undo();
@@ -302,7 +302,7 @@ export class Session {
 
   #open(): Socket {
     const make = this.#options.webSocket ?? (globalThis.WebSocket as WebSocketMaker | undefined);
-    if (!make) throw new Error("there is no WebSocket here: give the option `webSocket`");
+    if (!make) throw new Error("no WebSocket here: give the option `webSocket`");
     return new make(this.#url);
   }
 }

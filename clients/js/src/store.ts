@@ -61,10 +61,8 @@ export class Cursors {
   moveRoom(name: string, seq: number | null): void {
     this.#rooms.delete(name); // moved to the end: used last
     if (seq !== null) this.#rooms.set(name, seq);
-    for (const oldest of this.#rooms.keys()) {
-      if (this.#rooms.size <= MOST_ROOMS) break;
-      this.#rooms.delete(oldest);
-    }
+    const [oldest] = this.#rooms.keys();
+    if (this.#rooms.size > MOST_ROOMS) this.#rooms.delete(oldest!);
     this.#later();
   }
 

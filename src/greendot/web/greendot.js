@@ -51,7 +51,7 @@ var GreendotError = class extends Error {
 var ID = /^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$/;
 function validId(what, id) {
   if (typeof id === "string" && ID.test(id)) return id;
-  const rule = "1 to 128 of A-Z a-z 0-9 _ . @ = + -, and no sign first";
+  const rule = "1 to 128 of A-Z a-z 0-9 _ . @ = + -, no sign first";
   throw new GreendotError("bad_field", `the ${what} ${JSON.stringify(id)} is not a valid id: ${rule}`);
 }
 function newKey() {
@@ -432,8 +432,7 @@ var People = class {
     const known = this.#known.get(entry.user);
     if (!this.#watchers.has(entry.user) || !isNewer(entry, known)) return;
     const shown = aged(merge(entry, known), this.#core.now());
-    this.#ageing.get(entry.user)?.();
-    this.#ageing.delete(entry.user);
+    this.#still(entry.user);
     if (shown.until) this.#ageing.set(entry.user, this.#core.clock.after(shown.until - this.#core.now(), () => this.heard(shown)));
     if (shown.mode === "poll") this.#polling ??= this.#core.clock.after(POLL_MS, () => this.#poll());
     if (known && JSON.stringify(known) === JSON.stringify(shown)) return;
@@ -458,7 +457,11 @@ var People = class {
   /** Tell the server the difference between whom it tells us of and whom somebody wants to know of. */
   #reconcile() {
     this.#planned = false;
-    for (const user of this.#known.keys()) if (!this.#watchers.has(user)) this.#drop(user);
+    for (const user of this.#known.keys()) {
+      if (this.#watchers.has(user)) continue;
+      this.#known.delete(user);
+      this.#still(user);
+    }
     if (!this.#core.online) return;
     const gone = [...this.#said].filter((user) => !this.#watchers.has(user));
     const fresh = [...this.#watchers.keys()].filter((user) => !this.#said.has(user));
@@ -467,8 +470,7 @@ var People = class {
     for (const users of batches(gone)) this.#core.tell("unwatch", { users });
     for (const users of batches(fresh)) this.#ask("watch", users).catch((error) => this.#refused(users, error));
   }
-  #drop(user) {
-    this.#known.delete(user);
+  #still(user) {
     this.#ageing.get(user)?.();
     this.#ageing.delete(user);
   }
@@ -492,8 +494,7 @@ var People = class {
   stop() {
     this.#polling?.();
     this.#polling = null;
-    for (const undo of this.#ageing.values()) undo();
-    this.#ageing.clear();
+    for (const user of this.#ageing.keys()) this.#still(user);
     this.#said.clear();
   }
 };
@@ -615,6 +616,7 @@ var Room = class {
   #entry = 0;
   // the number of the last join sent; the answer to an older one is not ours any more
   #waiters = [];
+  // for the join
   #marker = 0;
   // read up to here
   #sent = /* @__PURE__ */ new Set();
@@ -659,7 +661,9 @@ var Room = class {
     this.#wanted += 1;
     if (after !== void 0 && this.#stream.last === null) this.#after = after;
     if (this.joined) return Promise.resolve(this.#standing());
-    const promise = new Promise((resolve, reject) => this.#waiters.push({ resolve, reject }));
+    const promise = new Promise((resolve, reject) => {
+      this.#waiters.push((error) => error ? reject(error) : resolve(this.#standing()));
+    });
     promise.catch(() => {
     });
     this.#plan();
@@ -667,7 +671,7 @@ var Room = class {
   }
   leave() {
     if (!this.#wanted || --this.#wanted) return;
-    this.#outside(new GreendotError("closed", "the room was left"));
+    this.#outside(new GreendotError("closed", "left"));
     this.#plan();
   }
   /**
@@ -732,7 +736,7 @@ var Room = class {
   stop(error) {
     this.lost();
     this.#typists.clear();
-    for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+    this.#answer(error);
   }
   /** @internal Another user is signed in. */
   forget() {
@@ -807,7 +811,11 @@ var Room = class {
     this.#counted(reply.present);
     this.#events.emit("unread", this.unread);
     this.#events.emit("joined", this.#standing());
-    for (const waiter of this.#waiters.splice(0)) waiter.resolve(this.#standing());
+    this.#answer();
+  }
+  /** Those who wait for the join are let in, or told why not. */
+  #answer(error) {
+    for (const waiter of this.#waiters.splice(0)) waiter(error);
   }
   #standing() {
     return { room: this.name, head: this.head, unread: this.unread, present: this.count ?? 0 };
@@ -825,14 +833,12 @@ var Room = class {
     this.#stream.forget();
     this.#typists.clear();
     this.#keystrokes.ended();
-    for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+    this.#answer(error);
   }
   #write(type, fields, { key = newKey() } = {}) {
     this.#sent.add(key);
-    for (const oldest of this.#sent) {
-      if (this.#sent.size <= MOST_SENT) break;
-      this.#sent.delete(oldest);
-    }
+    const [oldest] = this.#sent;
+    if (this.#sent.size > MOST_SENT) this.#sent.delete(oldest);
     return this.#core.deliver(`room ${this.name}`, type, { room: this.name, ...fields, key, trace: key });
   }
   #tell(message) {
@@ -887,6 +893,7 @@ var WELCOME_MS = 1e4;
 var PATIENCE_MS = 1e4;
 var PROBE_MS = 5e3;
 var SILENT_BEATS = 2.5;
+var FAREWELL_MS = 2e3;
 var OPEN = 1;
 var LOST = 1006;
 function encode(type, fields = {}) {
@@ -967,8 +974,11 @@ var Link = class {
   }
   /** Leave, for good with `bye`. */
   leave(bye) {
-    if (bye && this.open) this.#write(encode("bye"));
-    this.drop("closed");
+    if (!bye || !this.open) return this.drop("closed");
+    this.#write(encode("bye"));
+    this.#ended(LOST, "closed");
+    const undo = this.#clock.after(FAREWELL_MS, () => this.#socket.close());
+    this.#socket.onclose = undo;
   }
   #write(text) {
     if (this.#socket.readyState !== OPEN) return false;
@@ -978,7 +988,7 @@ var Link = class {
   /** Sent anyway it would close the socket (1009), and be sent again after every return. */
   #check(command) {
     if (byteLength(command) > this.#most - 32) {
-      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads: send less at once`);
+      throw new GreendotError("too_large", `longer than the ${this.#most} bytes the server reads`);
     }
   }
   #received(text) {
@@ -1042,7 +1052,7 @@ var Link = class {
     this.open = false;
     this.#beating();
     this.#probing();
-    for (const id of [...this.#waiting.keys()]) this.#settle(id).reject(disconnected(detail || "the connection was lost"));
+    for (const id of [...this.#waiting.keys()]) this.#settle(id).reject(disconnected(detail || "not connected"));
     on.end({ code, detail, refusal: this.#refusal, opened: this.#opened });
   }
 };
@@ -1073,7 +1083,7 @@ var Outbox = class {
   send(lane, command, fold) {
     const bytes = byteLength(command);
     if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
-      const full = `${this.#count} commands, ${this.#bytes} bytes, wait to be sent: more than \`queue\` allows`;
+      const full = `${this.#count} commands, ${this.#bytes} bytes wait: \`queue\` is full`;
       return Promise.reject(new GreendotError("queue_full", full, true));
     }
     return new Promise((resolve, reject) => {
@@ -1133,7 +1143,8 @@ var Outbox = class {
 var SIGNS = {
   network: ["online", "offline"],
   visibility: ["visibilitychange", "pageshow"],
-  activity: ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"],
+  activity: ["pointerdown", "pointermove", "keydown", "wheel"],
+  // a touch is a pointer, too
   leave: ["pagehide"]
 };
 function browserPage() {
@@ -1168,7 +1179,7 @@ var REASONS = {
   4005: ["Your sign-in is being renewed.", "wait"],
   4500: ["Your sign-in is not valid.", "sign-in"],
   4501: ["You were signed out.", "sign-in"],
-  4502: ["This page and the server do not understand each other.", "reload"],
+  4502: ["This page does not understand the server.", "reload"],
   4503: ["You were disconnected by the operator.", "ask"],
   4504: ["This page is out of date.", "reload"],
   4505: ["You are connected in another window.", "use-here"]
@@ -1229,10 +1240,8 @@ var Cursors = class {
   moveRoom(name, seq) {
     this.#rooms.delete(name);
     if (seq !== null) this.#rooms.set(name, seq);
-    for (const oldest of this.#rooms.keys()) {
-      if (this.#rooms.size <= MOST_ROOMS) break;
-      this.#rooms.delete(oldest);
-    }
+    const [oldest] = this.#rooms.keys();
+    if (this.#rooms.size > MOST_ROOMS) this.#rooms.delete(oldest);
     this.#later();
   }
   moveInbox(seq) {
@@ -1502,19 +1511,19 @@ var Session = class {
     this.#timer();
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this.page?.isOnline() ?? true;
-    const ms = isOnline ? backoff(this.#failures, this.#hintMs, this.#random, bounds) : bounds.capMs;
+    const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.#random, bounds)) : bounds.capMs;
     this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
     this.#hintMs = null;
     this.#failures += 1;
     this.#timer = this.clock.after(ms, () => void this.#connect());
-    if (isOnline) this.#become("waiting", reasonFor(code, detail, Math.round(ms)));
-    else this.#become("offline", reasonFor("offline", detail, Math.round(ms)));
+    this.#become(isOnline ? "waiting" : "offline", reasonFor(isOnline ? code : "offline", detail, ms));
   }
   #stop(reason, bye = false) {
     const link = this.#link;
     this.#attempt += 1;
     this.#link = null;
     link?.leave(bye);
+    this.#tokens.forget("first");
     this.#timer();
     this.#refreshing();
     for (const undo of this.#unlisten.splice(0)) undo();
@@ -1572,7 +1581,7 @@ var Session = class {
   }
   #open() {
     const make = this.#options.webSocket ?? globalThis.WebSocket;
-    if (!make) throw new Error("there is no WebSocket here: give the option `webSocket`");
+    if (!make) throw new Error("no WebSocket here: give the option `webSocket`");
     return new make(this.#url);
   }
 };

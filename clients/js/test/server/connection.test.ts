@@ -127,6 +127,9 @@ test("whoever is revoked is told to sign in, and stays away", async () => {
   expect(alice.reason).toMatchObject({ code: 4501, action: "sign-in", text: "You were signed out." });
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   expect(line.made).toBe(1);
+  // Signed in again, with a token from after the revocation.
+  alice.connect();
+  await until(() => alice.state === "online");
 });
 
 test("a session that is taken over by another page says so, and can be taken back", async () => {

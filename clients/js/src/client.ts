@@ -29,13 +29,14 @@ export class Greendot {
     set: async (wanted: { status: Status; until?: number | Date | null; text?: string | null }): Promise<Presence> => {
       const { status, until = null, text = null } = wanted;
       const fold = (reply: { presence: Presence }) => this.presence.heard(reply.presence);
-      return (await this.#session.ask("status.set", { status, until: until === null ? null : Number(until), text }, fold)).presence;
+      const fields = { status, until: until === null ? null : Number(until), text };
+      return (await this.#session.deliver("status", "status.set", fields, fold)).presence;
     },
   };
   readonly privacy = {
     /** Hide when the user was last seen, or the user from some. What is left out stays as it is. What is hidden now. */
-    set: (wanted: Partial<Privacy>): Promise<Privacy> => this.#session.ask("privacy.set", wanted),
-    get: (): Promise<Privacy> => this.#session.ask("privacy.set", {}),
+    set: (wanted: Partial<Privacy>): Promise<Privacy> => this.#session.deliver("privacy", "privacy.set", wanted),
+    get: (): Promise<Privacy> => this.#session.deliver("privacy", "privacy.set"),
   };
   #options: GreendotOptions;
   #session: Session;
@@ -115,7 +116,7 @@ export class Greendot {
 
   /** The rooms the user is a member of and the open ones, with how much is unread. */
   async rooms(): Promise<RoomEntry[]> {
-    return (await this.#session.ask<{ rooms: RoomEntry[] }>("room.list")).rooms;
+    return (await this.#session.deliver<{ rooms: RoomEntry[] }>(Symbol(), "room.list")).rooms;
   }
 
   /** Say something fleeting to all devices of a user. Whether it was said: without a connection it is dropped. */
@@ -133,7 +134,7 @@ export class Greendot {
     return this.#session.now();
   }
 
-  /** Any command of the protocol; its reply's data. For what has no method here. */
+  /** Any command of the protocol; its reply's data. For what has no method here. Without a connection: `disconnected`. */
   request<Reply = Record<string, unknown>>(type: string, fields: object = {}): Promise<Reply> {
     return this.#session.ask(type, fields);
   }

@@ -27,8 +27,8 @@ export class Inbox {
     this.#core = core;
     this.#events = new Emitter(core.threw);
     this.#stream = new Stream({
-      head: async () => (await this.list({ limit: 1 })).head,
-      page: async (after) => (await this.list({ after, limit: PAGE })).notifications.map(created),
+      head: async () => (await this.#page({ limit: 1 })).head,
+      page: async (after) => (await this.#page({ after, limit: PAGE })).notifications.map(created),
       tell: (notification) => this.#tell(notification),
       gap: (gap) => {
         this.#untold.push([gap.after + 1, gap.head]);
@@ -47,7 +47,7 @@ export class Inbox {
   list<Body = unknown>(
     page: { after?: number; before?: number; limit?: number; filter?: InboxFilter } = {},
   ): Promise<InboxPage<Body>> {
-    return this.#core.ask<InboxPage<Body>>("inbox.list", page, (reply) => this.#counted(reply));
+    return this.#core.deliver<InboxPage<Body>>(Symbol(), "inbox.list", page, (reply) => this.#counted(reply));
   }
 
   seen(which: Marks): Promise<Badge> {
@@ -81,13 +81,20 @@ export class Inbox {
 
   /** @internal Find out where the inbox stands: how much is unread, and from which number on notifications are news. */
   restore(): void {
-    const fold = (reply: InboxPage) => {
-      this.#counted(reply);
-      if (this.#stream.last === null) this.#follow(reply.head);
-      this.#stream.reach(reply.head);
+    const found = ({ head }: InboxPage) => {
+      if (this.#stream.last === null) this.#follow(head);
+      this.#stream.reach(head);
     };
-    this.#core.ask<InboxPage>("inbox.list", { limit: 1 }, fold).catch((error: GreendotError) => {
+    this.#page({ limit: 1 }, found).catch((error: GreendotError) => {
       if (error.code !== "disconnected") this.#core.failed(error);
+    });
+  }
+
+  /** A page, on this connection or not at all. */
+  #page(page: object, fold?: (page: InboxPage) => void): Promise<InboxPage> {
+    return this.#core.ask<InboxPage>("inbox.list", page, (reply) => {
+      this.#counted(reply);
+      fold?.(reply);
     });
   }
 

@@ -16,6 +16,9 @@ interface Sending {
   reject(error: unknown): void;
 }
 
+/** What keeps its order. A symbol of its own for what waits for nothing before it. */
+export type Lane = string | symbol;
+
 /** Hands a command to the link; `disconnected` if there is none, or if it is lost before the answer. */
 export type Transmit = (command: string, fold?: (reply: any) => void) => Promise<any>;
 
@@ -24,8 +27,8 @@ export type Transmit = (command: string, fold?: (reply: any) => void) => Promise
  * One command of a lane is under way at a time, so that one that must wait is not overtaken.
  */
 export class Outbox {
-  #lanes = new Map<string, Sending[]>();
-  #running = new Set<string>();
+  #lanes = new Map<Lane, Sending[]>();
+  #running = new Set<Lane>();
   #count = 0;
   #bytes = 0;
   #most: { count: number; bytes: number };
@@ -43,7 +46,7 @@ export class Outbox {
   }
 
   /** The answer, however many connections it takes. */
-  send<Reply>(lane: string, command: string, fold?: (reply: Reply) => void): Promise<Reply> {
+  send<Reply>(lane: Lane, command: string, fold?: (reply: Reply) => void): Promise<Reply> {
     const bytes = byteLength(command);
     if (this.#count >= this.#most.count || this.#bytes + bytes > this.#most.bytes) {
       const full = `${this.#count} commands, ${this.#bytes} bytes wait: \`queue\` is full`;
@@ -71,7 +74,7 @@ export class Outbox {
     this.#count = this.#bytes = 0;
   }
 
-  async #run(lane: string): Promise<void> {
+  async #run(lane: Lane): Promise<void> {
     if (this.#running.has(lane)) return;
     this.#running.add(lane);
     let sending;
@@ -80,7 +83,7 @@ export class Outbox {
   }
 
   /** Whether to go on with the lane. */
-  async #try(lane: string, sending: Sending): Promise<boolean> {
+  async #try(lane: Lane, sending: Sending): Promise<boolean> {
     try {
       const reply = await this.#transmit(sending.command, sending.fold);
       if (this.#done(lane, sending)) sending.resolve(reply);
@@ -96,7 +99,7 @@ export class Outbox {
   }
 
   /** Take it out. False if it was given up meanwhile. */
-  #done(lane: string, sending: Sending): boolean {
+  #done(lane: Lane, sending: Sending): boolean {
     const waiting = this.#lanes.get(lane);
     if (waiting?.[0] !== sending) return false;
     waiting.shift();

@@ -12,6 +12,10 @@ const POLL_MS = 30_000;
 
 type Listener = (entry: Presence) => void;
 
+interface Entries {
+  presence: Presence[];
+}
+
 /** Whether `entry` is not older than what is `known`. */
 export function isNewer(entry: Presence, known: Presence | undefined): boolean {
   // Version 0 is not an old state but none: the server restarted without its memory, or the user is hidden from us now.
@@ -76,8 +80,10 @@ export class People {
 
   /** How these people stand now, in this order, watched or not. */
   async get(users: string | Iterable<string>): Promise<Presence[]> {
-    const pages = batches(listed(users)).map((batch) => this.#ask("presence.get", batch));
-    return (await Promise.all(pages)).flat();
+    const pages = batches(listed(users)).map((batch) => {
+      return this.#core.deliver<Entries>(Symbol(), "presence.get", { users: batch }, this.#learn);
+    });
+    return (await Promise.all(pages)).flatMap(({ presence }) => presence);
   }
 
   /** @internal A change came, or an answer. */
@@ -125,7 +131,9 @@ export class People {
     for (const user of gone) this.#said.delete(user);
     for (const user of fresh) this.#said.add(user);
     for (const users of batches(gone)) this.#core.tell("unwatch", { users });
-    for (const users of batches(fresh)) this.#ask("watch", users).catch((error) => this.#refused(users, error));
+    for (const users of batches(fresh)) {
+      this.#core.ask("watch", { users }, this.#learn).catch((error) => this.#refused(users, error));
+    }
   }
 
   #still(user: string): void {
@@ -133,10 +141,7 @@ export class People {
     this.#ageing.delete(user);
   }
 
-  async #ask(type: "watch" | "presence.get", users: string[]): Promise<Presence[]> {
-    const fold = (reply: { presence: Presence[] }) => reply.presence.forEach((entry) => this.heard(entry));
-    return (await this.#core.ask(type, { users }, fold)).presence;
-  }
+  #learn = ({ presence }: Entries): void => presence.forEach((entry) => this.heard(entry));
 
   #refused(users: string[], error: GreendotError): void {
     if (error.code === "disconnected") return; // the next connection watches again

@@ -19,6 +19,16 @@ interface JoinReply extends Joined {
   typing_count: number;
 }
 
+interface Bounds {
+  before?: number;
+  after?: number;
+  limit?: number;
+}
+
+interface History<Body> {
+  messages: RoomMessage<Body>[];
+}
+
 /** `client.room(name)` */
 export class Room<Body = unknown, SignalBody = unknown> {
   readonly name: string;
@@ -51,8 +61,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }));
     this.#stream = new Stream({
-      head: async () => (await this.history({ limit: 1 })).at(-1)?.seq ?? 0,
-      page: (after) => this.history({ after, limit: PAGE }),
+      head: async () => (await this.#page({ limit: 1 })).at(-1)?.seq ?? 0,
+      page: (after) => this.#page({ after, limit: PAGE }),
       tell: (message) => this.#tell(message),
       gap: (gap) => {
         this.#advance(gap.head);
@@ -120,9 +130,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /** Messages in ascending order, bounds excluded: the oldest after `after`, else the newest (before `before`). */
-  async history(bounds: { before?: number; after?: number; limit?: number } = {}): Promise<RoomMessage<Body>[]> {
-    const { messages } = await this.#core.ask<{ messages: RoomMessage<Body>[] }>("room.history", { room: this.name, ...bounds });
-    return messages;
+  async history(bounds: Bounds = {}): Promise<RoomMessage<Body>[]> {
+    return (await this.#core.deliver<History<Body>>(Symbol(), "room.history", { room: this.name, ...bounds })).messages;
   }
 
   /** The person has read up to number `seq`, or all there is; how many are left. Waits for a connection. */
@@ -140,7 +149,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /** A page of who is in the room, by id. */
   present(page: { after?: string; limit?: number } = {}): Promise<PresentPage> {
-    return this.#core.ask("room.present", { room: this.name, ...page });
+    return this.#core.deliver(Symbol(), "room.present", { room: this.name, ...page });
   }
 
   /** Say something fleeting, like where a cursor is. With `key` only the latest counts. Whether it was said. */
@@ -216,6 +225,11 @@ export class Room<Body = unknown, SignalBody = unknown> {
         if (data.removed) this.#removed(data.reason ?? null);
         else if (data.read !== undefined) this.#readUpTo(data.read);
     }
+  }
+
+  /** A page of the history, on this connection or not at all. */
+  async #page(bounds: Bounds): Promise<RoomMessage<Body>[]> {
+    return (await this.#core.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }
 
   #plan(): void {

@@ -9,7 +9,7 @@ import { Emitter } from "./emitter.js";
 import { because, GreendotError } from "./errors.js";
 import { disconnected, encode, Link, type LinkEnd } from "./link.js";
 import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, Socket, Undo, WebSocketMaker } from "./options.js";
-import { Outbox } from "./outbox.js";
+import { type Lane, Outbox } from "./outbox.js";
 import { browserPage } from "./page.js";
 import { isFinal, reasonFor, type Reason } from "./reasons.js";
 import { Cursors, memoryStore } from "./store.js";
@@ -108,7 +108,7 @@ export class Session {
   }
 
   /** The answer, however many connections it takes: for commands that may be said twice. Each lane keeps its order. */
-  async deliver<Reply>(lane: string, type: string, fields: object, fold?: (reply: Reply) => void): Promise<Reply> {
+  async deliver<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const { state, reason } = this.connection;
     if (state === "closed") throw new GreendotError("closed", reason!.text);
     return this.outbox.send(lane, encode(type, fields), fold);

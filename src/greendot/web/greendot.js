@@ -258,8 +258,8 @@ var Inbox = class {
     this.#core = core;
     this.#events = new Emitter(core.threw);
     this.#stream = new Stream({
-      head: async () => (await this.list({ limit: 1 })).head,
-      page: async (after) => (await this.list({ after, limit: PAGE })).notifications.map(created),
+      head: async () => (await this.#page({ limit: 1 })).head,
+      page: async (after) => (await this.#page({ after, limit: PAGE })).notifications.map(created),
       tell: (notification) => this.#tell(notification),
       gap: (gap) => {
         this.#untold.push([gap.after + 1, gap.head]);
@@ -274,7 +274,7 @@ var Inbox = class {
   }
   /** A page in ascending order: the oldest after `after`, else the newest (before `before`). */
   list(page = {}) {
-    return this.#core.ask("inbox.list", page, (reply) => this.#counted(reply));
+    return this.#core.deliver(/* @__PURE__ */ Symbol(), "inbox.list", page, (reply) => this.#counted(reply));
   }
   seen(which) {
     return this.#mark("inbox.seen", which);
@@ -300,13 +300,19 @@ var Inbox = class {
   }
   /** @internal Find out where the inbox stands: how much is unread, and from which number on notifications are news. */
   restore() {
-    const fold = (reply) => {
-      this.#counted(reply);
-      if (this.#stream.last === null) this.#follow(reply.head);
-      this.#stream.reach(reply.head);
+    const found = ({ head }) => {
+      if (this.#stream.last === null) this.#follow(head);
+      this.#stream.reach(head);
     };
-    this.#core.ask("inbox.list", { limit: 1 }, fold).catch((error) => {
+    this.#page({ limit: 1 }, found).catch((error) => {
       if (error.code !== "disconnected") this.#core.failed(error);
+    });
+  }
+  /** A page, on this connection or not at all. */
+  #page(page, fold) {
+    return this.#core.ask("inbox.list", page, (reply) => {
+      this.#counted(reply);
+      fold?.(reply);
     });
   }
   /** @internal */
@@ -424,8 +430,10 @@ var People = class {
   }
   /** How these people stand now, in this order, watched or not. */
   async get(users) {
-    const pages = batches(listed(users)).map((batch) => this.#ask("presence.get", batch));
-    return (await Promise.all(pages)).flat();
+    const pages = batches(listed(users)).map((batch) => {
+      return this.#core.deliver(/* @__PURE__ */ Symbol(), "presence.get", { users: batch }, this.#learn);
+    });
+    return (await Promise.all(pages)).flatMap(({ presence }) => presence);
   }
   /** @internal A change came, or an answer. */
   heard(entry) {
@@ -468,16 +476,15 @@ var People = class {
     for (const user of gone) this.#said.delete(user);
     for (const user of fresh) this.#said.add(user);
     for (const users of batches(gone)) this.#core.tell("unwatch", { users });
-    for (const users of batches(fresh)) this.#ask("watch", users).catch((error) => this.#refused(users, error));
+    for (const users of batches(fresh)) {
+      this.#core.ask("watch", { users }, this.#learn).catch((error) => this.#refused(users, error));
+    }
   }
   #still(user) {
     this.#ageing.get(user)?.();
     this.#ageing.delete(user);
   }
-  async #ask(type, users) {
-    const fold = (reply) => reply.presence.forEach((entry) => this.heard(entry));
-    return (await this.#core.ask(type, { users }, fold)).presence;
-  }
+  #learn = ({ presence }) => presence.forEach((entry) => this.heard(entry));
   #refused(users, error) {
     if (error.code === "disconnected") return;
     for (const user of users) this.#said.delete(user);
@@ -630,8 +637,8 @@ var Room = class {
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }));
     this.#stream = new Stream({
-      head: async () => (await this.history({ limit: 1 })).at(-1)?.seq ?? 0,
-      page: (after) => this.history({ after, limit: PAGE }),
+      head: async () => (await this.#page({ limit: 1 })).at(-1)?.seq ?? 0,
+      page: (after) => this.#page({ after, limit: PAGE }),
       tell: (message) => this.#tell(message),
       gap: (gap) => {
         this.#advance(gap.head);
@@ -692,8 +699,7 @@ var Room = class {
   }
   /** Messages in ascending order, bounds excluded: the oldest after `after`, else the newest (before `before`). */
   async history(bounds = {}) {
-    const { messages } = await this.#core.ask("room.history", { room: this.name, ...bounds });
-    return messages;
+    return (await this.#core.deliver(/* @__PURE__ */ Symbol(), "room.history", { room: this.name, ...bounds })).messages;
   }
   /** The person has read up to number `seq`, or all there is; how many are left. Waits for a connection. */
   async read(seq = this.head) {
@@ -708,7 +714,7 @@ var Room = class {
   }
   /** A page of who is in the room, by id. */
   present(page = {}) {
-    return this.#core.ask("room.present", { room: this.name, ...page });
+    return this.#core.deliver(/* @__PURE__ */ Symbol(), "room.present", { room: this.name, ...page });
   }
   /** Say something fleeting, like where a cursor is. With `key` only the latest counts. Whether it was said. */
   signal(kind, body, { key } = {}) {
@@ -774,6 +780,10 @@ var Room = class {
         if (data.removed) this.#removed(data.reason ?? null);
         else if (data.read !== void 0) this.#readUpTo(data.read);
     }
+  }
+  /** A page of the history, on this connection or not at all. */
+  async #page(bounds) {
+    return (await this.#core.ask("room.history", { room: this.name, ...bounds })).messages;
   }
   #plan() {
     queueMicrotask(() => {
@@ -1614,13 +1624,14 @@ var Greendot = class {
     set: async (wanted) => {
       const { status, until = null, text = null } = wanted;
       const fold = (reply) => this.presence.heard(reply.presence);
-      return (await this.#session.ask("status.set", { status, until: until === null ? null : Number(until), text }, fold)).presence;
+      const fields = { status, until: until === null ? null : Number(until), text };
+      return (await this.#session.deliver("status", "status.set", fields, fold)).presence;
     }
   };
   privacy = {
     /** Hide when the user was last seen, or the user from some. What is left out stays as it is. What is hidden now. */
-    set: (wanted) => this.#session.ask("privacy.set", wanted),
-    get: () => this.#session.ask("privacy.set", {})
+    set: (wanted) => this.#session.deliver("privacy", "privacy.set", wanted),
+    get: () => this.#session.deliver("privacy", "privacy.set")
   };
   #options;
   #session;
@@ -1688,7 +1699,7 @@ var Greendot = class {
   }
   /** The rooms the user is a member of and the open ones, with how much is unread. */
   async rooms() {
-    return (await this.#session.ask("room.list")).rooms;
+    return (await this.#session.deliver(/* @__PURE__ */ Symbol(), "room.list")).rooms;
   }
   /** Say something fleeting to all devices of a user. Whether it was said: without a connection it is dropped. */
   signal(user, kind, body, { key } = {}) {
@@ -1702,7 +1713,7 @@ var Greendot = class {
   now() {
     return this.#session.now();
   }
-  /** Any command of the protocol; its reply's data. For what has no method here. */
+  /** Any command of the protocol; its reply's data. For what has no method here. Without a connection: `disconnected`. */
   request(type, fields = {}) {
     return this.#session.ask(type, fields);
   }

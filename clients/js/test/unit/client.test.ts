@@ -506,6 +506,26 @@ describe("rooms", () => {
     expect(FakeSocket.last.count("room.send")).toBe(5);
   });
 
+  test("what is asked for before there is a connection, or when it is lost, is answered by the next one", async () => {
+    const client = made();
+    const asked = [client.rooms(), client.inbox.list(), client.room("lobby").history(), client.presence.get("bob")];
+    await expect(client.request("room.list")).rejects.toMatchObject({ code: "disconnected", retry: true });
+    client.connect();
+    await settled();
+    FakeSocket.last.welcome();
+    await settled();
+    FakeSocket.last.end(1006);
+    await clock.pass(500);
+    const { last } = FakeSocket;
+    last.welcome();
+    await settled();
+    last.answer("room.list", { rooms: [] });
+    last.answer("inbox.list", { notifications: [], head: 0, unread: 0, unseen: 0 });
+    last.answer("room.history", { messages: [said(1)] });
+    last.answer("presence.get", { presence: [presence("bob", 1)] });
+    expect(await Promise.all(asked)).toMatchObject([[], { head: 0 }, [{ seq: 1 }], [{ user: "bob" }]]);
+  });
+
   test("what is changed after send() is not what is sent", async () => {
     const client = made();
     const body = { text: "as it was" };

@@ -67,7 +67,7 @@ storms: $(READY) debs  ## Ten thousand clients cut off at once, and a flood of s
 	@$(BIN)/python bench/storms.py $(ARGS)
 
 debs:
-	@sh scripts/ensure-debs chromium redis-server gcc nodejs=node npm
+	@sh scripts/ensure-debs chromium redis-server gcc nodejs=node npm postgresql=/usr/lib/postgresql
 
 bench-debs:
 	@sh scripts/ensure-debs redis-server gcc nginx libnginx-mod-nchan=/usr/lib/nginx/modules/ngx_nchan_module.so

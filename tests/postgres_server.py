@@ -18,6 +18,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from redis_servers.tls import Certificates
+
 PATIENCE_S = 20.0
 NOBODY = 65534  # PostgreSQL does not run as root
 SETTINGS = {
@@ -41,11 +43,25 @@ def programs() -> Path:
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
-class PostgresProcess:
-    """A server on a free port of 127.0.0.1, that a test may end, freeze and start again."""
+def programs_with_tls() -> Path:
+    """The wheel's are built without OpenSSL, Debian's with it; without these the test is skipped, in CI it fails."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not found:
+        reason = "there is no PostgreSQL that speaks TLS: install the Debian package postgresql"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found[-1].parent
 
-    def __init__(self, **settings: str) -> None:
-        self._programs = programs()
+
+class PostgresProcess:
+    """A server on a free port of 127.0.0.1, that a test may end, freeze and start again.
+
+    With `tls` it takes connections that speak it and no others.
+    """
+
+    def __init__(self, tls: Certificates | None = None, **settings: str) -> None:
+        self._programs = programs() if tls is None else programs_with_tls()
         self._folder = Path(tempfile.mkdtemp(prefix="greendot-postgres-"))
         self._settings = SETTINGS | settings
         with socket.socket() as probe:
@@ -72,6 +88,20 @@ class PostgresProcess:
             stdout=subprocess.DEVNULL,
             cwd=self._folder,
         )
+        if tls is not None:
+            self._settings |= {"ssl": "on"} | self._files(tls)
+            (self._data / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust\n")
+
+    def _files(self, tls: Certificates) -> dict[str, str]:
+        """Copies that belong to whom the server runs as: it takes no others."""
+        settings = {"ssl_cert_file": tls.certificate, "ssl_key_file": tls.key}
+        for name, file in settings.items():
+            copy = self._data / name
+            copy.write_bytes(file.read_bytes())
+            copy.chmod(0o600)
+            if os.geteuid() == 0:
+                os.chown(copy, NOBODY, NOBODY)
+        return {name: str(self._data / name) for name in settings}
 
     @property
     def url(self) -> str:
@@ -136,8 +166,8 @@ class PostgresProcess:
 
 
 @contextmanager
-def postgres_server(**settings: str) -> Iterator[PostgresProcess]:
-    server = PostgresProcess(**settings)
+def postgres_server(tls: Certificates | None = None, **settings: str) -> Iterator[PostgresProcess]:
+    server = PostgresProcess(tls, **settings)
     try:
         server.start()
         yield server

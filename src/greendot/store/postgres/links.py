@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -184,6 +185,14 @@ def translated(error: Exception) -> Exception:
 
 
 def words(error: Exception) -> str:
+    """One line, with what to do where that is known."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = f"its certificate is refused: {error.verify_message.rstrip('.')}."
+        if "mismatch" in error.verify_message:
+            return f"{said} Connect by a name it is for."
+        return f"{said} Name the authority that signed it with sslrootcert=FILE in the URL."
+    if isinstance(error, FileNotFoundError):
+        return "a file that the URL names is not there (sslrootcert, sslcert, sslkey, or the socket)"
     return str(error).partition("\n")[0] or type(error).__name__
 
 

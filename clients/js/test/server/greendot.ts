@@ -31,7 +31,12 @@ export class GreendotServer {
   /** Settings are names of the environment without `GREENDOT_`: `{ PRESENCE_GRACE_S: "1" }`. */
   static async start(settings: Record<string, string> = {}): Promise<GreendotServer> {
     const server = new GreendotServer(settings);
-    await server.up();
+    try {
+      await server.up();
+    } catch (error) {
+      await server.stop(); // nothing stays behind, neither a process nor its files
+      throw error;
+    }
     return server;
   }
 
@@ -67,7 +72,7 @@ export class GreendotServer {
   /** SIGTERM lets it say `drain`, SIGKILL nothing. */
   async down(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
     const child = this.#process!;
-    if (child.exitCode === null && child.signalCode === null) {
+    if (child.pid && child.exitCode === null && child.signalCode === null) {
       const ended = new Promise((resolve) => child.once("exit", resolve));
       child.kill(signal);
       await ended;

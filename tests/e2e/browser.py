@@ -11,12 +11,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, WebSocket, expect, sync_playwright
 
 API_KEY = "a-key-for-the-tests-of-the-page"
 SETTINGS = {
@@ -50,14 +51,14 @@ addEventListener("securitypolicyviolation", (event) =>
 class ServerProcess:
     """`greendot serve --dev` on a port of its own, that can be stopped and started again."""
 
-    def __init__(self, folder: Path) -> None:
-        self._log = folder / "server.log"
-        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("GREENDOT_")}
-        self._environment |= SETTINGS | {"GREENDOT_SERVER_DATA_DIR": str(folder / "data")}
-        self._process: subprocess.Popen[str] | None = None
+    def __init__(self, folder: Path, **settings: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
+        self._log = folder / f"server-{self.port}.log"
+        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("GREENDOT_")}
+        self._environment |= SETTINGS | {"GREENDOT_SERVER_DATA_DIR": str(folder / "data")} | settings
+        self._process: subprocess.Popen[str] | None = None
         self.url = f"http://127.0.0.1:{self.port}/"
 
     def start(self) -> None:
@@ -101,9 +102,10 @@ class ServerProcess:
         self._process.communicate(timeout=20)
         self._process = None
 
-    def call(self, method: str, path: str) -> Any:
+    def call(self, method: str, path: str, body: Any = None) -> Any:
         """Over the HTTP API, as an operator."""
-        request = Request(self.url + path, method=method, headers={"Authorization": f"Bearer {API_KEY}"})
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.url + path, data, method=method, headers={"Authorization": f"Bearer {API_KEY}"})
         with urlopen(request, timeout=10) as answer:
             return json.loads(answer.read() or b"null")
 
@@ -118,6 +120,9 @@ class Tab:
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
         self.problems: list[str] = []
+        self.heard: list[dict[str, Any]] = []  # all frames of all sockets, in their order
+        self.said: list[dict[str, Any]] = []
+        page.on("websocket", self._listen)
         page.add_init_script(REPORT_VIOLATIONS)
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
@@ -126,6 +131,15 @@ class Tab:
     def _said(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.problems.append(message.text)
+
+    def _listen(self, socket: WebSocket) -> None:
+        socket.on("framereceived", lambda text: self.heard.append(json.loads(text)))
+        socket.on("framesent", lambda text: self.said.append(json.loads(text)))
+
+    def states_of(self, user: str) -> list[str]:
+        """The states in which somebody was shown to this page by changes."""
+        told = [frame["data"] for frame in self.heard if frame["type"] == "presence.changed"]
+        return [entry["state"] for entry in told if entry["user"] == user]
 
     def enter(self, name: str) -> None:
         self.page.get_by_label("Your name").fill(name)
@@ -186,15 +200,27 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., AbstractContextManager[ServerProcess]]:
+    """Makes servers with settings of one's own; `folder` where several share a store."""
+
+    @contextmanager
+    def serving(folder: Path | None = None, **settings: str) -> Iterator[ServerProcess]:
+        process = ServerProcess(folder or tmp_path_factory.mktemp("demo"), **settings)
+        process.start()
+        try:
+            yield process
+        finally:
+            process.stop()
+        assert "Traceback" not in process.log
+
+    return serving
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path)
-    process.start()
-    try:
+def site(serve: Callable[..., AbstractContextManager[ServerProcess]]) -> Iterator[ServerProcess]:
+    with serve() as process:
         yield process
-    finally:
-        process.stop()
-    assert "Traceback" not in process.log
 
 
 @pytest.fixture
@@ -203,9 +229,9 @@ def open_tab(chromium: Browser, site: ServerProcess) -> Iterator[Callable[..., T
     tabs: list[Tab] = []
     contexts = []
 
-    def open_one(name: str | None = None, **context: Any) -> Tab:
+    def open_one(name: str | None = None, url: str | None = None, **context: Any) -> Tab:
         contexts.append(chromium.new_context(**context))
-        tab = Tab(contexts[-1].new_page(), site.url)
+        tab = Tab(contexts[-1].new_page(), url or site.url)
         tabs.append(tab)
         if name is not None:
             tab.enter(name)

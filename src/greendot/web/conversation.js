@@ -108,6 +108,7 @@ export class Conversation {
     });
     room.on("removed", () => {
       this.isRemoved = true;
+      this.#hasHistory = false; // what is said meanwhile is not told
       changed();
     });
   }
@@ -196,6 +197,7 @@ export class Conversation {
       await this.room.send({ text }, { key });
       this.#seat.sent(isOnline);
       draft.sent();
+      if (this.isRemoved) this.start(); // whoever may write there may be there again
     } catch (error) {
       draft.failed(error.message);
     }

@@ -28,7 +28,7 @@ export class InboxView {
     $("read-all").addEventListener("click", () => this.#mark(client.inbox.read({ through: this.#head })), { signal });
     $("notify-me").addEventListener("click", () => this.notify(me.id).catch(complain), { signal });
     $("toast").addEventListener("click", () => this.#panel.open(), { signal });
-    client.inbox.on("badge", () => this.#drawBadge());
+    client.inbox.on("badge", () => (this.#drawBadge(), this.#see()));
     client.inbox.on("created", (entry) => this.#created(entry));
     client.inbox.on("updated", (marked) => this.#updated(marked));
     client.inbox.on("resync", () => this.#fetch());

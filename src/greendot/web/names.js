@@ -46,10 +46,12 @@ export function randomId() {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+const segmenter = Intl.Segmenter && new Intl.Segmenter();
+
 function firstLetter(word) {
   // A letter may be several code points: “é” in two parts, or a family of emoji.
-  const letters = Intl.Segmenter ? [...new Intl.Segmenter().segment(word)].map((part) => part.segment) : [...word];
-  return letters[0];
+  const [first] = segmenter ? segmenter.segment(word.slice(0, 40)) : [{ segment: [...word][0] }];
+  return first.segment;
 }
 
 function hash(text) {

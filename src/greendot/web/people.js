@@ -10,6 +10,8 @@ const MOST = 300; // people remembered; the first to go are those who have been 
 const DEVICES_MS = 20_000; // which devices people have is not told, only answered
 const LONGEST_MS = 60_000; // between two looks at the clock
 
+const alphabet = new Intl.Collator();
+
 export class People {
   #list;
   #me;
@@ -20,6 +22,8 @@ export class People {
   #watches = new Map(); // id → undo
   #rows = new Map(); // id → PersonRow
   #changed = new Set(); // ids to be drawn
+  #isSorted = true;
+  #isKept = true; // names are remembered as they are
   #isHeld = false; // the pointer or the focus is in the list: nothing moves under it
   #ageing = null;
   #asking = null;
@@ -42,6 +46,7 @@ export class People {
     for (const [id, name] of known) this.#names.set(id, name);
     for (const id of this.#names.keys()) this.#watch(id);
     this.#asking = setInterval(() => this.#askDevices(), DEVICES_MS);
+    this.#isSorted = false;
     this.#drawSoon();
   }
 
@@ -95,6 +100,7 @@ export class People {
     for (const map of [this.#names, this.#entries, this.#devices, this.#watches]) map.delete(id);
     this.#rows.get(id)?.element.remove();
     this.#rows.delete(id);
+    this.#isKept = false;
     this.#drawSoon();
   }
 
@@ -110,6 +116,7 @@ export class People {
 
   #set(id, name) {
     this.#names.set(id, name);
+    this.#isSorted = this.#isKept = false;
     this.#changed.add(id);
     this.#drawSoon();
   }
@@ -124,7 +131,8 @@ export class People {
     const known = this.#entries.get(user);
     if (!known || known.version <= entry.version || entry.version === 0) this.#entries.set(user, entry);
     if (devices) this.#devices.set(user, devices);
-    if (name) this.#names.set(user, name);
+    if (name && this.#names.get(user) !== name) this.#set(user, name);
+    if (known?.state !== entry.state) this.#isSorted = false;
     this.#changed.add(user);
     this.#drawSoon();
   }
@@ -169,9 +177,10 @@ export class People {
       if (this.#changed.has(id) || row.isDue) this.#drawRow(row, id);
     }
     this.#changed.clear();
-    if (!this.#isHeld) this.#sort(ids);
+    if (!this.#isHeld && !this.#isSorted) this.#sort(ids);
     this.#age(ids);
-    remember("people", Object.fromEntries(this.#names));
+    if (!this.#isKept) remember("people", Object.fromEntries(this.#names));
+    this.#isKept = true;
     this.onChange();
   }
 
@@ -194,11 +203,13 @@ export class People {
 
   /** Rows that stand where they should are not touched. */
   #sort(ids) {
-    ids.sort((a, b) => this.#compare(a, b));
-    ids.forEach((id, place) => {
+    this.#isSorted = true;
+    let next = this.#list.firstElementChild;
+    for (const id of ids.sort((a, b) => this.#compare(a, b))) {
       const { element } = this.#rows.get(id);
-      if (this.#list.children[place] !== element) this.#list.insertBefore(element, this.#list.children[place] ?? null);
-    });
+      if (element === next) next = next.nextElementSibling;
+      else this.#list.insertBefore(element, next);
+    }
     const rows = [...this.#rows.values()];
     if (rows.length && !rows.some(({ press }) => press.tabIndex === 0)) rows[0].press.tabIndex = 0;
   }
@@ -206,7 +217,7 @@ export class People {
   #compare(a, b) {
     return (
       RANK[this.stateOf(a)] - RANK[this.stateOf(b)] ||
-      this.nameOf(a).localeCompare(this.nameOf(b)) ||
+      alphabet.compare(this.nameOf(a), this.nameOf(b)) ||
       (a < b ? -1 : 1)
     );
   }

@@ -14,9 +14,11 @@ export function deviceName(device) {
 /** Draw who somebody is. `state` chooses the shape and colour of the dot, `words` are for those who see neither. */
 export function drawWho(row, { id, name, state, words }) {
   row.dataset.state = state;
-  row.style.setProperty("--hue", hue(id));
-  setText(row.querySelector(".initials"), initials(name));
-  setText(row.querySelector(".name"), name);
+  if (row.querySelector(".name").textContent !== name) {
+    row.style.setProperty("--hue", hue(id));
+    setText(row.querySelector(".initials"), initials(name));
+    setText(row.querySelector(".name"), name);
+  }
   row.querySelector(".dot").dataset.state = state;
   setText(row.querySelector(".state"), words);
 }
@@ -78,6 +80,7 @@ export class PersonRow {
   #toggle() {
     const open = this.#more.hidden;
     this.#more.hidden = !open;
+    this.element.classList.toggle("open", open);
     this.press.setAttribute("aria-expanded", String(open));
     if (!open) return;
     this.#drawMore();
@@ -101,7 +104,7 @@ export class PersonRow {
     const facts = [["Id", this.#id]];
     if (entry?.last_seen) facts.push(["Last seen", exact(entry.last_seen)]);
     else if (entry?.since && entry.state !== "offline") facts.push([entry.state, `since ${clock(entry.since)}`]);
-    if (devices.length) facts.push([devices.length === 1 ? "Device" : "Devices", devices.map(deviceName).join(", ")]);
+    if (devices.length) facts.push([devices.length === 1 ? "Device" : "Devices", devices.map(deviceName).sort().join(", ")]);
     return facts.flatMap(([term, fact]) => [make("dt", "", term), make("dd", "", fact)]);
   }
 }

@@ -1,0 +1,312 @@
+"""The demo as a chat: rooms and their badges, messages that change, the bell, one person on two devices."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from e2e.processes import ask
+from greendot.testing import WireClient
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from e2e.browser import ServerProcess, Tab
+
+    OpenTab = Callable[..., Tab]
+
+pytest_plugins = ("e2e.browser",)
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def site(serve: Callable[..., AbstractContextManager[ServerProcess]]) -> Iterator[ServerProcess]:
+    """One server for all these tests: each has people of its own."""
+    with serve() as process:
+        yield process
+
+
+def badge(tab: Tab, room: str) -> Locator:
+    return tab.page.locator(f'#rooms [data-room="{room}"] .badge')
+
+
+def last(tab: Tab) -> Locator:
+    return tab.messages.last
+
+
+def bell(tab: Tab) -> Locator:
+    return tab.page.get_by_role("button", name=re.compile("Notifications"))
+
+
+# --- rooms ---
+
+
+def test_what_is_said_in_another_room_is_counted_there_until_it_is_opened(open_tab: OpenTab) -> None:
+    anna, ben = open_tab("Anna"), open_tab("Ben")
+    anna.open_room("design")
+    anna.open_room("lobby")
+    expect(badge(anna, "design")).to_be_hidden()
+    ben.open_room("design")
+    ben.say("a draft")
+    ben.say("and another")
+    expect(badge(anna, "design")).to_have_text("2")
+    expect(anna.page).to_have_title(re.compile(r"^\(2\) Anna"))
+    anna.open_room("design")
+    expect(last(anna)).to_have_text("and another")
+    expect(badge(anna, "design")).to_be_hidden()
+    expect(anna.page.locator("#desk .talk:not([hidden]) .rule.new")).to_be_visible()
+    anna.page.reload()
+    anna.expect_connected()
+    expect(anna.page.locator("#room-title")).to_have_text("design")  # where one was
+    expect(badge(anna, "design")).to_be_hidden()
+
+
+def test_typing_shows_in_the_room_it_happens_in_and_beside_its_name_elsewhere(open_tab: OpenTab) -> None:
+    cara, dirk = open_tab("Cara"), open_tab("Dirk")
+    dirk.open_room("random")
+    dirk.field.press_sequentially("Hm")
+    beside = cara.page.locator('#rooms [data-room="random"]')
+    expect(beside).to_have_class(re.compile("typed"))
+    expect(cara.typing).to_be_empty()
+    dirk.field.fill("")
+    expect(beside).not_to_have_class(re.compile("typed"))
+
+
+def test_the_room_says_who_is_in_it(open_tab: OpenTab) -> None:
+    emil, fred = open_tab("Emil"), open_tab("Fred")
+    emil.expect_state("fred", "online")
+    emil.page.locator("#here").click()
+    here = emil.page.get_by_role("group", name="Who is here")
+    expect(here.get_by_text("Fred")).to_be_visible()
+    expect(here.get_by_text("Emil")).to_be_visible()
+    fred.page.get_by_role("button", name="Leave").click()
+    expect(here.get_by_text("Fred")).to_have_count(0)
+    emil.page.keyboard.press("Escape")
+    expect(here).to_be_hidden()
+    expect(emil.page.locator("#here")).to_be_focused()
+
+
+# --- messages ---
+
+
+def test_a_message_is_edited_and_deleted_for_everybody(open_tab: OpenTab) -> None:
+    gina, hugo = open_tab("Gina"), open_tab("Hugo")
+    gina.say("helo")
+    expect(last(hugo)).to_have_text("helo")
+    gina.field.press("ArrowUp")
+    editor = gina.page.get_by_label("Your message, changed")
+    editor.fill("hello")
+    editor.press("Enter")
+    for tab in (gina, hugo):
+        expect(last(tab)).to_have_text("hello (edited)")
+    expect(hugo.page.get_by_role("button", name=re.compile("^Edit"))).to_have_count(0)  # not hers to change
+    gina.page.get_by_role("button", name=re.compile("^Delete your message")).last.click()
+    for tab in (gina, hugo, open_tab("Ines")):
+        expect(last(tab)).to_have_text("message deleted")
+
+
+def test_days_are_set_apart_and_earlier_messages_are_a_press_away(open_tab: OpenTab, site: ServerProcess) -> None:
+    site.call("PUT", "v1/rooms/archive", {"open": True})
+    for number in range(70):
+        site.call("POST", "v1/rooms/archive/messages", {"user": "jo", "body": {"text": f"message {number}"}})
+    kim = open_tab("Kim")
+    kim.open_room("archive")
+    expect(kim.messages).to_have_count(50)
+    expect(kim.page.locator("#desk .talk:not([hidden]) .rule.day")).to_have_text("Today")
+    before = last(kim).bounding_box()
+    assert before is not None
+    kim.page.locator("#desk .scroll:visible").evaluate("box => { box.scrollTop = 0 }")
+    kim.page.get_by_role("button", name="Earlier messages").click()
+    expect(kim.messages).to_have_count(70)
+    expect(kim.messages.first).to_have_text("message 0")
+    expect(kim.messages.nth(20)).to_be_in_viewport()  # what one looked at is still there
+    expect(kim.page.get_by_role("button", name="Earlier messages")).to_be_hidden()
+
+
+def test_a_message_that_is_refused_says_so_and_can_be_tried_again(open_tab: OpenTab, site: ServerProcess) -> None:
+    site.call("PUT", "v1/rooms/guests", {"open": False})
+    site.call("PUT", "v1/rooms/guests/members/lea")
+    lea = open_tab("Lea")
+    lea.open_room("guests")
+    lea.say("still a member")
+    expect(last(lea)).to_have_text("still a member")
+    site.call("DELETE", "v1/rooms/guests/members/lea")
+    expect(lea.page.locator("#present")).to_have_text("you are no longer in this room")
+    lea.say("no longer one")
+    note = lea.page.locator(".message.failed .note")
+    expect(note).to_contain_text("not sent")
+    site.call("PUT", "v1/rooms/guests/members/lea")
+    note.get_by_role("button", name="Try again").click()
+    expect(lea.page.locator(".message.failed")).to_have_count(0)
+    expect(lea.messages.last).to_have_text("no longer one")
+
+
+# --- people ---
+
+
+def test_busy_has_an_end_and_a_note_that_others_see(open_tab: OpenTab) -> None:
+    olga, paul = open_tab("Olga"), open_tab("Paul")
+    olga.page.locator("#until option").nth(1).evaluate("option => { option.value = '4' }")  # instead of a minute
+    olga.page.get_by_label("Busy").click()
+    olga.page.get_by_label("Until when").select_option("1 minute")
+    paul.expect_state("olga", "busy")
+    expect(paul.person("olga").locator(".state")).to_have_text(re.compile(r"^busy · until \d\d:\d\d"))
+    expect(olga.page.locator("#me .state")).to_have_text(re.compile(r"^busy until \d\d:\d\d"))
+    paul.expect_state("olga", "online")  # nobody did anything
+    expect(olga.page.get_by_label("Auto")).to_be_checked()
+    note = olga.page.get_by_label("A note beside your status")
+    note.fill("writing")
+    note.press("Enter")
+    expect(paul.person("olga").locator(".state")).to_contain_text("writing")
+
+
+def test_the_list_of_people_is_one_stop_for_the_keyboard_and_arrows_within(open_tab: OpenTab) -> None:
+    people = {"uwe": "Uwe", "vera": "Vera", "wim": "Wim"}
+    quin = open_tab("Quin")
+    for name in people.values():
+        quin.page.get_by_label("Watch someone").fill(name)
+        quin.page.get_by_role("button", name="Watch", exact=True).click()
+        expect(quin.person(name.lower())).to_be_visible()
+    rows = quin.page.locator("#people .row")
+    assert rows.evaluate_all("rows => rows.filter((row) => row.tabIndex === 0).length") == 1
+    rows.first.focus()
+    quin.page.keyboard.press("ArrowDown")
+    expect(rows.nth(1)).to_be_focused()
+    quin.page.keyboard.press("End")
+    expect(rows.last).to_be_focused()
+    quin.page.keyboard.press("Enter")
+    expect(rows.last).to_have_attribute("aria-expanded", "true")
+    quin.page.keyboard.press("Tab")
+    expect(quin.page.get_by_role("button", name=re.compile("^Notify"))).to_be_focused()
+
+
+# --- the bell ---
+
+
+def test_the_bell_counts_shows_and_forgets(open_tab: OpenTab) -> None:
+    rosa, sven = open_tab("Rosa"), open_tab("Sven")
+    sven.expect_state("rosa", "online")
+    sven.open_person("rosa")
+    sven.page.get_by_role("button", name="Notify Rosa").click()
+    expect(rosa.page.locator("#toast")).to_have_text("Sven waves at you.")
+    expect(bell(rosa)).to_have_accessible_name("Notifications, 1 unread")
+    bell(rosa).click()
+    rosa.page.get_by_role("button", name="Send me one").click()
+    entries = rosa.page.locator("#notifications .entry")
+    expect(entries).to_have_count(2)
+    expect(rosa.page.locator("#bell-badge")).to_have_text("2")
+    expect(rosa.page.locator("#bell-badge")).to_have_class(re.compile("quiet"))  # seen, not read
+    rosa.page.get_by_role("button", name="Mark read: Sven waves at you.").click()
+    expect(rosa.page.locator("#bell-badge")).to_have_text("1")
+    rosa.page.get_by_role("button", name="Mark all read").click()
+    expect(rosa.page.locator("#bell-badge")).to_be_hidden()
+    rosa.page.get_by_role("button", name=re.compile("^Archive: Sven")).click()
+    expect(entries).to_have_count(1)
+    rosa.page.keyboard.press("Escape")
+    expect(bell(rosa)).to_be_focused()
+    rosa.page.reload()
+    bell(rosa).click()
+    expect(entries).to_have_count(1)
+
+
+# --- two devices ---
+
+
+def test_two_devices_of_one_person_share_what_is_read_set_and_said(open_tab: OpenTab) -> None:
+    tina, udo = open_tab("Tina"), open_tab("Udo")
+    tina.page.get_by_role("button", name="Second device").click()
+    phone = tina.page.get_by_role("region", name="Your phone")
+    expect(phone.locator(".foot")).to_have_text("Connected")
+    # Said on one, seen on both and by others once.
+    phone.get_by_label("Message to lobby").fill("from the phone")
+    expect(udo.typing).to_have_text("Tina is typing…")
+    expect(tina.typing).to_be_empty()  # one does not see oneself type
+    phone.get_by_label("Message to lobby").press("Enter")
+    expect(last(udo)).to_have_text("from the phone")
+    expect(last(tina)).to_have_text("from the phone")
+    # Read on one, read on both.
+    udo.open_room("design")
+    udo.say("look")
+    counted = phone.locator('[data-room="design"] .badge')
+    expect(counted).to_be_visible()
+    expect(badge(tina, "design")).to_be_visible()
+    tina.open_room("design")
+    expect(counted).to_be_hidden()
+    # Set on one, set on both.
+    tina.page.get_by_label("Busy").click()
+    expect(phone.locator(".own")).to_have_text("busy")
+    udo.expect_state("tina", "busy")
+    tina.page.get_by_label("Auto").click()
+    # Both are known, and one may go.
+    udo.open_person("tina")
+    expect(udo.person("tina").locator("dl")).to_contain_text("browser, phone")
+    tina.page.get_by_label("Close the second device").click()
+    udo.open_person("tina")
+    udo.open_person("tina")
+    expect(udo.person("tina").locator("dl")).not_to_contain_text("phone")
+    assert "offline" not in udo.states_of("tina")
+
+
+# --- many people ---
+
+
+@pytest.fixture
+def crowd(site: ServerProcess) -> Callable[[list[str]], None]:
+    """Lets people come, be busy and go; on a loop in a thread of its own, since Playwright has this one."""
+
+    async def visit(user: str) -> None:
+        answer = await ask(site.port, "GET", f"/dev/token?user={user}")
+        async with await WireClient.connect(site.port) as client:
+            await client.hello(answer.json()["token"])
+            await client.request(type="status.set", status="busy")
+            await client.request(type="status.set", status="auto")
+            client.send(type="bye")
+            await client.closed()
+
+    async def all_of(users: list[str]) -> None:
+        await asyncio.gather(*map(visit, users))
+
+    def run(users: list[str]) -> None:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(all_of(users))).result(timeout=30)
+
+    return run
+
+
+def tasks_ms(trace: bytes) -> list[float]:
+    """What the page's tasks took of the processor, in milliseconds: on a busy machine the clock says less."""
+    events = json.loads(trace)["traceEvents"]
+    main = {
+        (e["pid"], e["tid"]) for e in events if e["name"] == "thread_name" and e["args"]["name"] == "CrRendererMain"
+    }
+    tasks = [e for e in events if e["ph"] == "X" and e["name"].endswith("RunTask") and (e["pid"], e["tid"]) in main]
+    return [task["tdur"] / 1000 for task in tasks if "tdur" in task]
+
+
+def test_two_hundred_people_are_one_watch_and_no_task_is_long(
+    open_tab: OpenTab, chromium: Browser, crowd: Callable[[list[str]], None]
+) -> None:
+    names = {f"person-{number:03}": f"Person {number:03}" for number in range(200)}
+    wanda = open_tab()
+    wanda.page.evaluate("people => sessionStorage.setItem('greendot.people', JSON.stringify(people))", names)
+    wanda.page.reload()
+    wanda.enter("Wanda")
+    expect(wanda.page.locator("#people li").nth(199)).to_be_attached()
+    watches = [frame["users"] for frame in wanda.said if frame["type"] == "watch"]
+    assert {*names} <= {*watches[0]}
+    assert len(watches) <= 2  # and perhaps those who have said something here before
+    chromium.start_tracing(page=wanda.page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
+    crowd([*names])  # all of them come, are busy and go, as fast as they can
+    expect(wanda.page.locator("#people-note")).to_have_text(re.compile(r"^0 of 2\d\d online"), timeout=30_000)
+    took = tasks_ms(chromium.stop_tracing())
+    assert len([frame for frame in wanda.heard if frame["type"] == "presence.changed"]) >= 600
+    assert len(took) > 100
+    assert max(took) < 50

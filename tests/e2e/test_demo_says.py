@@ -1,0 +1,119 @@
+"""Whatever becomes of the connection, the page says what happens and what there is to do."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Locator, Route, expect
+
+from greendot.tokens import Tokens
+
+if TYPE_CHECKING:
+    from e2e.browser import ServerProcess, Tab
+
+    OpenTab = Callable[..., Tab]
+    Serve = Callable[..., AbstractContextManager[ServerProcess]]
+
+pytest_plugins = ("e2e.browser",)
+pytestmark = pytest.mark.browser
+SECRET = "a secret for the tests of the demo, long enough"
+
+
+def notice(tab: Tab) -> Locator:
+    return tab.page.locator("#desk .notice")
+
+
+def test_a_server_that_is_restarted_says_so_and_is_found_again(open_tab: OpenTab, site: ServerProcess) -> None:
+    ann = open_tab("Ann")
+    site.stop()  # it drains: every client is told to come back later
+    expect(notice(ann)).to_contain_text("The server is restarting.")
+    expect(ann.page.locator("#connection")).to_contain_text("Reconnecting")
+    expect(notice(ann).get_by_role("button")).to_have_text("Try now")
+    ann.say("meanwhile")
+    expect(ann.page.locator(".message.draft .note")).to_have_text("will be sent once connected")
+    expect(notice(ann)).to_contain_text("The server cannot be reached.")
+    site.start()
+    notice(ann).get_by_role("button").click()
+    ann.expect_connected()
+    expect(notice(ann)).to_be_hidden()
+    expect(ann.messages.last).to_have_text("meanwhile")
+    expect(ann.page.locator(".message.draft")).to_have_count(0)
+
+
+def test_an_overloaded_server_says_when_to_come_back(open_tab: OpenTab, serve: Serve) -> None:
+    with serve(GREENDOT_ADMISSION_HELLOS_PER_S="1", GREENDOT_ADMISSION_WAITING="1") as busy:
+        tabs = [open_tab(url=busy.url) for _ in range(4)]
+        for number, tab in enumerate(tabs):
+            tab.page.get_by_label("Your name").fill(f"Guest {number}")
+        for tab in tabs:
+            tab.page.get_by_role("button", name="Come in").click()
+        told = [tab for tab in tabs if tab.page.locator("#connection").text_content() != "Connected"]
+        assert told  # more came than were let in
+        expect(notice(told[-1])).to_contain_text("The server is very busy.")
+        for tab in tabs:
+            tab.expect_connected()  # all of them, by and by
+            expect(notice(tab)).to_be_hidden()
+
+
+def test_a_token_that_ends_is_replaced_unseen_and_one_that_cannot_be_is_told(open_tab: OpenTab, serve: Serve) -> None:
+    with serve(GREENDOT_AUTH_SECRET=SECRET) as site:
+        tab = open_tab(url=site.url)
+        asked = 0
+        failing = False
+
+        def token(route: Route) -> None:
+            nonlocal asked
+            asked += 1
+            if failing:
+                route.fulfill(status=503)
+            else:
+                route.fulfill(json={"token": Tokens(SECRET).make("bea", round(time.time() * 1000), 8, name="Bea")})
+
+        tab.page.route("**/dev/token?*", token)
+        tab.enter("Bea")
+        tab.page.wait_for_timeout(9_000)  # longer than one token holds
+        tab.expect_connected()
+        assert asked >= 2
+        assert not [frame for frame in tab.heard if frame["type"] == "error"]
+        failing = True
+        expect(notice(tab)).to_contain_text(re.compile("Your sign-in (is being renewed|could not be checked)"))
+        failing = False
+        notice(tab).get_by_role("button").click()
+        tab.expect_connected()
+        tab.problems = [problem for problem in tab.problems if "503" not in problem]  # the browser reports them itself
+
+
+def test_whoever_is_signed_out_by_the_app_is_told_and_can_sign_in_again(open_tab: OpenTab, site: ServerProcess) -> None:
+    cleo, dan = open_tab("Cleo"), open_tab("Dan")
+    cleo.say("hello")
+    dan.expect_state("cleo", "online")
+    site.call("POST", "v1/tokens/revoke", {"user": "cleo"})
+    expect(notice(cleo)).to_contain_text("You were signed out.")
+    expect(cleo.page.locator("#connection")).to_have_text("Stopped")
+    dan.expect_state("cleo", "offline")
+    cleo.page.wait_for_timeout(1_100)  # tokens of this second are revoked, too
+    notice(cleo).get_by_role("button", name="Sign in again").click()
+    cleo.expect_connected()
+    dan.expect_state("cleo", "online")
+    expect(cleo.messages.last).to_have_text("hello")
+
+
+def test_a_device_without_a_network_says_so_and_goes_on_by_itself(open_tab: OpenTab, site: ServerProcess) -> None:
+    eva, fay = open_tab("Eva"), open_tab("Fay")
+    fay.expect_state("eva", "online")
+    eva.page.context.set_offline(True)
+    site.kill()
+    expect(notice(eva)).to_contain_text("This device is offline.")
+    expect(eva.page.locator("#connection")).to_have_text("No network")
+    eva.say("later")
+    site.start()
+    eva.page.context.set_offline(False)
+    eva.expect_connected()
+    expect(eva.messages.last).to_have_text("later")
+    fay.expect_connected()
+    expect(fay.messages.last).to_have_text("later")

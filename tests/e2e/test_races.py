@@ -160,3 +160,17 @@ async def test_recovery_of_more_than_a_client_may_cost_is_said_to_be_too_much() 
         assert len(await bob.quiet()) == 60
         page = await bob.request(type="room.history", room="c", limit=300)
         assert [message["seq"] for message in page["messages"]] == [*range(14, 31)]  # as much as one answer holds
+
+
+async def test_a_bye_that_waits_for_another_command_counts_though_the_socket_is_closed_meanwhile() -> None:
+    async with serving() as served:
+        alice, bob = await served.client("alice"), await served.client("bob")
+        await bob.request(type="watch", users=["alice"])
+        gate = Gate(served.node.store, "notifications")
+        alice.send(type="inbox.list")
+        await gate.reached.wait()
+        alice.send(type="bye")
+        await alice.close(1000)
+        gate.opened.set()
+        await served.until_gone(1)
+        assert [frame["data"]["state"] for frame in await bob.quiet()] == ["offline"]

@@ -94,6 +94,10 @@ class Intake:
         if len(connection.waiting) == MOST_WAITING:
             connection.pause_reading()  # what follows waits with the client, which is in nobody's way
 
+    def bye_waits(self, connection: Connection) -> bool:
+        """Whether the client has said bye behind a command that is under way: a close frame does not wait its turn."""
+        return any(_is_bye(text) for text in connection.waiting or ())
+
     def _has_turn(self, connection: Connection) -> bool:
         """Whether it has not said so much already that the loop should do something else before it goes on."""
         if connection is not self._talker:
@@ -268,4 +272,11 @@ class Intake:
             return True
         if limit.flooding:
             self._overloaded(connection)
+        return False
+
+
+def _is_bye(text: str) -> bool:
+    try:
+        return '"bye"' in text and type(decode_command(text)) is wire.Bye
+    except BadCommand:
         return False

@@ -172,6 +172,8 @@ class Node(Parts):
     def ended(self, connection: Connection, cause: Cause, code: int) -> None:
         if code == Close.TOO_SLOW:
             self.metrics.realtime_client_slow_closed_total += 1
+        if cause is Cause.CLIENT_CLOSE and self.intake.bye_waits(connection):
+            cause = Cause.BYE
         connection.ended_by = (cause, code)
         if self.reception.forget(connection):
             connection.waiting = None

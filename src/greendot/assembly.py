@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
 
-from greendot.api.app import make_app
+from greendot.admin.dashboard import Dashboard
+from greendot.admin.desk import Desk
+from greendot.api.app import make_admin_app, make_app
 from greendot.api.backend import Backend, Dev, DevPeriods
 from greendot.api.headers import Headers
 from greendot.api.keys import ApiKeys
@@ -21,8 +23,10 @@ from greendot.engine.memory import MemoryEngine
 from greendot.engine.redis.engine import Options, RedisEngine
 from greendot.engine.redis.nodes import Periods
 from greendot.engine.redis.url import parse
+from greendot.engine.turns import Turn
 from greendot.errors import ConfigError, StoreUnavailable
 from greendot.gateway.node import Node
+from greendot.gateway.onlooker import Onlooker
 from greendot.gateway.server import Server
 from greendot.gateway.tls import Certificate
 from greendot.outbound import Caller, Terms
@@ -64,11 +68,8 @@ class Greendot:
             revoking=self.node.revoking,
             node=self.node,
         )
-        dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
-        tls = settings.tls
-        certificate = Certificate(tls.cert, tls.key) if tls.cert else None
-        hsts_s = 0 if settings.server.dev else tls.hsts_s
-        self.server = Server(self.node, Headers(make_app(backend, dev)), certificate, hsts_s=hsts_s)
+        self.dashboard = make_dashboard(settings, self.node, backend.keys) if settings.admin.enabled else None
+        self.server, self.admin_server = self._make_servers(settings, backend)
         self._relay: Relay | None = None
         if settings.outbox.url:
             self._relay = Relay(make_outbox(settings), Delivery(self.node), clock, settings.outbox.poll_s)
@@ -76,11 +77,40 @@ class Greendot:
         self._webhooks: Webhooks | None = None
         if settings.hooks:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
-            self.node.engine.turned = self._webhooks.turned
+            self.node.engine.turned = both(self.node.witness.turned, self._webhooks.turned)
             self.node.counters.append(self._webhooks.items)
         self._asked = make_asked(settings, clock)
         self.node.asking.apps.update(self._asked)
         self._lock: int | None = None
+
+    def _make_servers(self, settings: Settings, backend: Backend) -> tuple[Server, Server | None]:
+        """The server, and that of the dashboard where it has a port of its own."""
+        dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
+        tls, dashboard = settings.tls, self.dashboard
+        certificate = Certificate(tls.cert, tls.key) if tls.cert else None
+        hsts_s = 0 if settings.server.dev else tls.hsts_s
+        onlooker = None if dashboard is None else lambda: Onlooker(dashboard)
+        here = onlooker is not None and not settings.admin.port
+        app = Headers(make_app(backend, dev, admin=here))
+        server = Server(self.node, app, certificate, hsts_s=hsts_s, onlooker=onlooker if here else None)
+        if onlooker is None or here:
+            return server, None
+        own = Headers(make_admin_app())
+        return server, Server(self.node, own, certificate, hsts_s=hsts_s, onlooker=onlooker, clients=False)
+
+    def share_ports(self) -> None:
+        """Other processes listen on the same ports. Said before `start`."""
+        for server in self._servers:
+            server.shared = True
+
+    def reload(self) -> None:
+        """Read the certificate again, if there is one."""
+        for server in self._servers:
+            server.reload()
+
+    @property
+    def _servers(self) -> list[Server]:
+        return [self.server] if self.admin_server is None else [self.server, self.admin_server]
 
     async def start(self) -> None:
         """Returns when clients may come. ConfigError says what stands in the way."""
@@ -89,7 +119,11 @@ class Greendot:
         try:
             await check_outbox(self.settings)
             await self.server.start(self.settings.server.host, self.settings.server.port)
+            if self.admin_server is not None:
+                admin = self.settings.admin
+                await self.admin_server.start(admin.host or self.settings.server.host, admin.port)
         except ConfigError:
+            self.server.stop_accepting()
             await self.node.close()
             raise
         if self.settings.server.dev:
@@ -102,9 +136,13 @@ class Greendot:
 
     async def stop(self) -> None:
         """Drain: no new clients, the present ones are asked to return elsewhere, then everything is closed."""
-        self.server.stop_accepting()
+        for server in self._servers:
+            server.stop_accepting()
+        if self.dashboard is not None:
+            self.dashboard.close()
         await self.node.drain(self.settings.server.drain_s)
-        await self.server.close()
+        for server in self._servers:
+            await server.close()
         if self._relay is not None:
             await self._relay.close()
         if self._webhooks is not None:
@@ -123,6 +161,25 @@ def make_dev_periods(settings: Settings) -> DevPeriods:
     return DevPeriods(**{name: getattr(given, name) for name in DevPeriods.__struct_fields__})
 
 
+def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
+    return Dashboard(
+        Desk(
+            engine=node.engine,
+            store=node.store,
+            clock=node.clock,
+            timers=node.timers,
+            tasks=node.tasks,
+            keys=keys,
+            survey=node.survey,
+            node=node,
+            revoking=node.revoking,
+            notifying=node.notifying,
+            key=settings.admin.key,
+            dev=settings.server.dev,
+        )
+    )
+
+
 class Delivery:
     """The way of what an app says, by HTTP or by its outbox (relay.relay.Delivery)."""
 
@@ -135,6 +192,14 @@ class Delivery:
 
     async def notify(self, notices: Sequence[Notice]) -> object:
         return await self._node.notifying.notify(notices)
+
+
+def both(one: Callable[[Turn], None], other: Callable[[Turn], None]) -> Callable[[Turn], None]:
+    def turned(turn: Turn) -> None:
+        one(turn)
+        other(turn)
+
+    return turned
 
 
 def looks() -> tuple[Look, ...]:

@@ -15,6 +15,7 @@ class Metrics:
         "inbox_pruned_total",
         "inbox_redelivered_total",
         "inbox_unacknowledged_total",
+        "notification_recovery_fetch_total",
         "presence_spread_total",
         "realtime_client_slow_closed_total",
         "realtime_client_slow_total",
@@ -45,6 +46,7 @@ class Metrics:
     inbox_pruned_total: int
     inbox_redelivered_total: int
     inbox_unacknowledged_total: int
+    notification_recovery_fetch_total: int
     presence_spread_total: int
     realtime_client_slow_closed_total: int
     realtime_client_slow_total: int

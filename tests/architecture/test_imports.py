@@ -10,7 +10,7 @@ FLOOR = {"errors", "ids", "clock"}
 CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
 SHELL = {"tokens", "metrics"} | PORTS | CORE
-TOP = {"assembly", "doctor", "gateway", "api", "outbound", "probes", "relay", "settings", "webhooks"} | SHELL
+TOP = {"admin", "assembly", "doctor", "gateway", "api", "outbound", "probes", "relay", "settings", "webhooks"} | SHELL
 
 # What each part may import besides itself. A new part takes its place here.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": CORE,
     "gateway": SHELL | {"settings"},
     "api": SHELL,
+    "admin": {"engine", "store"} | CORE,  # of the node, only what `admin.desk` names
     "relay": {"store"} | CORE,  # what it sends goes by a protocol of its own: it knows neither sockets nor engines
     "outbound": {"core", "errors"},
     "webhooks": {"engine", "outbound", "store"} | CORE,  # of the engine, only what a turn is
@@ -53,7 +54,7 @@ RESERVED = [
 
 # Everybody else's packages, and the one place each is known in.
 DRIVERS = [
-    ("picows", {"gateway.websocket", "gateway.connection", "client"}),
+    ("picows", {"gateway.websocket", "gateway.connection", "gateway.onlooker", "client"}),
     ("hiredis", {"engine.redis"}),
     ("redis", {"engine.redis"}),
     ("uvicorn", {"gateway.server"}),
@@ -108,7 +109,19 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
             # An adapter that is a package (engine.redis) may import its own modules.
             adapter = ".".join(module.name.split(".")[:2])
             # The parts of the port and what adapters share, and the adapter itself.
-            parts = "base", "answers", "hooks", "keys", "outbox", "people", "privacy", "revocations", "schema", "turns"
+            parts = (
+                "base",
+                "answers",
+                "hooks",
+                "keys",
+                "outbox",
+                "people",
+                "privacy",
+                "questions",
+                "revocations",
+                "schema",
+                "turns",
+            )
             shared = {*(f"{port}.{part}" for part in parts), adapter}
             assert {name for name in own if not within(name, shared)} <= {port}, module.name
 

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from greendot.api import problem
 from greendot.api.backend import Backend, Dev
 from greendot.api.catalogue import KINDS
 from greendot.api.dev import DevRoutes
 from greendot.api.operation import routes_of
+from greendot.api.pages import admin_pages
 from greendot.api.scopes import guarded
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 
 
-def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
-    """The application; with `dev` also the demo page and its tokens."""
+def make_app(backend: Backend, dev: Dev | None = None, *, admin: bool = False) -> Starlette:
+    """The application; with `dev` also the demo page and its tokens, with `admin` the dashboard's page."""
     routes = [guarded(route, backend.keys, backend.limiting) for kind in KINDS for route in routes_of(kind(backend))]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()
+    if admin:
+        routes += admin_pages()
+    return _app(routes)
+
+
+def make_admin_app() -> Starlette:
+    """What a port of the dashboard's own serves: its page, and nothing else."""
+    return _app(admin_pages())
+
+
+def _app(routes: list[Route]) -> Starlette:
     app = Starlette(
         routes=routes,
         exception_handlers={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -94,6 +94,7 @@ class NodeView(Protocol):
     def stats(self) -> dict[str, Any]: ...
     def tenant_stats(self, tenant: str) -> dict[str, Any]: ...
     async def tenant_metrics(self) -> list[tuple[str, str, int]]: ...
+    def closes(self) -> Mapping[int, int]: ...
     def metrics_items(self) -> Iterator[tuple[str, int]]: ...
 
 

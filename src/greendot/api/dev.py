@@ -3,7 +3,6 @@ anybody."""
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -13,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from greendot.api.backend import Backend, Dev
-from greendot.api.headers import PAGE
+from greendot.api.pages import demo_pages
 from greendot.api.problem import Problem
 from greendot.api.request import json, read_body
 from greendot.ids import ID_RULE, valid_id
@@ -22,12 +21,6 @@ from greendot.store.base import Notice
 
 T = TypeVar("T")
 TENANT = "default"  # whose tokens are given
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
 
 
 class PostNotify(Struct):
@@ -52,9 +45,8 @@ class DevRoutes:
         self._dev = dev
 
     def routes(self) -> list[Route]:
-        pages = [self._page(file.name, file.read_bytes()) for file in _files()]
         return [
-            *pages,
+            *demo_pages(),
             Route("/dev/token", self.token),
             Route("/dev/periods", self.periods),
             Route("/dev/notify", self.notify, methods=["POST"]),
@@ -88,22 +80,9 @@ class DevRoutes:
             raise Problem(404, "no such session is connected to this node")
         return Response(status_code=204)
 
-    @staticmethod
-    def _page(name: str, content: bytes) -> Route:
-        kind = _TYPES["." + name.rpartition(".")[2]]
-
-        async def serve(request: Request) -> Response:
-            return Response(content, headers=PAGE, media_type=kind)
-
-        return Route("/" if name == "index.html" else f"/{name}", serve)
-
 
 async def _asked_by_the_page(request: Request, kind: type[T]) -> T:
     """The body. Pages of other sites cannot send this type without being asked whether they may, and they may not."""
     if request.headers.get("content-type") != "application/json":
         raise Problem(415, "send JSON: Content-Type: application/json")
     return await read_body(request, kind)
-
-
-def _files() -> list[resources.abc.Traversable]:
-    return [file for file in resources.files("greendot.web").iterdir() if file.name.endswith(tuple(_TYPES))]

@@ -51,6 +51,16 @@ class ApiKeys:
         text = text.strip()
         if scheme.lower() != "bearer" or not text:
             raise Problem(401, "send an API key: Authorization: Bearer KEY")
+        return await self._bearer(text)
+
+    async def known(self, text: str) -> Caller | None:
+        """Who shows this key; None if it is not known here, or has ended. StoreUnavailable if that cannot be said."""
+        try:
+            return await self._bearer(text)
+        except Problem:
+            return None
+
+    async def _bearer(self, text: str) -> Caller:
         if self._given is not None and hmac.compare_digest(self._given, _hash(text)):
             return FIRST
         shown = parse(text)

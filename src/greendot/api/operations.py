@@ -103,6 +103,11 @@ class OperationRoutes:
         lines = []
         for name, value in node.metrics_items():
             lines += [_typed(name), f'{name}{{node="{node.incarnation}"}} {value}']
+        lines.append(_typed("ws_closed_total"))
+        lines += [
+            f'ws_closed_total{{node="{node.incarnation}",code="{code}"}} {count}'
+            for code, count in sorted(node.closes().items())
+        ]
         for name, of_tenants in groupby(await node.tenant_metrics(), itemgetter(0)):
             lines.append(_typed(name))
             # A tenant's name is an id: nothing in it has to be escaped.

@@ -106,7 +106,8 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
     auth = msgspec.structs.replace(settings.auth, secret=secret)
     # A page of anybody's may lead its own name here; asked for by that name, we would give it tokens.
     door = msgspec.structs.replace(settings.door, hosts=settings.door.hosts or LOOPBACK)
-    return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key), door=door)
+    admin = msgspec.structs.replace(settings.admin, enabled=True)
+    return msgspec.structs.replace(settings, server=server, auth=auth, api=Api(key), door=door, admin=admin)
 
 
 def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
@@ -137,7 +138,7 @@ def _on_a_loop(life: Coroutine[Any, Any, None]) -> None:
 
 async def _serve_as_worker(settings: Settings, ready: Callable[[], None]) -> None:
     greendot = Greendot(settings)
-    greendot.server.shared = True
+    greendot.share_ports()
     await _until_told(greendot, (signal.SIGTERM,), ready)
     # SIGTERM stays caught: a service manager sends it to every process, and the parent sends it again.
     await greendot.stop()
@@ -161,7 +162,7 @@ async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], r
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     if greendot.settings.tls.cert:  # else a terminal that is closed ends us, as it should
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.server.reload)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.reload)
     await greendot.start()
     ready()
     # What exists by now lives as long as the process: the collector need never look at it again.
@@ -171,18 +172,25 @@ async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], r
 
 
 def _announce(settings: Settings, port: int, notes: list[str]) -> None:
-    host = settings.server.host
-    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    shown = _shown(settings.server.host)
     store = store_shown(settings)
     workers = f"{settings.server.workers} workers.  " if settings.server.workers > 1 else ""
     s = "s" if settings.tls.cert else ""
     click.echo(f"Greendot {__version__} is ready.  WebSocket: ws{s}://{shown}:{port}/v1/connect")
     if settings.server.dev:
         click.echo(f"Open  http{s}://{shown}:{port}/  in two browser tabs.")
+    if settings.admin.enabled:
+        host, admin_port = _shown(settings.admin.host or settings.server.host), settings.admin.port or port
+        click.echo(f"Dashboard:  http{s}://{host}:{admin_port}/admin  (asks for an admin key)")
     click.echo(f"Engine: {without_login(settings.engine.url)}.  Store: {store}.  {workers}Stop with Ctrl-C.")
     for note in notes:
         click.echo(note)
     sys.stdout.flush()
+
+
+def _shown(host: str) -> str:
+    """As it is written in an address that can be opened on this machine."""
+    return "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
 
 
 def _log_key(settings: Settings) -> bytes | None:

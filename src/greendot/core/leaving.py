@@ -40,3 +40,19 @@ def grace_s(cause: Cause, code: int, graces: Graces) -> float:
             return graces.lost if invites_return(code) else 0.0
         case Cause.LOST:
             return graces.lost
+
+
+def shown_code(cause: Cause, code: int) -> int:
+    """The close code a connection's end is counted under. Clients may send any: of theirs only the usual ones count.
+
+    1005 and 1006 are the RFC's numbers for "without a code" and "without a close frame"; they are never sent.
+    """
+    match cause:
+        case Cause.LOST:
+            return 1006
+        case Cause.CLIENT_CLOSE if code in (Close.NORMAL, Close.GOING_AWAY):
+            return code
+        case Cause.CLIENT_CLOSE:
+            return 1005
+        case Cause.BYE | Cause.SERVER_CLOSE:
+            return int(code)

@@ -60,6 +60,10 @@ class Revocations:
         # A token that does not say when it was issued may be an old one.
         return entry is not None and (grants.issued_at is None or grants.issued_at < entry.before)
 
+    def of_user(self, tenant: str, user: str) -> Revocation | None:
+        """What everything the user was given before is revoked by."""
+        return self._entries.get((tenant, "user", user))
+
     def expire(self, now_ms: int) -> None:
         """Forget what has ended."""
         while self._ends and self._ends[0][0] <= now_ms:

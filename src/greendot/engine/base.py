@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple, Protocol
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from greendot.core.breaker import Level
 from greendot.core.presence import Change, Manual, Ref, Snapshot
 from greendot.core.revocations import Revocation
 from greendot.core.typists import Typist
 from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
+from greendot.engine.questions import Answered, Asked, Sent
 from greendot.engine.turns import TurnEngine
 from greendot.errors import EngineUnavailable
 
@@ -40,10 +41,6 @@ class Topic(NamedTuple):
     kind: Kind
     tenant: str  # empty for a node
     name: str
-
-
-class Sent(Struct, frozen=True, array_like=True, tag=True):
-    """What nodes say to each other, as opposed to what the engine tells by itself."""
 
 
 class Deliver(Sent, frozen=True, tag="d"):
@@ -68,7 +65,7 @@ class InboxChanged(Sent, frozen=True, tag="i"):
 
     frame: bytes = b""  # for the user's devices, if they are to know what changed
     without_connection: str | None = None  # the one that changed it
-    acked: list[int] = []  # numbers that were acknowledged
+    acked: list[int] = field(default_factory=list)  # numbers that were acknowledged
     acked_through: int = 0  # the same, all up to and including this one
 
 
@@ -172,6 +169,8 @@ AnySent = (
     | Awaited
     | Restated
     | Regarded
+    | Asked
+    | Answered
 )
 Message = AnySent | Typing | Entered | Left | Change
 

@@ -53,6 +53,7 @@ class MemoryEngine:
         self._incarnation = ""
         self._host: Host | None = None
         self._topics: set[Topic] = set()
+        self._published = 0  # messages
         self.turned: Callable[[Turn], None] | None = None
 
     # --- life ---
@@ -106,7 +107,7 @@ class MemoryEngine:
         return ended
 
     def counts(self) -> dict[str, int]:
-        return {}
+        return {"realtime_pubsub_published_total": self._published}
 
     # --- presence ---
 
@@ -302,6 +303,7 @@ class MemoryEngine:
     # --- bus ---
 
     def publish(self, topic: Topic, message: Message) -> None:
+        self._published += 1
         if self._host is not None and (topic in self._topics or topic.kind in ("user", "node")):
             self._host.heard(topic, message)
 

@@ -39,6 +39,7 @@ class Feed:
         self, store: Store, shared: Shared, local: Following[LocalRoom], changed: Callable[[LocalRoom], None]
     ) -> None:
         self.gaps = 0  # times something was missing and was read
+        self.recoveries = 0  # times somebody came back and asked for what was missed
         self._store = store
         self._shared = shared
         self._local = local
@@ -148,6 +149,7 @@ class Feed:
 
     async def missed(self, local: LocalRoom, after: int) -> list[Record] | None:
         """The records after `after` up to the cursor; None if they are too many. Read once, however many return."""
+        self.recoveries += 1
         if local.cursor - after > RECOVER:
             return None
         for _ in range(ATTEMPTS):

@@ -63,6 +63,7 @@ class Greeting:
         self._registry = shared.registry
         self._clock = shared.clock
         self._arrivals = shared.arrivals
+        self._witness = shared.witness
         self._heartbeat_s, self._limiting, self._headcount = promises
         self._dialects = Dialects()
 
@@ -116,7 +117,7 @@ class Greeting:
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
             self._revoking.check(grants, session.id)  # from here on it is found when something is revoked
-            self._registry.greeted(connection, session)
+            self._registry.greeted(connection, session, opened.resumed)
             self._limiting.greeted(connection, session)
             inbox = self._inboxes.ask(session)  # it is read while the rest is under way
             await self._sessions.show(opened, connection)
@@ -139,6 +140,7 @@ class Greeting:
             raise
         # A room may be lost again by now.
         joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
+        self._witness.came(session, opened.resumed)
         connection.release(self._welcome(session, opened.resumed, joined, arrival))
 
     async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:

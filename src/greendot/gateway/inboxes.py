@@ -78,6 +78,7 @@ class Inboxes:
         await self._catch_up(local, inbox.head)
         urgent = await self.urging.pending(session.key) if inbox.head else []
         start = inbox.head if after is None else after
+        self._metrics.notification_recovery_fetch_total += after is not None
         missed = await self._missed(local, start)
         # No await below: what was read and what the device will hear must meet without a gap.
         events: list[Event] = []

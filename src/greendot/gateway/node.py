@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from greendot.clock import Clock
 from greendot.core.hashing import hashed
-from greendot.core.leaving import Cause
+from greendot.core.leaving import Cause, shown_code
 from greendot.core.presence import Change
 from greendot.core.wheel import Timer
 from greendot.engine.base import (
@@ -37,7 +37,9 @@ from greendot.engine.base import (
     Topic,
     Typing,
 )
+from greendot.engine.questions import Answered, Asked
 from greendot.gateway import views
+from greendot.gateway.answering import Answering
 from greendot.gateway.connection import Connection
 from greendot.gateway.departures import Departures
 from greendot.gateway.parts import Parts
@@ -66,6 +68,8 @@ class Node(Parts):
         self._emptier: asyncio.Future[None] | None = None  # set by the next socket that goes, while draining
         self._departures = Departures(self._quiet)
         self.intake.quiet = self._quiet
+        self.survey.reply = Answering(self).reply
+        engine.turned = self.witness.turned
 
     # --- life ---
 
@@ -175,6 +179,7 @@ class Node(Parts):
         if cause is Cause.CLIENT_CLOSE and self.intake.bye_waits(connection):
             cause = Cause.BYE
         connection.ended_by = (cause, code)
+        self.registry.ended(connection, shown_code(cause, code))
         if self.reception.forget(connection):
             connection.waiting = None
         # While a command is under way, what it still registers must be undone after it, not before.
@@ -187,6 +192,7 @@ class Node(Parts):
             connection.ended_by = None
             session = connection.session
             _log.debug("connection ended: %s %s, session %s", cause.name, code or "", session and Id(session.id))
+            self.witness.ended(session, shown_code(cause, code))
             self.watching.forget(connection)
             self.rooms.forget(connection, said_bye=cause is Cause.BYE)
             self.sessions.lost(connection, cause, code)
@@ -254,6 +260,10 @@ class Node(Parts):
                 self.revoking.heard(message, topic.name)
             case Acknowledged():
                 self.acks.acknowledged(message)
+            case Asked():
+                self.survey.asked(message, topic.name)
+            case Answered():
+                self.survey.answered(message)
             case Deliver() | Typing() | Entered() | Left() | MembersChanged():
                 self.rooms.received(topic, message)
 
@@ -313,6 +323,10 @@ class Node(Parts):
 
     def metrics_items(self) -> Iterator[tuple[str, int]]:
         return views.metrics(self)
+
+    def closes(self) -> Mapping[int, int]:
+        """Sockets that ended here, by close code."""
+        return self.registry.closes
 
     async def tenant_metrics(self) -> list[tuple[str, str, int]]:
         """Names, tenants and values; none, unless the settings ask for it."""

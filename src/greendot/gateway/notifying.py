@@ -69,6 +69,7 @@ class Notifying:
         await self._publish(self._signals(notices))
         await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
         self._hand_over(kept, [made for made in created if made is not None])
+        self._shared.witness.notified(notices)
         self._metrics.inbox_notified_total += sum(made is None or made.new for made in created)
         return created
 

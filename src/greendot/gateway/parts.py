@@ -15,6 +15,7 @@ from greendot.core.origins import Hosts, Origins
 from greendot.core.proxies import Proxies
 from greendot.core.quotas import ACTIVITIES, SCOPES, Quota
 from greendot.core.spread import Crowding
+from greendot.core.tailing import Tail
 from greendot.core.throttle import Throttle
 from greendot.core.visibility import Rule
 from greendot.engine.base import Engine
@@ -52,11 +53,13 @@ from greendot.gateway.shared import Shared
 from greendot.gateway.sights import Sights
 from greendot.gateway.speaking import Speaking
 from greendot.gateway.statuses import Statuses
+from greendot.gateway.survey import Survey
 from greendot.gateway.targets import Targets
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.tenancy import Tenancy
 from greendot.gateway.timers import Timers
 from greendot.gateway.watching import Watching
+from greendot.gateway.witness import Witness
 from greendot.metrics import Metrics
 from greendot.settings import Limits, Settings, Visibility
 from greendot.store.base import Store
@@ -90,7 +93,8 @@ class Parts:
 
     def _build(self, settings: Settings, engine: Engine, store: Store, clock: Clock) -> None:
         typing, presence = settings.typing, settings.presence
-        shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry, Arrivals(clock))
+        self.witness = Witness(Tail(bodies=settings.server.dev), clock)
+        shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry, Arrivals(clock), self.witness)
         self.refreshing = Refreshing(shared)
         self.statuses = Statuses(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
@@ -106,6 +110,7 @@ class Parts:
         room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
         self.rooms = Rooms(engine, store, seating, sights, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
+        self.survey = Survey(engine, lambda: self.incarnation)
         looking = Looking(sights, self.watching, self.rooms, self.acks, self.asking)
         self.regarding = Regarding(engine, store, looking, shared)
         self.speaking = Speaking(engine, store, self.rooms, shared, self.acks, self.limiting)
@@ -130,7 +135,7 @@ class Parts:
         self.intake = Intake(
             self._commands(engine, clock), self.reception, self.sessions, shared, self.metrics, self.limiting
         )
-        self.pressure.told += [self.reception.loaded, self.intake.loaded]
+        self.pressure.told += [self.reception.loaded, self.intake.loaded, self.witness.loaded]
 
     def _commands(self, engine: Engine, clock: Clock) -> Commands:
         return Commands(

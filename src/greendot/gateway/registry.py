@@ -19,13 +19,24 @@ class Registry:
         self.connections: dict[str, Connection] = {}  # by connection id, from upgrade to the end of the socket
         self.sessions: dict[str, Session] = {}  # by session id, lingering ones included
         self.tallies = Tallies()
+        self.resumed = 0  # sessions that were gone on with on another connection
+        self.closes: dict[int, int] = {}  # sockets that ended, by close code
         self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most have one, and there are many
 
-    def greeted(self, connection: Connection, session: Session) -> None:
+    def greeted(self, connection: Connection, session: Session, resumed: bool) -> None:
         """It is known whose connection it is; its socket may be closed already."""
+        self.resumed += resumed
         if connection.id in self.connections:
             connection.tally = self.tallies.of(session.tenant)
             connection.tally.connections += 1
+            connection.tally.resumed += resumed
+
+    def ended(self, connection: Connection, code: int) -> None:
+        """Nothing more is said on it."""
+        self.closes[code] = self.closes.get(code, 0) + 1
+        if connection.tally is not None:
+            closes = connection.tally.closes
+            closes[code] = closes.get(code, 0) + 1
 
     def gone(self, connection: Connection) -> None:
         """Its socket is closed."""

@@ -75,6 +75,10 @@ class Revoking:
         if self._known.covers(grants, session):
             raise TokenRevoked("the token or the session was revoked")
 
+    def of_user(self, tenant: str, user: str) -> Revocation | None:
+        """What is known here to be revoked of all that the user was given."""
+        return self._known.of_user(tenant, user)
+
     # --- revoking ---
 
     async def revoke(self, revocation: Revocation, user: str | None = None) -> int:

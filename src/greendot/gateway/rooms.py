@@ -114,6 +114,7 @@ class Rooms:
         if not connection.closing:
             self._local.attach(local, connection)
             connection.rooms = (connection.rooms or set()) | {room}
+            self._shared.witness.joined(session, room)
             self._seating.enter(session, room)
             local.present.curtain.came(session.user)
             local.typing.curtain.came(session.user)
@@ -145,6 +146,7 @@ class Rooms:
         if session is None or connection.rooms is None or room not in connection.rooms:
             return
         connection.rooms.discard(room)
+        self._shared.witness.left(session, room)
         self._seating.exit(session, room)
         self._silence(connection, session, room)
         self._local.detach(Topic("room", session.tenant, room), connection)

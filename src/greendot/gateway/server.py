@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any, NamedTuple, Protocol
 
@@ -24,8 +24,8 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.doorstep import Doorstep, Refusal, Visit, joined
 from greendot.gateway.timers import Timers
 from greendot.gateway.tls import Certificate
-from greendot.gateway.upgrade import PATH, Asked, asked, plain_upgrade, query_of
-from greendot.gateway.websocket import UpgradedProtocol
+from greendot.gateway.upgrade import LIVE, PATH, Asked, asked, plain_upgrade, query_of
+from greendot.gateway.websocket import Framing, UpgradedProtocol
 
 REQUEST_S = 10.0  # a request that is not complete by then ends its connection
 SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles it for what it needs itself
@@ -54,12 +54,22 @@ class Sockets(Protocol):
     def crowded_s(self) -> float | None: ...
 
 
+class Web(NamedTuple):
+    """What a port serves beside WebSockets of clients, or instead of them."""
+
+    config: uvicorn.Config
+    state: ServerState
+    onlooker: Callable[[], Framing] | None  # for the dashboard; None: it is not here
+    clients: bool  # False: of the dashboard alone
+
+
 class Request(NamedTuple):
     """For a WebSocket."""
 
     head: bytes  # as picows wants it, which answers what is wrong with it
     asked: Asked
     headers: Mapping[bytes, bytes]
+    onlooker: Callable[[], Framing] | None = None  # what it becomes if it is the dashboard's
 
 
 def accept(sockets: Sockets, transport: asyncio.Transport, request: Request, visit: Visit) -> None:
@@ -69,17 +79,20 @@ def accept(sockets: Sockets, transport: asyncio.Transport, request: Request, vis
     if not isinstance(address, str):
         turn_away(transport, address)
         return
-    if (wait_s := sockets.crowded_s()) is not None:
+    if request.onlooker is None and (wait_s := sockets.crowded_s()) is not None:
         refuse(transport, b"503 Service Unavailable", b"retry-after: %d\r\n" % ceil(wait_s))
         return
     asked = request.asked
     household, visit.household = visit.household, None  # it goes on with the WebSocket
-    protocol = UpgradedProtocol(
-        lambda request: sockets.connect(asked.agent, asked.token, address),
-        sockets.doorstep.depart,
-        household,
-        by_name=asked.by_name,
-    )
+    if (make := request.onlooker) is not None:
+        protocol = UpgradedProtocol(lambda request: make(), sockets.doorstep.depart, household, path=LIVE)
+    else:
+        protocol = UpgradedProtocol(
+            lambda request: sockets.connect(asked.agent, asked.token, address),
+            sockets.doorstep.depart,
+            household,
+            by_name=asked.by_name,
+        )
     protocol.connection_made(transport)
     protocol.feed(request.head)
     transport.set_protocol(protocol)
@@ -104,7 +117,7 @@ class Entrance(asyncio.Protocol):
     _transport: asyncio.Transport
     _deadline: Timer
 
-    def __init__(self, sockets: Sockets, web: tuple[uvicorn.Config, ServerState], visit: Visit) -> None:
+    def __init__(self, sockets: Sockets, web: Web, visit: Visit) -> None:
         self._sockets = sockets
         self._web = web
         self._visit = visit
@@ -112,7 +125,7 @@ class Entrance(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
         self._deadline = self._sockets.timers.set(REQUEST_S, Entrance._too_slow, self)
-        self._web[1].connections.add(self)  # type: ignore[arg-type]  # they are only told to shut down
+        self._web.state.connections.add(self)  # type: ignore[arg-type]  # they are only told to shut down
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
@@ -124,7 +137,8 @@ class Entrance(asyncio.Protocol):
             turn_away(self._transport, refusal)
             return
         in_query = self._sockets.token_in_query
-        upgrade = plain_upgrade(data, token_in_query=in_query) if len(data) <= MAX_HEAD else None
+        plain = self._web.clients and len(data) <= MAX_HEAD
+        upgrade = plain_upgrade(data, token_in_query=in_query) if plain else None
         if upgrade is not None:
             request = Request(b"%b%b\r\n\r\n" % (_PLAIN, upgrade.key), upgrade.asked, upgrade.headers)
             accept(self._sockets, self._transport, request, self._visit)
@@ -141,7 +155,7 @@ class Entrance(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._sockets.timers.cancel(self._deadline)
-        self._web[1].connections.discard(self)
+        self._web.state.connections.discard(self)
 
     def _too_slow(self) -> None:
         refuse(self._transport, b"408 Request Timeout")
@@ -150,10 +164,9 @@ class Entrance(asyncio.Protocol):
 class Door(HttpToolsProtocol):
     """uvicorn's HTTP protocol with bounds it lacks: how long and how large a request may be, and for which host."""
 
-    def __init__(
-        self, sockets: Sockets, web: tuple[uvicorn.Config, ServerState], visit: Visit, within_s: float
-    ) -> None:
-        super().__init__(*web, {})
+    def __init__(self, sockets: Sockets, web: Web, visit: Visit, within_s: float) -> None:
+        super().__init__(web.config, web.state, {})
+        self._web = web
         self._sockets = sockets
         self._visit = visit
         self._within_s = within_s  # for the first request, which has begun
@@ -205,7 +218,8 @@ class Door(HttpToolsProtocol):
         lines += [b"%b: %b" % item for item in self.headers if item[0] in _HANDED_OVER]
         headers = joined(self.headers)
         query = query_of(self.url) if self._sockets.token_in_query else b""
-        request = Request(b"\r\n".join([*lines, b"", b""]), asked(headers, query), headers)
+        onlooker = self._web.onlooker if not self._web.clients or self.url.partition(b"?")[0] == LIVE else None
+        request = Request(b"\r\n".join([*lines, b"", b""]), asked(headers, query), headers, onlooker)
         accept(self._sockets, self.transport, request, self._visit)
 
     def send_400_response(self, msg: str) -> None:
@@ -226,7 +240,17 @@ class Door(HttpToolsProtocol):
 class Server:
     """Listens on one address until closed."""
 
-    def __init__(self, sockets: Sockets, app: Any, certificate: Certificate | None = None, *, hsts_s: int = 0) -> None:
+    def __init__(
+        self,
+        sockets: Sockets,
+        app: Any,
+        certificate: Certificate | None = None,
+        *,
+        hsts_s: int = 0,
+        onlooker: Callable[[], Framing] | None = None,
+        clients: bool = True,
+    ) -> None:
+        """`onlooker` makes the sockets of the dashboard; without `clients` there are no others."""
         self._sockets = sockets
         self._certificate = certificate
         self._config = uvicorn.Config(
@@ -243,6 +267,7 @@ class Server:
         self._state = ServerState()
         if certificate is not None and hsts_s:
             self._state.default_headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)]
+        self._web = Web(self._config, self._state, onlooker, clients)
         self._acceptor: Acceptor | None = None
         self.port = 0
         self.shared = False  # set before `start` where other processes listen on the same port
@@ -251,11 +276,11 @@ class Server:
         """ConfigError when the address cannot be had."""
         listener = bind(host, port, shared=self.shared)
         self.port = listener.getsockname()[1]
-        web, certificate = (self._config, self._state), self._certificate
+        certificate = self._certificate
         self._acceptor = Acceptor(
             listener,
             self._sockets.doorstep,
-            lambda visit: Entrance(self._sockets, web, visit),
+            lambda visit: Entrance(self._sockets, self._web, visit),
             lambda: None if certificate is None else certificate.context,
         )
 

@@ -67,6 +67,7 @@ class Sessions:
         self._clock = shared.clock
         self._timers = shared.timers
         self._tasks = shared.tasks
+        self._witness = shared.witness
         self._periods = periods
         self._coming: set[str] = set()  # sessions on their way here from other nodes
         self._due = self._check  # one for all connections' timers, instead of one each
@@ -214,6 +215,7 @@ class Sessions:
 
     def _set_idle(self, session: Session, idle: bool) -> None:
         session.idle, session.state_at = idle, self._timers.now()
+        self._witness.idled(session)
         self._tasks.spawn(self._show_idle(session))
 
     async def _show_idle(self, session: Session) -> None:
@@ -263,6 +265,7 @@ class Sessions:
         session.leave_timer = None
         self._registry.remove(session)
         self._seating.forget(session)
+        self._witness.gone(session)
         if not self._registry.sessions_of(*session.key):
             self._statuses.forget(session.key)
             self.left(session.key)

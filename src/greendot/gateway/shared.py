@@ -10,6 +10,7 @@ from greendot.gateway.hub import Hub
 from greendot.gateway.registry import Registry
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.timers import Timers
+from greendot.gateway.witness import Witness
 
 
 class Shared(Struct, frozen=True):
@@ -21,3 +22,4 @@ class Shared(Struct, frozen=True):
     hub: Hub
     registry: Registry
     arrivals: Arrivals
+    witness: Witness

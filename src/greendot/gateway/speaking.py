@@ -113,6 +113,7 @@ class Speaking:
             frame = b"" if written.bus == "hint" else encode_event(message_event(record), draft.at, trace)
             told = Deliver(frame, seq=record.seq, members_rev=written.members_rev)
             self._engine.publish(Topic("room", tenant, room), told)
+            self._shared.witness.said(tenant, record)
         return record
 
     async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
@@ -150,6 +151,7 @@ class Speaking:
         found = await self._store.put_member(tenant, room, user, role)
         if found:
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
+            self._shared.witness.member("member added", tenant, room, user)
             await self.moved(tenant, user)
         return found
 
@@ -157,6 +159,7 @@ class Speaking:
         """When this returns the user hears nothing more of the room. EngineUnavailable: not known; do it again."""
         await self._store.remove_member(tenant, room.room, user)
         self._engine.publish(Topic("room", tenant, room.room), MembersChanged())
+        self._shared.witness.member("member removed", tenant, room.room, user)
         if not room.open:
             nodes = {seat.node for seat in await self._engine.sessions(tenant, user)}
             reason = "removed by the app"

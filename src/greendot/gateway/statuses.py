@@ -39,6 +39,7 @@ class Statuses:
         if manual.until is not None and manual.until <= self._engine.now_ms():
             raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         kept = await self._store.put_status(*key, manual)
+        self._shared.witness.stated(key, kept)
         snapshot = await self._show(key, kept)
         self._engine.publish(Topic("user", *key), Restated())
         # The engine knows the status only of users with sessions; who set it for somebody else is told all the same.

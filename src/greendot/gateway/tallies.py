@@ -10,13 +10,15 @@ MOST = 10_000  # tenants that are counted by themselves; tokens name them, so no
 class Tally:
     """One tenant on this node."""
 
-    __slots__ = ("connections", "refused", "sends", "users")
+    __slots__ = ("closes", "connections", "refused", "resumed", "sends", "users")
 
     def __init__(self) -> None:
         self.connections = 0  # now, from welcome to the end of the socket
         self.users = 0  # with a session, now
         self.sends = 0  # messages, notifications and signals that were let through, of clients and of the app
         self.refused = 0  # commands of clients, and what the app sent too much
+        self.resumed = 0  # sessions that were gone on with on another connection
+        self.closes: dict[int, int] = {}  # sockets that ended, by close code
 
 
 class Tallies:

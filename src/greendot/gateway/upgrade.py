@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs
 
 PATH = b"/v1/connect"
+LIVE = b"/admin/live"  # for the dashboard, where it is on
 SUBPROTOCOL = b"greendot.v1"
 _BEARER = b"bearer."
 

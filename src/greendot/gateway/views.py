@@ -13,7 +13,7 @@ from greendot.protocol.replies import SessionInfo
 
 async def sessions_of(parts: Parts, tenant: str, user: str) -> list[SessionInfo]:
     """On all nodes; what only its own node knows of a session is left open for those of others."""
-    here = [_info(parts, session) for session in parts.registry.sessions_of(tenant, user)]
+    here = [info(parts, session) for session in parts.registry.sessions_of(tenant, user)]
     known = {info.session for info in here}
     try:
         seats = await parts.engine.sessions(tenant, user)
@@ -37,7 +37,8 @@ async def sessions_of(parts: Parts, tenant: str, user: str) -> list[SessionInfo]
     ]
 
 
-def _info(parts: Parts, session: Session) -> SessionInfo:
+def info(parts: Parts, session: Session) -> SessionInfo:
+    """A session of this node's."""
     connection, last_heard = session.connection, session.last_heard
     if connection is not None:
         last_heard = parts.clock.now_ms() - round((parts.clock.monotonic() - connection.heard) * 1000)
@@ -103,9 +104,13 @@ def metrics(parts: Parts) -> Iterator[tuple[str, int]]:
 def _counted(parts: Parts) -> Iterator[tuple[str, int]]:
     yield from parts.metrics.items()
     yield from parts.engine.counts().items()
+    swept = parts.engine.counts().get("presence_swept_sessions_total", 0)
+    yield "presence_reconciliation_removed_total", swept + parts.recovery.ended
     yield "presence_restored_sessions_total", parts.recovery.restored
     yield "presence_audited_sessions_total", parts.recovery.ended
     yield "realtime_resync_total", parts.recovery.resyncs
+    yield "realtime_sessions_resumed_total", parts.registry.resumed
+    yield "room_recovery_fetch_total", parts.rooms.feed.recoveries
     yield "visibility_unanswered_total", parts.asking.failures
     yield "realtime_engine_up", int(parts.engine.trouble is None)
     for counter in parts.counters:

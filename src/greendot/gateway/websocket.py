@@ -134,14 +134,16 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         household: object = None,
         *,
         by_name: bool = False,
+        path: bytes = PATH,
     ) -> None:
-        """`depart` is called with `household` when the socket is closed, whether it became a WebSocket or not."""
+        """For the address `path` alone. `depart` is called with `household` when the socket is closed, whether it
+        became a WebSocket or not."""
         self._depart = depart
         self._household = household
 
         def route(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
-            if request.path.partition(b"?")[0] != PATH:
-                body = b"WebSockets connect to " + PATH
+            if request.path.partition(b"?")[0] != path:
+                body = b"WebSockets connect to " + path
                 return WSUpgradeResponseWithListener(
                     WSUpgradeResponse.create_error_response(HTTPStatus.NOT_FOUND, body, _PLAIN_WORD), None
                 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from string import ascii_letters, digits
 from urllib.parse import parse_qs, urlsplit
 
+from greendot.settings.admin import check_admin
 from greendot.settings.auth import check_auth
 from greendot.settings.door import check_door
 from greendot.settings.mistakes import Mistake, Mistakes
@@ -42,6 +43,7 @@ def check(settings: Settings) -> Mistakes:
         yield from check_visibility(f"tenants.{name}.visibility", tenant.visibility, settings.webhooks)
     yield from _check_celebrities(settings)
     yield from check_door(settings.door, settings.tls)
+    yield from check_admin(settings.admin, settings.server.port)
     yield from check_auth(settings.auth)
     yield from _check_privacy(settings.privacy)
     yield from _check_engine(settings)

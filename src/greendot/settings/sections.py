@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from greendot.settings.admin import Admin
 from greendot.settings.door import Door, Tls
 from greendot.settings.names import Secret
 from greendot.settings.visibility import Visibility
@@ -193,6 +194,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     tls: Tls = Tls()
     auth: Auth = Auth()
     api: Api = Api()
+    admin: Admin = Admin()
     presence: Presence = Presence()
     typing: Typing = Typing()
     node: Node = Node()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from greendot.core.tailing import Tail
 from greendot.errors import StoreUnavailable
 from greendot.gateway.arrivals import RATE, Arrivals
 from greendot.gateway.batched import LONGEST_S, MOST, PAUSE_S, Batched
@@ -16,6 +17,7 @@ from greendot.gateway.registry import Registry
 from greendot.gateway.shared import Shared
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.timers import Timers
+from greendot.gateway.witness import Witness
 from greendot.metrics import Metrics
 from model.simulated import LoopClock, VirtualLoop
 
@@ -35,7 +37,9 @@ class Asked:
         clock = LoopClock(asyncio.get_running_loop())
         hub, registry = Hub(Metrics()), Registry()
         self.arrivals = Arrivals(clock)
-        shared = Shared(clock, Timers(clock, driven=False), Tasks(), hub, registry, self.arrivals)
+        shared = Shared(
+            clock, Timers(clock, driven=False), Tasks(), hub, registry, self.arrivals, Witness(Tail(), clock)
+        )
         self.batched: Batched[int, int] = Batched(shared, self._read, -1)
         self.reads: list[int] = []  # how many keys each was for
         self.waited: list[float] = []

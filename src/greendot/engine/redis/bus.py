@@ -36,12 +36,13 @@ class Heard(NamedTuple):
 class Counts:
     """What an operator wants to know of the bus."""
 
-    __slots__ = ("dropped", "gaps", "invalid")
+    __slots__ = ("dropped", "gaps", "invalid", "published")
 
     def __init__(self) -> None:
         self.invalid = 0  # messages that were not ours
         self.gaps = 0  # times something may have been missed
         self.dropped = 0  # messages to users that could not be routed
+        self.published = 0  # messages of this node's, wherever they went
 
 
 class RedisBus:
@@ -154,6 +155,7 @@ class RedisBus:
     # --- speaking ---
 
     def publish(self, topic: Topic, message: Message) -> None:
+        self.counts.published += 1
         if topic.kind == "user":
             self._route(topic, message)
             return

@@ -384,6 +384,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     def counts(self) -> dict[str, int]:
         bus, total = self.bus.counts, self.sweeper.total
         return {
+            "realtime_pubsub_published_total": bus.published,
+            "redis_command_latency_us": self.servers.latency_us,
             "realtime_pubsub_invalid_total": bus.invalid,
             "realtime_pubsub_gaps_total": bus.gaps,
             "realtime_pubsub_unrouted_total": bus.dropped,

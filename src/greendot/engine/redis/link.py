@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import hiredis
@@ -68,6 +69,10 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._answered = 0
+        self._asked = 0  # commands so far
+        self._timed = 0  # the command whose answer is timed; 0: none is
+        self._timed_at = 0.0
+        self.latency_s = 0.0  # how long the last that was timed took: from the write to its answer
         self.received = 0  # pieces of input so far; the watchdog sees by it that something still comes
         self._loop = asyncio.get_running_loop()
 
@@ -101,12 +106,15 @@ class Link(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._unsent.append(_pack(tuple(command)))  # type: ignore[arg-type]
         self._expected.append(expected)
+        self._asked += 1
         if self._watch is None:
             self._watch = self._loop.call_later(DEADLINE_S / 2, self._look, self._answered, 1)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if unsent and self._transport is not None:
+            if not self._timed:  # one write at a time is timed, by the last command in it
+                self._timed, self._timed_at = self._asked, perf_counter()
             self._transport.write(b"".join(unsent))
             if self._transport.get_write_buffer_size() > MOST_UNSENT:
                 self.abort()
@@ -131,6 +139,8 @@ class Link(asyncio.Protocol):
                         pushed(answer)
         except RedisError:  # not RESP: whatever speaks there, it is not Redis
             self.abort()
+        if self._timed and self._answered >= self._timed:
+            self.latency_s, self._timed = perf_counter() - self._timed_at, 0
 
     def _answer(self, answer: Any) -> None:
         self._answered += 1

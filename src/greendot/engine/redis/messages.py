@@ -13,7 +13,8 @@ from hmac import compare_digest
 import msgspec
 from msgspec import Struct
 
-from greendot.engine.base import AnySent, Entered, Kind, Left, Message, Sent, Topic, Typing
+from greendot.engine.base import AnySent, Entered, Kind, Left, Message, Topic, Typing
+from greendot.engine.questions import Sent
 from greendot.engine.redis.pack import read_change, unescape
 
 _MAC = 16

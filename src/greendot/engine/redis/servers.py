@@ -117,6 +117,13 @@ class Servers:
             raise EngineUnavailable("the keys are on a server that is not connected yet: try again")
         return found
 
+    @property
+    def latency_us(self) -> int:
+        """How long the slowest server took for its last answer that was timed, in microseconds."""
+        return round(
+            1e6 * max((s.commands.latency_s for s in self.all.values() if s.commands is not None), default=0.0)
+        )
+
     # --- moves and failovers ---
 
     def ask(self) -> None:

@@ -1,0 +1,282 @@
+"""Those who look at the dashboard, and the one look a second that is taken for all of them.
+
+While nobody looks there is no timer, no question to other nodes, and no event kept. Those who may see the same share
+one question; each gets the frame made of the answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Protocol
+
+import msgspec
+
+from greendot import __version__
+from greendot.admin import frames
+from greendot.admin.acting import Acting
+from greendot.admin.desk import Desk, Viewer, viewer_of
+from greendot.admin.finding import Finding
+from greendot.admin.gathering import Gathering, View
+from greendot.core.tailing import KINDS, Kind
+from greendot.engine.answers import NodeInfo
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
+from greendot.protocol.codes import Close, Err
+from greendot.protocol.insight import Sample, SampleOf, read_sample
+
+EVERY_S = 1.0  # between two looks
+WITHIN_S = 0.6  # for the other nodes to answer
+NODES_EVERY = 5  # looks: which nodes there are is read no more often
+KEY_EVERY = 10  # looks: whether a key still counts is asked no more often
+HELLO_S = 10.0
+WRONG_S = 1.0  # who shows a wrong key waits so long for the answer
+MOST = 32  # onlookers of a node
+MOST_COMMANDS = 8  # of one, under way
+MOST_SHOWN_TENANTS = 200
+_log = logging.getLogger("greendot.admin")
+
+
+class Socket(Protocol):
+    """An onlooker's."""
+
+    @property
+    def is_behind(self) -> bool: ...
+    def send(self, payload: bytes) -> None: ...
+    def close(self, code: int, reason: str = "") -> None: ...
+    def abort(self) -> None: ...
+
+
+class _Look:
+    """What is known of one onlooker."""
+
+    def __init__(self, acting: Acting) -> None:
+        self.acting = acting
+        self.asked = False  # it has said hello
+        self.key = ""
+        self.viewer: Viewer | None = None  # once its key is known to be good
+        self.kinds: frozenset[Kind] = frozenset()
+        self.commands = 0  # under way
+        self.behind = 0  # looks it could not be sent, in a row
+        self.deadline: Any = None
+
+
+class Dashboard:
+    """See the module (gateway.onlooker.Audience)."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._looks: dict[Socket, _Look] = {}
+        self._finding = Finding(desk)
+        self._gathered: dict[tuple[View, str | None], Gathering] = {}
+        self._nodes: list[NodeInfo] = []
+        self._turn = 0
+        self._timer: Any = None
+
+    @property
+    def onlookers(self) -> int:
+        return len(self._looks)
+
+    # --- sockets ---
+
+    def opened(self, socket: Socket) -> None:
+        if len(self._looks) >= MOST:
+            socket.close(Close.OVERLOADED, f"{MOST} people look at this node already")
+            return
+        look = self._looks[socket] = _Look(Acting(self._desk))
+        look.deadline = self._desk.timers.set(HELLO_S, self._too_late, socket)
+
+    def gone(self, socket: Socket) -> None:
+        look = self._looks.pop(socket, None)
+        if look is not None:
+            self._desk.timers.cancel(look.deadline)
+        if not self._looks:
+            self._desk.timers.cancel(self._timer)
+            self._timer = None
+            self._gathered.clear()
+
+    def said(self, socket: Socket, text: str) -> None:
+        look = self._looks.get(socket)
+        if look is None:
+            return
+        try:
+            command = frames.decode(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            socket.send(frames.error(None, Err.BAD_FIELD, str(error)))
+            return
+        if isinstance(command, frames.Hello) == look.asked:
+            socket.close(Close.PROTOCOL_ERROR, "the first frame is hello, and no other")
+        elif isinstance(command, frames.Hello):
+            look.asked = True
+            self._desk.tasks.spawn(self._hello(socket, look, command))
+        elif look.viewer is None or look.commands >= MOST_COMMANDS:
+            socket.send(frames.error(command.id, Err.RATE_LIMITED, "wait for the answers to what was asked"))
+        else:
+            look.commands += 1
+            self._desk.tasks.spawn(self._answer(socket, look, command))
+
+    def close(self) -> None:
+        """The server stops."""
+        for socket in [*self._looks]:
+            socket.close(Close.DRAINING, "the server is stopping: come back")
+            self.gone(socket)
+
+    def _too_late(self, socket: Socket) -> None:
+        socket.close(Close.PROTOCOL_ERROR, "no hello within 10 s")
+
+    # --- who it is ---
+
+    async def _hello(self, socket: Socket, look: _Look, hello: frames.Hello) -> None:
+        self._desk.timers.cancel(look.deadline)
+        try:
+            viewer = await viewer_of(self._desk, hello.key)
+            tenants = await self._tenants(viewer)
+        except StoreUnavailable:
+            socket.close(Close.OVERLOADED, "the store does not answer: come back")
+            return
+        if viewer is None:
+            # Each guess takes its time, and the door bounds how many there are at once.
+            await self._desk.timers.sleep(WRONG_S)
+            socket.close(Close.BAD_TOKEN, "this key does not open the dashboard: it takes the scope admin")
+            return
+        if socket not in self._looks:
+            return
+        look.key, look.viewer = hello.key, viewer
+        _log.info("the dashboard was opened with the key %s", viewer.name)
+        welcome = {
+            "version": __version__,
+            "node": self._desk.node.incarnation,
+            "key": viewer.name,
+            "nodes": viewer.nodes,
+            "tenant": viewer.tenant,
+            "every": viewer.every,
+            "tenants": tenants,
+            "kinds": KINDS if viewer.tail is not None else (),
+            "bodies": self._desk.dev,
+            "every_ms": round(EVERY_S * 1000),
+        }
+        socket.send(frames.event("welcome", welcome, self._desk.clock.now_ms()))
+        if self._timer is None:
+            self._turn = 0
+            self._timer = self._desk.timers.set(0.0, self._due)
+
+    async def _tenants(self, viewer: Viewer | None) -> list[str]:
+        if viewer is None or not viewer.every:
+            return [] if viewer is None or viewer.tenant is None else [viewer.tenant]
+        registered = await self._desk.store.tenants(None, MOST_SHOWN_TENANTS)
+        return sorted({"default", *(it.tenant for it in registered)})
+
+    async def _still_counts(self, socket: Socket, look: _Look) -> bool:
+        """Whether its key does. While the store is away nobody is sent away for that."""
+        try:
+            viewer = await viewer_of(self._desk, look.key)
+        except StoreUnavailable:
+            return True
+        if viewer is None or viewer != look.viewer:
+            socket.close(Close.REVOKED, "this key opens the dashboard no longer")
+            return False
+        return True
+
+    # --- what is asked ---
+
+    async def _answer(self, socket: Socket, look: _Look, command: frames.Command) -> None:
+        try:
+            data = await self._data(socket, look, command)
+            if data is not None:
+                socket.send(frames.reply(command.id, data))
+        except Refused as error:
+            socket.send(frames.error(command.id, error.code, error.message))
+        except (EngineUnavailable, StoreUnavailable) as error:
+            socket.send(frames.error(command.id, Err.UNAVAILABLE, f"{error}; try again in a moment"))
+        except Unstorable as error:
+            socket.send(frames.error(command.id, Err.BAD_FIELD, str(error)))
+        finally:
+            look.commands -= 1
+
+    async def _data(self, socket: Socket, look: _Look, command: frames.Command) -> dict[str, Any] | None:
+        viewer = look.viewer
+        assert viewer is not None
+        match command:
+            case frames.SetTail():
+                if viewer.tail is None:
+                    raise Refused(Err.FORBIDDEN, "this key is for nodes only: events are of tenants")
+                look.kinds = frozenset(command.kinds)
+                return {"kinds": sorted(look.kinds)}
+            case frames.FindUser():
+                return await self._finding.user(viewer.at(command.tenant), command.user, self._live())
+            case frames.FindRoom():
+                return await self._finding.room(viewer.at(command.tenant), command.room, self._live())
+            case frames.Act():
+                return await look.acting.offer(viewer, command)
+            case frames.Confirm():
+                if not await self._still_counts(socket, look):
+                    return None
+                return await look.acting.confirm(viewer, command.number)
+        return None
+
+    def _live(self) -> list[str]:
+        return [info.node for info in self._nodes if info.state == "live"]
+
+    # --- the look ---
+
+    def _due(self, _: object) -> None:
+        self._timer = self._desk.timers.set(EVERY_S, self._due)
+        self._desk.tasks.spawn(self._look())
+
+    async def _look(self) -> None:
+        turn, self._turn = self._turn, self._turn + 1
+        if turn % NODES_EVERY == 0:
+            try:
+                self._nodes = await self._desk.engine.nodes()
+            except EngineUnavailable:
+                pass  # those known last are asked; whoever cannot be reached does not answer
+        looks = {socket: look for socket, look in self._looks.items() if look.viewer is not None}
+        if turn % KEY_EVERY == KEY_EVERY - 1:
+            for socket, look in [*looks.items()]:
+                if not await self._still_counts(socket, look):
+                    del looks[socket]
+        by_view: dict[tuple[View, str | None], list[Socket]] = {}
+        for socket, look in looks.items():
+            assert look.viewer is not None
+            by_view.setdefault((_view(look.viewer), look.viewer.tail), []).append(socket)
+        await asyncio.gather(*(self._show(view, tail, sockets) for (view, tail), sockets in by_view.items()))
+
+    async def _show(self, view: View, tail: str | None, sockets: list[Socket]) -> None:
+        kinds = frozenset[str]().union(*(self._looks[socket].kinds for socket in sockets if socket in self._looks))
+        # What waits for those who see nodes is not what waits for those who do not, even of one tenant.
+        asker = f"{self._desk.node.incarnation}/{'nodes' if view.nodes else 'tenant'}"
+        question = SampleOf(asker, view.nodes, view.tenant, tail, tuple(sorted(kinds)))
+        answers = await self._desk.survey.ask(self._live(), question, WITHIN_S)
+        samples = {node: read_sample(text) for node, text in answers.items()}
+        now = self._desk.clock.now_ms()
+        gathering = self._gathered.setdefault((view, tail), Gathering(view))
+        frame = frames.event("sample", gathering.frame(self._nodes, samples, now), now)
+        for socket in sockets:
+            look = self._looks.get(socket)
+            if look is None:
+                continue
+            if socket.is_behind:
+                look.behind += 1
+                if look.behind >= KEY_EVERY:
+                    socket.abort()
+                continue
+            look.behind = 0
+            socket.send(frame)
+            self._show_tail(socket, look, samples)
+
+    def _show_tail(self, socket: Socket, look: _Look, samples: dict[str, Sample]) -> None:
+        if not look.kinds:
+            return
+        events = [
+            event | {"node": node}
+            for node, sample in samples.items()
+            for event in sample.events
+            if event["kind"] in look.kinds
+        ]
+        skipped = sum(sample.skipped for sample in samples.values())
+        if events or skipped:
+            events.sort(key=lambda event: event["at"])
+            socket.send(frames.event("tail", {"events": events, "skipped": skipped}, self._desk.clock.now_ms()))
+
+
+def _view(viewer: Viewer) -> View:
+    return View(nodes=True) if viewer.nodes else View(nodes=False, tenant=viewer.tenant or "")

@@ -1,0 +1,125 @@
+"""What the dashboard stands on: the ports, and the little it needs of the node it runs in."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.core.apikeys import Caller
+from greendot.core.revocations import Revocation
+from greendot.core.tailing import ALL
+from greendot.engine.base import Engine
+from greendot.errors import Refused
+from greendot.protocol.codes import Err
+from greendot.protocol.insight import Question
+from greendot.store.base import Created, Notice, Store
+
+
+class Keys(Protocol):
+    """The API keys."""
+
+    async def known(self, text: str) -> Caller | None: ...
+
+
+class Survey(Protocol):
+    """Asks all nodes."""
+
+    async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]: ...
+
+
+class Revoking(Protocol):
+    """What ends tokens and sessions."""
+
+    def expires_at(self, before: int) -> int: ...
+    def of_user(self, tenant: str, user: str) -> Revocation | None: ...
+    async def revoke(self, revocation: Revocation, user: str | None = None) -> int: ...
+
+
+class Notifying(Protocol):
+    """What is new in inboxes."""
+
+    async def notify(self, notices: Sequence[Notice]) -> list[Created | None]: ...
+
+
+class Timers(Protocol):
+    """The node's."""
+
+    def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Any: ...
+    def cancel(self, timer: Any) -> None: ...
+    async def sleep(self, delay_s: float) -> None: ...
+
+
+class Tasks(Protocol):
+    """The node's."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
+
+
+class NodeView(Protocol):
+    """The node, as far as somebody who looks at it does something to it."""
+
+    @property
+    def incarnation(self) -> str: ...
+
+    async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool: ...
+
+
+class Desk(Struct, frozen=True):
+    """All the dashboard works with."""
+
+    engine: Engine
+    store: Store
+    clock: Clock
+    timers: Timers
+    tasks: Tasks
+    keys: Keys
+    survey: Survey
+    node: NodeView
+    revoking: Revoking
+    notifying: Notifying
+    key: str = ""  # the operator's, from the settings
+    dev: bool = False
+
+
+class Viewer(Struct, frozen=True):
+    """What somebody who showed a key may see."""
+
+    name: str  # of the key
+    nodes: bool  # the nodes themselves
+    tenant: str | None = None  # this one's users and rooms
+    every: bool = False  # any tenant's
+
+    @property
+    def tail(self) -> str | None:
+        """Whose events; None: nobody's."""
+        return ALL if self.every else self.tenant
+
+    def at(self, named: str | None) -> str:
+        """The tenant something is asked of. Refused if it is none of the viewer's; whether there is one is not said."""
+        if self.every:
+            return named or "default"
+        if self.tenant is None:
+            raise Refused(Err.FORBIDDEN, "this key is for nodes only: use a tenant's key with the scope admin")
+        if named not in (None, self.tenant):
+            raise Refused(Err.FORBIDDEN, f"this key is for the tenant {self.tenant!r} only")
+        return self.tenant
+
+
+async def viewer_of(desk: Desk, key: str) -> Viewer | None:
+    """Who shows this key; None if it opens nothing here. StoreUnavailable if that cannot be said now."""
+    if desk.key and hmac.compare_digest(_hash(desk.key), _hash(key)):
+        return Viewer("admin.key", nodes=True, every=True)
+    caller = await desk.keys.known(key)
+    if caller is None or not (caller.may("admin") or caller.may("operator")):
+        return None
+    tenant = caller.tenant if caller.may("admin") else None
+    return Viewer(caller.name or "api.key", nodes=caller.may("operator"), tenant=tenant)
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

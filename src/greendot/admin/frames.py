@@ -1,0 +1,84 @@
+"""What the dashboard's page and its node say to each other, on a socket of its own.
+
+The first frame is `hello` with a key. Everything else may carry an `id`, and is answered by a `reply` or an `error`
+with it, as on the clients' wire. By itself the node sends `welcome`, a `sample` every second, and `tail` where wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from greendot.core.tailing import Kind
+from greendot.ids import ID_PATTERN
+
+Id = Annotated[str, Meta(pattern=ID_PATTERN)]
+Action = Literal["disconnect", "revoke", "notify"]
+
+
+class Command(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """All of them."""
+
+    id: int | None = None  # to be answered under
+
+
+class Hello(Command, frozen=True, tag="hello"):
+    """The first: who looks."""
+
+    key: Annotated[str, Meta(min_length=1, max_length=512)]
+
+
+class SetTail(Command, frozen=True, tag="tail"):
+    """Which events are wanted; none ends it."""
+
+    kinds: Annotated[list[Kind], Meta(max_length=8)]
+
+
+class FindUser(Command, frozen=True, tag="find.user"):
+    """All there is of a user."""
+
+    user: Id
+    tenant: Id | None = None  # who sees one tenant only need not say which
+
+
+class FindRoom(Command, frozen=True, tag="find.room"):
+    """All there is of a room."""
+
+    room: Id
+    tenant: Id | None = None
+
+
+class Act(Command, frozen=True, tag="act"):
+    """What would be done. It is told in a sentence, and done if that is confirmed."""
+
+    do: Action
+    tenant: Id | None = None
+    user: Id | None = None
+    session: Id | None = None
+    text: Annotated[str, Meta(max_length=200)] = ""  # of a notification
+
+
+class Confirm(Command, frozen=True, tag="confirm"):
+    """Do it."""
+
+    number: int
+
+
+AnyCommand = Hello | SetTail | FindUser | FindRoom | Act | Confirm
+
+decode = msgspec.json.Decoder(AnyCommand).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def event(kind: str, data: Any, ts: int) -> bytes:
+    return _encode({"type": kind, "ts": ts, "data": data})
+
+
+def reply(command_id: int | None, data: Any) -> bytes:
+    return _encode({"type": "reply", "id": command_id, "data": data})
+
+
+def error(command_id: int | None, code: str, message: str) -> bytes:
+    return _encode({"type": "error", "id": command_id, "code": code, "message": message})

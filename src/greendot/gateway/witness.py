@@ -1,0 +1,95 @@
+"""Tells the tail what happens on this node. Nearly always nobody looks, and each of these does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from greendot.clock import Clock
+from greendot.core.breaker import Level
+from greendot.core.presence import Manual
+from greendot.core.tailing import Event, Tail
+from greendot.engine.turns import Turn
+from greendot.gateway.session import Session
+from greendot.store.base import Notice, Record
+
+
+class Witness:
+    """One for each node."""
+
+    def __init__(self, tail: Tail, clock: Clock) -> None:
+        self.tail = tail
+        self._clock = clock
+
+    def loaded(self, level: Level) -> None:
+        """How much this node has to do has changed: what is only looked at goes first."""
+        self.tail.shedding = level >= Level.SHEDDING
+
+    # --- sessions ---
+
+    def came(self, session: Session, resumed: bool) -> None:
+        if self.tail.open:
+            self._session(session, "resumed" if resumed else "connected", detail=session.device)
+
+    def ended(self, session: Session | None, code: int) -> None:
+        """Its socket is gone; a session may go on for a while."""
+        if self.tail.open and session is not None:
+            self._session(session, "disconnected", number=code)
+
+    def gone(self, session: Session) -> None:
+        if self.tail.open:
+            self._session(session, "session over", detail=session.device)
+
+    def _session(self, session: Session, what: str, detail: str | None = None, number: int | None = None) -> None:
+        now = self._clock.now_ms()
+        self.tail.tell(
+            Event(now, "connects", what, *session.key, session=session.id, number=number, detail=detail or None)
+        )
+
+    # --- presence ---
+
+    def turned(self, turn: Turn) -> None:
+        if not self.tail.open:
+            return
+        if turn.kind == "user":
+            what = "online" if turn.on else "offline"
+            self.tail.tell(Event(self._clock.now_ms(), "presence", what, turn.tenant, turn.name))
+        else:
+            what = "occupied" if turn.on else "vacated"
+            self.tail.tell(Event(self._clock.now_ms(), "rooms", what, turn.tenant, room=turn.name))
+
+    def idled(self, session: Session) -> None:
+        if self.tail.open:
+            what = "idle" if session.idle else "active"
+            self.tail.tell(Event(self._clock.now_ms(), "presence", what, *session.key, session=session.id))
+
+    def stated(self, key: tuple[str, str], manual: Manual) -> None:
+        if self.tail.open:
+            self.tail.tell(Event(self._clock.now_ms(), "presence", "status set", *key, detail=manual.status))
+
+    # --- rooms ---
+
+    def joined(self, session: Session, room: str) -> None:
+        if self.tail.open:
+            self.tail.tell(Event(self._clock.now_ms(), "rooms", "joined", *session.key, room, session.id))
+
+    def left(self, session: Session, room: str) -> None:
+        if self.tail.open:
+            self.tail.tell(Event(self._clock.now_ms(), "rooms", "left", *session.key, room, session.id))
+
+    def said(self, tenant: str, record: Record) -> None:
+        if self.tail.open:
+            what = {"edit": "edited", "delete": "deleted"}.get(record.op or "", "message")
+            event = Event(record.at, "rooms", what, tenant, record.user, record.room, number=record.seq)
+            self.tail.tell(event, record.body)
+
+    def member(self, what: str, tenant: str, room: str, user: str) -> None:
+        if self.tail.open:
+            self.tail.tell(Event(self._clock.now_ms(), "rooms", what, tenant, user, room))
+
+    # --- notifications ---
+
+    def notified(self, notices: Sequence[Notice]) -> None:
+        if self.tail.open:
+            for it in notices:
+                event = Event(it.created_at, "notifications", "notified", it.tenant, it.user, detail=it.kind)
+                self.tail.tell(event, it.body)

@@ -1,0 +1,135 @@
+// The dashboard: a key opens it, a socket keeps it live, three views show it.
+
+import { $, say } from "./dom.js";
+import { Find } from "./find.js";
+import { History } from "./history.js";
+import { Link } from "./link.js";
+import { showNodes } from "./nodes.js";
+import { Panels } from "./panels.js";
+import { Tail } from "./tail.js";
+
+const KEPT_KEY = "greendot.admin.key";
+const VIEWS = ["overview", "find", "events"];
+const DOTS = { open: "online", connecting: "idle", lost: "busy", refused: "offline" };
+
+const find = new Find();
+const tail = new Tail(find);
+let link = null;
+let history = new History();
+let panels = null;
+let shownFor = null; // the kind of key the panels are for
+let paused = false;
+let seconds = 300;
+
+// --- the door ---
+
+function openDoor(words = "") {
+  sessionStorage.removeItem(KEPT_KEY);
+  $("app").hidden = true;
+  $("door").hidden = false;
+  $("key").value = "";
+  $("key").setAttribute("aria-invalid", words ? "true" : "false");
+  $("key-hint").classList.toggle("wrong", Boolean(words));
+  say($("key-hint"), words || "Kept in this tab only, until you close it or sign out.");
+  $("key").focus();
+}
+
+function enter(key) {
+  link?.close();
+  history = new History();
+  shownFor = null;
+  let welcomed = false;
+  link = new Link(key, heard, (state, words) => {
+    if (state === "refused") {
+      openDoor(`${words.charAt(0).toUpperCase()}${words.slice(1)}.`);
+      return;
+    }
+    if (state === "open" && !welcomed) {
+      welcomed = true;
+      sessionStorage.setItem(KEPT_KEY, key);
+      $("door").hidden = true;
+      $("app").hidden = false;
+      route();
+    }
+    $("link-dot").dataset.state = DOTS[state];
+    say($("link"), state === "open" ? "Live" : state === "lost" ? "Not connected" : "Connecting…");
+    const notice = $("door").hidden ? $("notice") : $("key-hint");
+    $("notice").hidden = state !== "lost";
+    if (state === "lost") say(notice, words);
+  });
+}
+
+$("enter").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const key = $("key").value.trim();
+  if (!key) {
+    openDoor("Write or paste an admin key.");
+    return;
+  }
+  say($("key-hint"), "Looking…");
+  enter(key);
+});
+$("leave").addEventListener("click", () => {
+  link?.close();
+  link = null;
+  openDoor();
+});
+
+// --- what comes ---
+
+function heard(type, data, ts) {
+  if (type === "welcome") welcome(data);
+  else if (type === "tail") tail.received(data);
+  else if (type === "sample") {
+    history.add(ts, data);
+    if (paused) return;
+    panels.show(history, seconds);
+    showNodes(data.nodes, ts);
+  }
+}
+
+function welcome(who) {
+  const kind = who.nodes ? "nodes" : who.tenant;
+  if (kind !== shownFor) {
+    shownFor = kind;
+    panels = new Panels(who.nodes);
+  }
+  const tenants = who.every ? "all tenants" : who.tenant ? `tenant ${who.tenant}` : "no tenants";
+  say($("who"), `${who.key}: ${tenants}`);
+  say($("scope"), `${who.nodes ? "all nodes" : `${tenants}, on all nodes`}, by the key ${who.key}`);
+  showNodes(who.nodes ? [] : null, 0);
+  find.welcome(link, who);
+  tail.welcome(link, who);
+}
+
+// --- views ---
+
+function route() {
+  const view = VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "overview";
+  for (const name of VIEWS) {
+    $(name).hidden = name !== view;
+    const there = document.querySelector(`nav a[href="#${name}"]`);
+    if (name === view) there.setAttribute("aria-current", "page");
+    else there.removeAttribute("aria-current");
+  }
+  document.title = `${view.charAt(0).toUpperCase()}${view.slice(1)} · Greendot dashboard`;
+  tail.look(view === "events");
+}
+addEventListener("hashchange", () => {
+  route();
+  scrollTo(0, 0);
+});
+
+$("window").addEventListener("change", (event) => {
+  seconds = Number(event.target.value);
+  panels?.show(history, seconds);
+});
+$("pause").addEventListener("click", () => {
+  paused = !paused;
+  $("pause").setAttribute("aria-pressed", paused);
+  say($("pause"), paused ? "Go on" : "Pause");
+});
+
+const kept = sessionStorage.getItem(KEPT_KEY);
+if (kept) enter(kept);
+else openDoor();

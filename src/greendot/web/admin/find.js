@@ -1,0 +1,184 @@
+// Finding a user or a room, and what is shown of it.
+
+import { act } from "./acts.js";
+import { $, h, say } from "./dom.js";
+import { moment, number, span } from "./format.js";
+
+/** The view. `link` is set when there is one; `who` is what the key may see. */
+export class Find {
+  constructor() {
+    this.link = null;
+    this.who = null;
+    $("search").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.look(this.what, $("name").value.trim(), $("tenant").value.trim());
+    });
+    for (const input of document.querySelectorAll('input[name="what"]')) {
+      input.addEventListener("change", () => say($("name-label"), this.what === "user" ? "User id" : "Room id"));
+    }
+  }
+
+  get what() {
+    return document.querySelector('input[name="what"]:checked').value;
+  }
+
+  welcome(link, who) {
+    Object.assign(this, { link, who });
+    $("tenant-field").hidden = !who.every;
+    $("tenants").replaceChildren(...who.tenants.map((tenant) => h("option", { value: tenant })));
+    const may = who.every || who.tenant !== null;
+    say($("search-hint"), may ? "" : "This key is for nodes only. Users and rooms are shown to a tenant’s own admin key.");
+    for (const part of $("search").elements) part.disabled = !may;
+  }
+
+  /** Show it, wherever on the page it was named. */
+  open(what, name, tenant) {
+    location.hash = "find";
+    document.querySelector(`input[name="what"][value="${what}"]`).checked = true;
+    say($("name-label"), what === "user" ? "User id" : "Room id");
+    $("name").value = name;
+    $("tenant").value = tenant;
+    this.look(what, name, tenant);
+  }
+
+  async look(what, name, tenant) {
+    if (!name) {
+      say($("search-hint"), `Write the id of a ${what}.`);
+      $("name").focus();
+      return;
+    }
+    const command = { type: `find.${what}`, [what]: name };
+    if (this.who.every) command.tenant = tenant || "default";
+    try {
+      const found = await this.link.ask(command);
+      say($("search-hint"), found.known ? "" : `Nothing is known of a ${what} “${name}” in ${found.tenant}.`);
+      const again = () => this.look(what, name, tenant);
+      $("found").replaceChildren(...(found.known ? [what === "user" ? this.user(found, again) : this.room(found, again)] : []));
+    } catch (error) {
+      say($("search-hint"), error.message);
+      $("found").replaceChildren();
+    }
+  }
+
+  // --- a user ---
+
+  user(found, again) {
+    const { own, seen_as: seen } = found;
+    const hidden = own.state !== seen.state ? `; others see ${seen.state}` : "";
+    const since = own.since ? ` since ${moment(own.since)}` : "";
+    const seenAt = own.state === "offline" && own.last_seen ? `, last seen ${moment(own.last_seen)}` : "";
+    return h("article", { class: "found" },
+      this.head(found.name ?? found.user, found.user, found.tenant, own.state, `${own.state}${since}${seenAt}${hidden}`, again),
+      h("div", { class: "facts" },
+        fact("Sessions", number(found.sessions.length)),
+        fact("Unread", number(found.inbox.unread), `${number(found.inbox.unseen)} unseen of ${number(found.inbox.head)}`),
+        fact("Rooms", number(found.room_count)),
+        fact("Status", found.status?.status ?? "auto", statusWords(found.status)),
+        fact("Tokens", found.revoked_before ? "revoked" : "not revoked",
+          found.revoked_before ? `all issued before ${moment(found.revoked_before)}` : ""),
+      ),
+      h("div", { class: "line acts" },
+        this.button("Send test notification", { do: "notify", user: found.user, tenant: found.tenant }, again),
+        this.button("Disconnect all", { do: "disconnect", user: found.user, tenant: found.tenant }, again),
+        this.button("Revoke everything", { do: "revoke", user: found.user, tenant: found.tenant }, again, "warning"),
+      ),
+      h("h3", {}, "Sessions"),
+      found.sessions.length ? h("ul", { class: "sessions" }, found.sessions.map((it) => this.session(found, it, again)))
+        : h("p", { class: "empty" }, "None: this user is not connected."),
+      h("h3", {}, "Rooms"),
+      found.rooms.length ? this.rooms(found) : h("p", { class: "empty" }, "A member of none."),
+    );
+  }
+
+  session(found, it, again) {
+    const token = it.token_expires_at ? `token ${it.token_id ? `${it.token_id} ` : ""}until ${moment(it.token_expires_at)}` : null;
+    const details = [
+      `node ${it.node}`,
+      it.client || null,
+      it.connected_at ? `connected ${moment(it.connected_at)}` : null,
+      it.last_heard ? `heard ${span(Date.now() - it.last_heard)} ago` : null,
+      token,
+      it.rooms.length ? `in ${it.rooms.slice(0, 5).join(", ")}${it.rooms.length > 5 ? " …" : ""}` : null,
+      it.watches ? `watches ${number(it.watches)}` : null,
+      it.behind ? "frames wait for it" : null,
+    ].filter(Boolean);
+    const state = it.state === "lingering" ? "offline" : it.state;
+    return h("li", {},
+      h("span", { class: "dot", "data-state": state, "aria-hidden": "true" }),
+      h("div", {},
+        h("p", { class: "title" }, h("b", {}, it.device || "device"), ` ${it.state} `, h("code", {}, it.session)),
+        h("p", { class: "soft" }, details.join(" · ")),
+      ),
+      h("div", { class: "line" },
+        this.button("Disconnect", { do: "disconnect", session: it.session, tenant: found.tenant }, again, "quiet", ` session ${it.session}`),
+        this.button("Revoke", { do: "revoke", session: it.session, tenant: found.tenant }, again, "quiet", ` session ${it.session}`),
+      ),
+    );
+  }
+
+  rooms(found) {
+    return h("ul", { class: "chips" }, found.rooms.map((it) => h("li", {},
+      h("button", { class: "chip", type: "button", onclick: () => this.open("room", it.room, found.tenant) },
+        it.room, it.unread ? h("span", { class: "badge" }, number(it.unread), h("span", { class: "unseen" }, " unread")) : null),
+    )), found.room_count > found.rooms.length ? h("li", { class: "soft" }, `and ${found.room_count - found.rooms.length} more`) : null);
+  }
+
+  // --- a room ---
+
+  room(found, again) {
+    const typing = found.typing.length ? `typing: ${found.typing.join(", ")}` : "nobody is typing";
+    return h("article", { class: "found" },
+      this.head(found.room, null, found.tenant, null, `${found.open ? "open to everybody" : "members only"} · ${typing}`, again),
+      h("div", { class: "facts" },
+        fact("Head", number(found.head), "messages so far"),
+        fact("Members", number(found.member_count)),
+        fact("In it now", number(found.present_count), "users"),
+        fact("Listeners", number(found.listeners), "sockets, on all nodes"),
+        fact("On the bus", found.bus === "hint" ? "hints" : "content"),
+      ),
+      h("h3", {}, "In it now"),
+      this.people(found.present, found.present_count, found.tenant),
+      h("h3", {}, "Members"),
+      this.people(found.members.map((it) => it.user), found.member_count, found.tenant, found.members),
+    );
+  }
+
+  people(users, count, tenant, members = null) {
+    if (!users.length) return h("p", { class: "empty" }, "Nobody.");
+    return h("ul", { class: "chips" }, users.map((user, index) => {
+      const role = members?.[index].role;
+      return h("li", {}, h("button", { class: "chip", type: "button", onclick: () => this.open("user", user, tenant) },
+        user, role && role !== "member" ? h("span", { class: "soft" }, ` ${role}`) : null));
+    }), count > users.length ? h("li", { class: "soft" }, `and ${count - users.length} more`) : null);
+  }
+
+  // --- parts ---
+
+  head(title, id, tenant, state, words, again) {
+    return h("header", {},
+      state ? h("span", { class: "dot", "data-state": state, "aria-hidden": "true" }) : null,
+      h("div", {}, h("h2", {}, title), h("p", { class: "soft" }, [id, this.who.every ? `tenant ${tenant}` : null, words].filter(Boolean).join(" · "))),
+      h("button", { type: "button", class: "quiet", onclick: again }, "Refresh"),
+    );
+  }
+
+  button(label, command, again, look = "", unseen = "") {
+    const press = async () => {
+      if (!this.who.every) delete command.tenant;
+      if (await act(this.link, command)) setTimeout(again, 700); // what was closed is gone by then
+    };
+    return h("button", { type: "button", class: look || null, onclick: press },
+      label, unseen ? h("span", { class: "unseen" }, unseen) : null);
+  }
+}
+
+function fact(label, value, note = "") {
+  return h("div", { class: "fact" }, h("span", { class: "soft" }, label), h("b", {}, value), h("span", { class: "soft" }, note));
+}
+
+function statusWords(status) {
+  if (!status) return "";
+  const until = status.until ? `until ${moment(status.until)}` : "";
+  return [status.text, until].filter(Boolean).join(", ");
+}
+

@@ -123,6 +123,9 @@ class Dashboard:
     def _too_late(self, socket: Socket) -> None:
         socket.close(Close.PROTOCOL_ERROR, "no hello within 10 s")
 
+    def _refuse(self, socket: Socket) -> None:
+        socket.close(Close.BAD_TOKEN, "this key does not open the dashboard: it takes the scope admin")
+
     # --- who it is ---
 
     async def _hello(self, socket: Socket, look: _Look, hello: frames.Hello) -> None:
@@ -135,8 +138,8 @@ class Dashboard:
             return
         if viewer is None:
             # Each guess takes its time, and the door bounds how many there are at once.
-            await self._desk.timers.sleep(WRONG_S)
-            socket.close(Close.BAD_TOKEN, "this key does not open the dashboard: it takes the scope admin")
+            if socket in self._looks:
+                look.deadline = self._desk.timers.set(WRONG_S, self._refuse, socket)
             return
         if socket not in self._looks:
             return

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.core.leaving import Cause, Graces, grace_s
+from greendot.core.leaving import Cause, Graces, grace_s, shown_code
 from greendot.protocol.codes import Close
 
 GRACES = Graces(lost=30.0, clean=5.0, silent=15.0)
@@ -56,3 +56,22 @@ def test_who_is_sent_away_is_not_waited_for(code: int) -> None:
 @given(st.sampled_from(Cause), st.integers(0, 4_999))
 def test_every_way_to_go_has_one_of_the_four_graces(cause: Cause, code: int) -> None:
     assert grace(cause, code) in (0.0, 5.0, 15.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "shown"),
+    [
+        (Cause.LOST, 0, 1006),
+        (Cause.CLIENT_CLOSE, 0, 1005),
+        (Cause.CLIENT_CLOSE, 1001, 1001),
+        (Cause.BYE, 1000, 1000),
+        (Cause.SERVER_CLOSE, Close.TOO_SLOW, 4001),
+    ],
+)
+def test_an_end_is_counted_under_its_code(cause: Cause, code: int, shown: int) -> None:
+    assert shown_code(cause, code) == shown
+
+
+@given(st.integers(0, 65_535))
+def test_codes_that_clients_make_up_do_not_make_up_counters(code: int) -> None:
+    assert shown_code(Cause.CLIENT_CLOSE, code) in (1000, 1001, 1005)

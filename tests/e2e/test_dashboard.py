@@ -1,0 +1,594 @@
+"""The dashboard's socket: who may look, what they see and may do, and that it costs nothing while nobody looks."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from e2e.processes import ask, until
+from greendot.admin.acting import HOLDS_S
+from greendot.admin.dashboard import HELLO_S, KEY_EVERY, MOST, WRONG_S
+from greendot.core.apikeys import hash_of, text_of
+from greendot.core.breaker import Load
+from greendot.core.tailing import HOLD_S, KINDS
+from greendot.core.tailing import MOST as MOST_EVENTS
+from greendot.ids import new_key_id, new_key_secret
+from greendot.store.keys import OPERATOR, ApiKey, Secret
+from greendot.store.remembering import BELIEVED_S
+from greendot.testing import Closed, Served, WireClient, serving
+from greendot.testing.server import API_KEY
+
+KEY = "the operator's own key, long enough to be"
+ON: dict[str, Any] = {"enabled": True, "key": KEY}
+
+
+async def make(served: Served, *scopes: str, tenant: str = "acme", name: str = "boss") -> str:
+    id, secret, now = new_key_id(), new_key_secret(), served.clock.now_ms()
+    assert await served.node.store.create_key(ApiKey(tenant, name, scopes, now), Secret(id, hash_of(secret), now))
+    return text_of(id, secret)
+
+
+async def look(served: Served, key: str = KEY) -> WireClient:
+    """Somebody who was let in, and has seen nothing yet."""
+    client = await served.socket("/admin/live")
+    client.send(type="hello", key=key)
+    await served.settle()
+    client.welcome = (await client.receive("welcome"))["data"]
+    return client
+
+
+async def seen(served: Served, client: WireClient, seconds: float = 1.0) -> list[dict[str, Any]]:
+    """All that is shown in the next seconds, without what was shown before."""
+    await said(client)
+    await served.advance(seconds)
+    return await said(client)
+
+
+async def said(client: WireClient) -> list[dict[str, Any]]:
+    """All that was sent until now: the answer to a question marks the end."""
+    client.send(type="confirm", number=-1, id=99_999)
+    frames = []
+    while (frame := await client.receive()).get("id") != 99_999:
+        frames.append(frame)
+    return frames
+
+
+async def sample(served: Served, client: WireClient) -> dict[str, Any]:
+    """The newest."""
+    frames = [frame for frame in await seen(served, client, 2.0) if frame["type"] == "sample"]
+    data: dict[str, Any] = frames[-1]["data"]
+    return data
+
+
+async def events(served: Served, client: WireClient, seconds: float = 2.0) -> list[dict[str, Any]]:
+    frames = await seen(served, client, seconds)
+    return [event for frame in frames if frame["type"] == "tail" for event in frame["data"]["events"]]
+
+
+async def refusal(client: WireClient, **command: Any) -> str:
+    client.send(**command, id=7)
+    while (frame := await client.receive()).get("id") != 7:
+        pass
+    assert frame["type"] == "error", frame
+    return str(frame["code"])
+
+
+async def ends(client: WireClient) -> int:
+    """The code it is closed with, whatever is shown before."""
+    try:
+        while True:
+            await client.receive()
+    except Closed as closed:
+        return closed.code
+
+
+async def refused(served: Served, key: str) -> Closed:
+    """How somebody with a wrong key is sent away: not at once, and without a word before."""
+    client = await served.socket("/admin/live")
+    client.send(type="hello", key=key)
+    dashboard = served.greendot.dashboard
+    assert dashboard is not None
+    await until(lambda: all(look.asked for look in dashboard._looks.values()))
+    await served.settle()
+    await served.advance(WRONG_S / 2)
+    assert dashboard.onlookers == 1
+    await served.advance(WRONG_S / 2)
+    return await client.closed()
+
+
+async def done(client: WireClient, **act: Any) -> str:
+    """Asked for, and agreed to."""
+    offer = await client.request(type="act", **act)
+    return str((await client.request(type="confirm", number=offer["number"]))["done"])
+
+
+# --- whether it is there ---
+
+
+async def test_it_is_not_there_unless_it_is_switched_on() -> None:
+    async with serving() as served:
+        for path in ("/admin", "/admin/app.js", "/admin/live"):
+            assert (await ask(served.port, "GET", path)).status == 404
+        with pytest.raises(ConnectionError, match="404"):
+            await served.socket("/admin/live")
+
+
+async def test_the_page_is_served_with_a_strict_policy_and_no_key() -> None:
+    async with serving(admin=ON) as served:
+        for path, kind in (
+            ("/admin", "text/html"),
+            ("/admin/app.js", "text/javascript"),
+            ("/admin/tokens.css", "text/css"),
+        ):
+            answer = await ask(served.port, "GET", path)
+            assert answer.status == 200
+            assert answer.headers["content-type"].startswith(kind)
+            assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
+        assert (await ask(served.port, "GET", "/admin/live")).status == 404  # it is for WebSockets
+        assert (await ask(served.port, "GET", "/admin/../app.js")).status == 404
+
+
+async def test_on_a_port_of_its_own_it_is_there_alone() -> None:
+    async with serving(admin=ON | {"port": await a_free_port()}) as served:
+        assert served.greendot.admin_server is not None
+        own = served.greendot.admin_server.port
+        assert (await ask(own, "GET", "/admin")).status == 200
+        assert (await ask(served.port, "GET", "/admin")).status == 404
+        for path in ("/metrics", "/v1/rooms", "/v1/connect"):
+            assert (await ask(own, "GET", path)).status == 404
+        with pytest.raises(ConnectionError, match="404"):
+            await WireClient.connect(own, "/v1/connect")
+        with pytest.raises(ConnectionError, match="404"):
+            await WireClient.connect(served.port, "/admin/live")
+        async with await WireClient.connect(own, "/admin/live") as client:
+            client.send(type="hello", key=KEY)
+            await served.settle()
+            assert (await client.receive("welcome"))["data"]["every"]
+
+
+async def a_free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_a_page_of_another_origin_may_not_open_it() -> None:
+    async with serving(admin=ON) as served:
+        with pytest.raises(ConnectionError, match="403"):
+            await served.socket("/admin/live", {"Origin": "https://evil.example"})
+
+
+# --- who may look ---
+
+
+@pytest.mark.parametrize("key", ["wrong", "", "x" * 512, "gd_000000000000_" + "0" * 43])
+async def test_a_wrong_key_waits_and_is_shown_nothing(key: str) -> None:
+    async with serving(admin=ON) as served:
+        if key:
+            assert (await refused(served, key)).code == 4500
+        else:
+            client = await served.socket("/admin/live")
+            client.send(type="hello", key=key)
+            assert (await client.receive())["code"] == "bad_field"
+        assert served.node.witness.tail.open is False
+
+
+async def test_a_key_without_the_scope_is_refused() -> None:
+    async with serving(admin=ON) as served:
+        closed = await refused(served, await make(served, "rooms:read", "sessions", "stats:read"))
+        assert closed.code == 4500
+        assert "scope admin" in closed.reason
+
+
+async def test_the_empty_key_of_the_settings_opens_nothing() -> None:
+    async with serving(admin={"enabled": True}) as served:
+        assert (await refused(served, " ")).code == 4500
+
+
+async def test_hello_comes_first_once_and_soon() -> None:
+    async with serving(admin=ON) as served:
+        early = await served.socket("/admin/live")
+        early.send(type="find.user", user="ann")
+        assert (await early.closed()).code == 4502
+        twice = await look(served)
+        twice.send(type="hello", key=KEY)
+        assert await ends(twice) == 4502
+        silent = await served.socket("/admin/live")
+        await served.advance(HELLO_S)
+        assert (await silent.closed()).code == 4502
+
+
+async def test_no_more_look_at_once_than_may() -> None:
+    async with serving(admin=ON) as served:
+        for _ in range(MOST):
+            await served.socket("/admin/live")
+        one_more = await served.socket("/admin/live")
+        assert (await one_more.closed()).code == 4003
+
+
+async def test_keys_see_what_is_theirs() -> None:
+    async with serving(admin=ON) as served:
+        whole = await look(served)
+        assert whole.welcome["nodes"]
+        assert whole.welcome["every"]
+        first = await look(served, API_KEY)
+        assert (first.welcome["nodes"], first.welcome["every"], first.welcome["tenant"]) == (True, False, "default")
+        operator = await look(served, await make(served, "operator", tenant=OPERATOR))
+        assert (operator.welcome["nodes"], operator.welcome["tenant"], operator.welcome["kinds"]) == (True, None, [])
+        for command in ({"type": "find.user", "user": "ann"}, {"type": "tail", "kinds": ["rooms"]}):
+            assert await refusal(operator, **command) == "forbidden"
+        boss = await look(served, await make(served, "admin"))
+        assert (boss.welcome["nodes"], boss.welcome["tenant"], boss.welcome["tenants"]) == (False, "acme", ["acme"])
+
+
+async def test_a_tenants_admin_sees_and_does_nothing_of_others() -> None:
+    async with serving(admin=ON) as served:
+        await served.node.store.put_room("default", "den", open=True)
+        await served.node.store.put_room("acme", "den", open=True)
+        boss = await look(served, await make(served, "admin"))
+        await boss.request(type="tail", kinds=[*KINDS])
+        await served.advance(1)
+        other = await served.joined("ann", "den")
+        own = await served.joined("ann", "den", claims={"tenant": "acme"})
+        await other.request(type="room.send", room="den", body="secret")
+        await other.quiet()
+
+        shown = await events(served, boss)
+        assert {event["tenant"] for event in shown} == {"acme"}
+        frame = await sample(served, boss)
+        assert frame["sums"] == {"tenant_connections": 1, "tenant_users_online": 1}
+        assert "nodes" not in frame
+        assert {name.split("_")[0] for name in frame["rates"]} == {"tenant"}
+
+        for tenant in ("default", "rival", "nobody"):
+            for command in (
+                {"type": "find.user", "user": "ann"},
+                {"type": "find.room", "room": "den"},
+                {"type": "act", "do": "revoke", "user": "ann"},
+            ):
+                assert await refusal(boss, **command, tenant=tenant) == "forbidden"
+        found = await boss.request(type="find.user", user="ann")
+        assert [it["session"] for it in found["sessions"]] == [own.welcome["session"]]
+        assert await done(boss, do="disconnect", session=other.welcome["session"]) == "0 sessions disconnected (4503)"
+        await done(boss, do="revoke", session=other.welcome["session"])
+        assert await other.quiet() == []
+        assert (await boss.request(type="find.room", room="den"))["listeners"] == 1
+
+
+async def test_a_key_that_is_removed_ends_the_look_and_does_nothing_more() -> None:
+    async with serving(admin=ON) as served:
+        key = await make(served, "admin")
+        ann = await served.client("ann", claims={"tenant": "acme"})
+        idle, busy = await look(served, key), await look(served, key)
+        offer = await busy.request(type="act", do="disconnect", user="ann")
+        await served.node.store.remove_key("acme", "boss")
+        served.clock.advance(BELIEVED_S)
+        busy.send(type="confirm", number=offer["number"], id=1)
+        await served.settle()
+        await served.advance(KEY_EVERY)
+        for client in (idle, busy):
+            assert await ends(client) == 4501
+        assert await ann.quiet() == []
+
+
+# --- what is shown ---
+
+
+async def test_rates_and_counts_are_what_happened() -> None:
+    async with serving(admin=ON) as served:
+        await served.lobby()
+        ann, bob = await served.joined("ann"), await served.joined("bob")
+        client = await look(served)
+        await served.advance(1)
+        for number in range(10):
+            await ann.request(type="room.send", room="lobby", body=number)
+        frame = [frame for frame in await seen(served, client) if frame["type"] == "sample"][-1]["data"]
+        assert frame["sums"]["ws_connections"] == frame["sums"]["ws_users_online"] == 2
+        assert frame["rates"]["realtime_pubsub_received_total"] == 10
+        assert frame["rates"]["realtime_socket_send_total"] >= 20
+        (node,) = frame["nodes"]
+        assert (node["node"], node["state"], node["level"]) == (served.node.incarnation, "live", "normal")
+        assert node["gauges"]["store_latency_ms"] >= 0
+        await bob.end()
+        await served.until_gone(1)
+        assert (await seen(served, client))[-1]["data"]["closes"] == {"1006": 1}
+        text = (await ask(served.port, "GET", "/metrics")).body.decode()
+        assert f'ws_closed_total{{node="{served.node.incarnation}",code="1006"}} 1' in text
+
+
+async def test_while_nobody_looks_there_is_no_timer_and_no_event_kept() -> None:
+    async with serving(admin=ON) as served:
+        client = await look(served)
+        await client.request(type="tail", kinds=[*KINDS])
+        await served.advance(1)
+        assert served.node.witness.tail.open
+        assert served.timers == 1
+        await client.end()
+        await served.settle()
+        assert served.timers == 0
+        assert served.greendot.dashboard is not None
+        assert served.greendot.dashboard.onlookers == 0
+        served.node.witness.tail.expire(served.clock.monotonic() + HOLD_S)
+        assert not served.node.witness.tail.open
+
+
+async def test_two_who_look_share_one_question_and_see_the_same() -> None:
+    async with serving(admin=ON) as served:
+        one, other = await look(served), await look(served)
+        await served.advance(0)
+        asked: list[object] = []
+        reply = served.node.survey.reply
+        served.node.survey.reply = lambda question: (asked.append(question), reply(question))[1]
+        await served.advance(3)
+        assert len(asked) == 3
+        frames = [await said(client) for client in (one, other)]
+        assert frames[0] == frames[1]
+
+
+async def test_who_reads_nothing_is_sent_the_next_sample_and_not_all() -> None:
+    async with serving(admin=ON) as served:
+        client = await look(served)
+        (socket,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
+        await served.advance(1)
+        size = socket.transport.underlying_transport  # type: ignore[attr-defined]
+        for _ in range(2_000):
+            await served.greendot.dashboard._look()  # type: ignore[union-attr]
+        assert size.get_write_buffer_size() < 1_000_000
+        await client.end()
+
+
+async def test_a_user_is_found_with_sessions_rooms_unread_and_tokens() -> None:
+    async with serving(admin=ON) as served:
+        await served.lobby()
+        ann = await served.joined("ann", device="laptop", claims={"jti": "t1"})
+        await served.node.store.put_member("default", "lobby", "ann")
+        client = await look(served)
+        await done(client, do="notify", user="ann")
+        await ann.request(type="status.set", status="invisible")
+        found = await client.request(type="find.user", user="ann")
+        assert (found["name"], found["own"]["state"], found["seen_as"]["state"]) == ("Ann", "online", "offline")
+        assert found["status"]["status"] == "invisible"
+        assert found["inbox"] == {"head": 1, "unread": 1, "unseen": 1}
+        assert [room["room"] for room in found["rooms"]] == ["lobby"]
+        (session,) = found["sessions"]
+        assert (session["device"], session["token_id"], session["rooms"]) == ("laptop", "t1", ["lobby"])
+        assert session["token_expires_at"] > served.clock.now_ms()
+        assert found["revoked_before"] is None
+        await done(client, do="revoke", user="ann")
+        assert (await client.request(type="find.user", user="ann"))["revoked_before"] == served.clock.now_ms()
+
+
+async def test_a_room_is_found_with_members_listeners_typers_and_head() -> None:
+    async with serving(admin=ON) as served:
+        await served.node.store.put_room("default", "den")
+        for user, role in (("ann", "admin"), ("bob", "member"), ("carl", "reader")):
+            await served.node.store.put_member("default", "den", user, role)  # type: ignore[arg-type]
+        ann, _ = await served.joined("ann", "den"), await served.joined("bob", "den")
+        await ann.request(type="room.send", room="den", body=1)
+        ann.send(type="typing.start", room="den")
+        await ann.quiet()
+        client = await look(served)
+        found = await client.request(type="find.room", room="den")
+        assert (found["head"], found["open"], found["listeners"], found["member_count"]) == (1, False, 2, 3)
+        assert found["present"] == ["ann", "bob"]
+        assert found["typing"] == ["ann"]
+        assert found["members"][0] == {"user": "ann", "role": "admin"}
+
+
+async def test_what_is_not_there_is_said_to_be_unknown() -> None:
+    async with serving(admin=ON) as served:
+        client = await look(served)
+        assert (await client.request(type="find.user", user="nobody"))["known"] is False
+        assert (await client.request(type="find.room", room="nowhere"))["known"] is False
+        assert (await client.request(type="find.user", user="ann", tenant="nobodys"))["known"] is False
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'{"type":"unheard.of"}',
+        b'{"type":"find.user"}',
+        b'{"type":"find.user","user":"../etc"}',
+        b'{"type":"find.user","user":"' + b"x" * 10_000 + b'"}',
+        b'{"type":"act","do":"explode","user":"ann"}',
+        b'{"type":"tail","kinds":["everything"]}',
+        b"[" * 30_000,
+    ],
+)
+async def test_what_is_no_command_is_an_error_and_hurts_nobody(frame: bytes) -> None:
+    async with serving(admin=ON) as served:
+        client = await look(served)
+        client.send_frame(1, frame)
+        while (answer := await client.receive())["type"] != "error":
+            pass
+        assert answer["code"] == "bad_field"
+        assert (await client.request(type="find.user", user="ann"))["known"] is False
+
+
+# --- the tail ---
+
+
+async def test_events_name_ids_and_never_what_people_write() -> None:
+    async with serving(admin=ON) as served:
+        await served.lobby()
+        client = await look(served)
+        await client.request(type="tail", kinds=[*KINDS])
+        await served.advance(1)
+        ann = await served.joined("ann", device="phone")
+        await ann.request(type="room.send", room="lobby", body="a secret")
+        await done(client, do="notify", user="ann", text="another secret")
+        await ann.request(type="status.set", status="busy", text="a third secret")
+        frames = await seen(served, client, 2.0)
+        told = [event for frame in frames if frame["type"] == "tail" for event in frame["data"]["events"]]
+        assert {(event["kind"], event["what"]) for event in told} >= {
+            ("connects", "connected"),
+            ("presence", "online"),
+            ("presence", "status set"),
+            ("rooms", "joined"),
+            ("rooms", "occupied"),
+            ("rooms", "message"),
+            ("notifications", "notified"),
+        }
+        assert "secret" not in str(frames)
+        message = next(event for event in told if event["what"] == "message")
+        assert (message["user"], message["room"], message["number"], message["node"]) == (
+            "ann",
+            "lobby",
+            1,
+            served.node.incarnation,
+        )
+
+
+async def test_a_resume_a_lost_socket_and_an_end_are_told() -> None:
+    async with serving(admin=ON) as served:
+        client = await look(served)
+        await client.request(type="tail", kinds=["connects"])
+        await served.advance(1)
+        ann = await served.client("ann")
+        await ann.end()
+        await served.until_gone()
+        back = await served.client("ann", resume={"session": ann.welcome["session"]})
+        back.send(type="bye")
+        await back.closed()
+        await served.until_gone()
+        told = await events(served, client)
+        assert [(event["what"], event.get("number")) for event in told] == [
+            ("connected", None),
+            ("disconnected", 1006),
+            ("resumed", None),
+            ("disconnected", 1000),
+            ("session over", None),
+        ]
+
+
+async def test_only_the_kinds_that_are_wanted_are_told() -> None:
+    async with serving(admin=ON) as served:
+        await served.lobby()
+        client = await look(served)
+        await client.request(type="tail", kinds=["presence"])
+        await served.advance(1)
+        await served.joined("ann")
+        assert {event["kind"] for event in await events(served, client)} == {"presence"}
+        await client.request(type="tail", kinds=[])
+        await served.advance(1)
+        await served.joined("bob")
+        assert await events(served, client) == []
+        assert not served.node.witness.tail.open
+
+
+async def test_bodies_are_shown_in_dev_mode() -> None:
+    async with serving(admin=ON, server={"dev": True}) as served:
+        client = await look(served)
+        await client.request(type="tail", kinds=["rooms"])
+        await served.advance(1)
+        ann = await served.joined("ann")
+        await ann.request(type="room.send", room="lobby", body="hello")
+        assert '"hello"' in [event.get("body") for event in await events(served, client)]
+
+
+async def test_the_tail_is_bounded_and_sheds_first() -> None:
+    async with serving(admin=ON, limits={"enabled": False}) as served:
+        await served.lobby()
+        client = await look(served)
+        await client.request(type="tail", kinds=["rooms"])
+        ann = await served.joined("ann")
+        await served.advance(1)
+        await said(client)
+        for number in range(MOST_EVENTS + 20):
+            await ann.request(type="room.send", room="lobby", body=number)
+        (tail,) = [frame["data"] for frame in await seen(served, client) if frame["type"] == "tail"]
+        assert len(tail["events"]) == MOST_EVENTS
+        assert tail["skipped"] == 20
+        for at in (0.0, 0.1, 0.2, 0.3):
+            served.node.pressure.look(Load(lag_s=10.0), at)
+        assert served.node.overload is None  # only signals are shed, and the tail
+        await ann.request(type="room.send", room="lobby", body="taken all the same")
+        (tail,) = [frame["data"] for frame in await seen(served, client) if frame["type"] == "tail"]
+        assert (tail["events"], tail["skipped"]) == ([], 1)
+
+
+# --- what is done ---
+
+
+async def test_nothing_is_done_before_it_is_confirmed_and_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "greendot")
+    async with serving(admin=ON) as served:
+        ann, phone = await served.client("ann"), await served.client("ann", device="phone")
+        client = await look(served)
+        offer = await client.request(type="act", do="disconnect", user="ann")
+        assert offer["title"] == "Disconnect ann (default)?"
+        assert offer["says"].startswith("2 sessions of ann will be closed with 4503")
+        assert await ann.quiet() == []
+        assert "audit" not in caplog.text
+        answer = await client.request(type="confirm", number=offer["number"])
+        assert answer["done"] == "2 sessions disconnected (4503)"
+        for device in (ann, phone):
+            assert (await device.closed()).code == 4503
+        assert "audit: key admin.key did disconnect to user ann of tenant default: 2 sessions" in caplog.text
+        assert KEY not in caplog.text
+
+
+async def test_a_confirmation_counts_once_for_the_last_offer_and_not_for_long() -> None:
+    async with serving(admin=ON) as served:
+        ann = await served.client("ann")
+        client, another = await look(served), await look(served)
+        first = await client.request(type="act", do="disconnect", user="ann")
+        second = await client.request(type="act", do="notify", user="ann")
+        assert await refusal(another, type="confirm", number=second["number"]) == "bad_field"
+        assert await refusal(client, type="confirm", number=first["number"]) == "bad_field"
+        third = await client.request(type="act", do="disconnect", user="ann")
+        served.clock.advance(HOLDS_S + 1)
+        assert await refusal(client, type="confirm", number=third["number"]) == "bad_field"
+        assert await ann.quiet() == []
+        await done(client, do="notify", user="ann")
+        assert await refusal(client, type="confirm", number=third["number"] + 1) == "bad_field"
+
+
+async def test_revoking_closes_4501_and_the_token_does_not_come_back() -> None:
+    async with serving(admin=ON) as served:
+        token = served.token("ann")
+        ann = await served.socket()
+        await ann.hello(token)
+        served.clock.advance(1)
+        client = await look(served)
+        assert await done(client, do="revoke", user="ann") == "revoked; 1 socket closed (4501)"
+        assert (await ann.closed()).code == 4501
+        again = await served.socket()
+        again.send(type="hello", token=token)
+        assert (await again.closed()).code == 4501
+
+
+async def test_a_test_notification_is_a_notification() -> None:
+    async with serving(admin=ON) as served:
+        ann = await served.client("ann")
+        client = await look(served)
+        assert await done(client, do="notify", user="ann", text="Is this on?") == "notified: number 1 in the inbox"
+        created = await ann.receive("notification.created")
+        assert (created["data"]["kind"], created["data"]["body"]) == ("test", {"text": "Is this on?"})
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        {"do": "disconnect"},
+        {"do": "notify", "session": "abcd-1"},
+        {"do": "revoke", "user": "ann", "session": "abcd-1"},
+    ],
+)
+async def test_an_action_names_one_target(act: dict[str, Any]) -> None:
+    async with serving(admin=ON) as served:
+        assert await refusal(await look(served), type="act", **act) == "bad_field"
+
+
+async def test_a_server_that_stops_says_so() -> None:
+    async with serving(admin=ON) as served:
+        client = await look(served)
+        served.greendot.dashboard.close()  # type: ignore[union-attr]
+        assert await ends(client) == 4000

@@ -43,7 +43,7 @@ def all_settings(kind: Any = Settings, at: str = "") -> set[str]:
 
 def test_whatever_is_called_a_secret_is_marked_as_one() -> None:
     called = {name for name in all_settings() if name.rpartition(".")[2] in SECRET_NAMES}
-    assert secret_settings() == called | {"api.key"}
+    assert secret_settings() == called | {"api.key", "admin.key"}
 
 
 def test_no_secret_is_shown_wherever_it_is() -> None:
@@ -55,6 +55,7 @@ def test_no_secret_is_shown_wherever_it_is() -> None:
         {
             "auth": {"secret": HUSH, "keys": [{"kid": "k1", "alg": "HS256", "secret": HUSH}]},
             "api": {"key": HUSH},
+            "admin": {"key": HUSH},
             "privacy": {"hash_key": HUSH},
             "webhooks": hook,
             "visibility": ask,

@@ -26,6 +26,12 @@ FILTERS: tuple[Filter, ...] = ("all", "unread", "unseen", "archived")
 MARKS: tuple[Mark, ...] = ("seen", "read", "archive", "ack")
 MANY = 40_000  # of one room and one user, beside a hundred small ones
 
+# As an export reads them on, page by page.
+BY_AUTHOR = """
+    SELECT * FROM greendot_messages
+    WHERE tenant = $1 AND user_id = $2 AND (room, key) > ($3, $4) ORDER BY room, key LIMIT 50
+"""
+
 POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
     {
         "room": (rooms.ROOM, ("t", "r1")),
@@ -38,6 +44,7 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "history, newer": (messages.AFTER, ("t", "r1", 500, 2**62, 50)),
         "history, older": (messages.NEWEST, ("t", "r1", 0, 30_000, 50)),
         "lock of rooms": (messages.LOCK, (["t", "t"], ["r1", "r2"])),
+        "messages of an author": (BY_AUTHOR, ("t", "u3", "r1", "k5")),
         "keys of messages": (messages.KNOWN, (["t"] * 3, ["r1"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
         "unread": (inbox.INBOX, ("t", "u1")),
         "inboxes": (inbox.INBOXES, (["t", "t"], ["u1", "u2"])),
@@ -175,6 +182,9 @@ async def test_a_page_far_back_takes_no_longer_than_the_newest(filled: str, only
 
 # --- SQLite ---
 
+LITE_BY_AUTHOR = (
+    "SELECT * FROM messages WHERE tenant = ? AND user = ? AND (room, key) > (?, ?) ORDER BY room, key LIMIT 9"
+)
 SQLITE: dict[str, tuple[str, int]] = (
     {
         "room": (f"{lite_rooms.ROOM} WHERE tenant = ? AND room = ?", 2),
@@ -185,6 +195,7 @@ SQLITE: dict[str, tuple[str, int]] = (
         "history, newer": (lite_messages.AFTER, 5),
         "history, older": (lite_messages.NEWEST, 5),
         "key of a message": (f"{lite_messages.MESSAGE} AND user = ? AND key = ?", 4),
+        "messages of an author": (LITE_BY_AUTHOR, 4),
         "unread": (lite_inbox.INBOX, 2),
         "pending": (lite_inbox.PENDING, 3),
         "expired": (lite_inbox.EXPIRED, 2),

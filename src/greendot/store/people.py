@@ -12,7 +12,8 @@ ERASED = "erased"  # the `op` of a message whose author was erased: the number s
 NOTHING = b"null"  # its body
 USERS = ("user", "user_id")  # columns that say whose a row is
 OTHERS = "other"  # one that names the user in somebody else's row
-_UNINDEXED = ("messages", "markers")  # by user: they are looked through from end to end, a window at a time
+_UNINDEXED = ("markers",)  # by user: they are looked through from end to end, a window at a time
+_BY_USER = {"messages": ("room", "key")}  # how an index by user goes on where that is not the primary key
 _LAST = ("notifications", "inboxes")  # the counters after what they count
 
 
@@ -80,7 +81,7 @@ def tables_of(columns: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[
         plain = name.removeprefix(prefix)
         walked = plain in _UNINDEXED
         key = tuple(column for column in keys[name] if column != "tenant" and (walked or column != owner))
-        found.append(Table(name, plain, owner, key, walked, OTHERS in has))
+        found.append(Table(name, plain, owner, _BY_USER.get(plain, key), walked, OTHERS in has))
     return sorted(found, key=lambda table: (_LAST.index(table.plain) if table.plain in _LAST else -1, table.plain))
 
 

@@ -23,7 +23,7 @@ $(READY): pyproject.toml
 serve: $(READY)  ## Start a development server on http://127.0.0.1:8000 (make serve ARGS="--port 8010")
 	@exec $(BIN)/greendot serve --dev $(ARGS)
 
-example: $(EXTRAS)  ## Start an example with a server of its own: make example NAME=flask (fastapi, django, outbox)
+example: $(EXTRAS)  ## Start an example with a server of its own: make example NAME=react (cursors, flask, fastapi, django, outbox)
 	@exec $(BIN)/python examples/start.py $(NAME) $(ARGS)
 
 test: $(READY) $(EXTRAS) debs  ## Run all tests (installs what they need, where it may)

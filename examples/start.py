@@ -1,5 +1,7 @@
 """Start an example with a Greendot server of its own: `python examples/start.py flask`. Ctrl-C ends both.
 
+The pages (`react`, `cursors`) can be tried with a server that is there: `--greendot URL`.
+
 Nothing is left behind: what they write is in a folder that is removed. For the outbox there is a PostgreSQL beside
 them, unless `--database URL` names one.
 """
@@ -7,6 +9,7 @@ them, unless `--database URL` names one.
 import argparse
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +28,10 @@ EXAMPLES = {
     "fastapi": [str(HERE / "fastapi_app.py")],
     "django": [str(HERE / "django_app.py")],
     "outbox": [str(HERE / "django_outbox" / "manage.py"), "runserver", "--noreload"],
+    "react": [str(HERE / "pages.py"), str(HERE / "react_chat" / "dist")],
+    "cursors": [str(HERE / "pages.py"), str(HERE / "cursors")],
 }
+PAGES = {"react", "cursors"}
 TRY = """
 {name} is at http://127.0.0.1:{port}, Greendot at http://127.0.0.1:{greendot}. In another terminal:
 
@@ -33,6 +39,11 @@ TRY = """
   curl -b jar -X POST http://127.0.0.1:{port}/token
   curl -b jar -H 'Content-Type: application/json' -d '{{"item": "book"}}' http://127.0.0.1:{port}/orders
   curl -H 'Authorization: Bearer {key}' http://127.0.0.1:{greendot}/v1/users/alice/inbox
+
+Ctrl-C ends both.
+"""
+OPEN = """
+{name} is at http://127.0.0.1:{port}/: open it in two windows. Greendot is at {greendot}.
 
 Ctrl-C ends both.
 """
@@ -54,11 +65,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("name", choices=sorted(EXAMPLES))
     parser.add_argument("--port", type=int, default=5000, help="of the example (5000)")
     parser.add_argument("--greendot-port", type=int, default=8000, help="of Greendot (8000)")
+    parser.add_argument("--greendot", metavar="URL", help="a server for a page, instead of one of its own")
     parser.add_argument("--database", metavar="URL", help="a PostgreSQL for the outbox; one is started without it")
     return parser.parse_args()
 
 
 def run(stack: ExitStack, arguments: argparse.Namespace) -> int:
+    if arguments.name in PAGES:
+        return show(stack, arguments)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="greendot-example-")))
     # Known to both: the secret tokens are signed with, and the key of the HTTP API.
     shared = {"GREENDOT_AUTH_SECRET": secrets.token_hex(32), "GREENDOT_API_KEY": secrets.token_hex(32)}
@@ -86,6 +100,44 @@ def run(stack: ExitStack, arguments: argparse.Namespace) -> int:
     wait_for(f"http://127.0.0.1:{arguments.port}/", running)
     values = {"name": arguments.name, "port": arguments.port, "greendot": arguments.greendot_port}
     print(TRY.format(**values, key=shared["GREENDOT_API_KEY"]), flush=True)
+    return watch(running)
+
+
+def show(stack: ExitStack, arguments: argparse.Namespace) -> int:
+    """A page, its backend, and Greendot."""
+    if arguments.name == "react":
+        build(HERE / "react_chat")
+    page = f"http://127.0.0.1:{arguments.port}"
+    greendot = arguments.greendot or f"http://127.0.0.1:{arguments.greendot_port}"
+    running = []
+    if arguments.greendot:
+        if "GREENDOT_AUTH_SECRET" not in os.environ:
+            sys.exit(f"set GREENDOT_AUTH_SECRET to that of {greendot}, whose GREENDOT_DOOR_ORIGINS must name {page}")
+        secret = os.environ["GREENDOT_AUTH_SECRET"]
+    else:
+        secret = secrets.token_hex(32)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="greendot-example-"))
+        # The page comes from another place than the socket goes to, so it has to be allowed.
+        given = {"GREENDOT_AUTH_SECRET": secret, "GREENDOT_SERVER_DATA_DIR": folder, "GREENDOT_DOOR_ORIGINS": page}
+        serve = ["-m", "greendot", "serve", "--dev", "--port", str(arguments.greendot_port)]
+        running.append(stack.enter_context(started(serve, given)))
+        wait_for(f"{greendot}/readyz", running)
+    app = {"PORT": str(arguments.port), "GREENDOT_HTTP": greendot, "GREENDOT_AUTH_SECRET": secret}
+    running.append(stack.enter_context(started(EXAMPLES[arguments.name], app)))
+    wait_for(f"{page}/", running)
+    print(OPEN.format(name=arguments.name, port=arguments.port, greendot=greendot), flush=True)
+    return watch(running)
+
+
+def build(folder: Path) -> None:
+    """With Node, and what it needs, installed once."""
+    npm = shutil.which("npm") or sys.exit("this example is built with Node 20 or newer and npm, which is not here")
+    if not (folder / "node_modules").exists():
+        subprocess.run([npm, "ci", "--silent"], cwd=folder, check=True)
+    subprocess.run([npm, "run", "--silent", "build"], cwd=folder, check=True)
+
+
+def watch(running: list[subprocess.Popen[bytes]]) -> int:
     while all(process.poll() is None for process in running):
         time.sleep(0.2)
     return 1  # one of them has ended by itself, and said why

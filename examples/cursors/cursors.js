@@ -1,0 +1,150 @@
+// Everybody's pointer, live. Where a pointer is, is a signal: fleeting, never stored, the latest wins.
+
+import { Greendot } from "/greendot.js";
+
+const EVERY_MS = 50; // twenty positions a second look smooth, since they glide
+const NAMES = ["Otter", "Heron", "Lynx", "Finch", "Badger", "Hare", "Newt", "Raven", "Seal", "Wren", "Fox", "Mole"];
+const board = document.querySelector("#board");
+const people = document.querySelector("#people");
+const field = document.querySelector("#name");
+const cursors = new Map(); // user → their element
+const names = new Map(); // user → what they are called
+
+// A tab is a person. The link to a second window copies nothing of this one.
+let name = sessionStorage.getItem("name") ?? `${NAMES[Math.floor(Math.random() * NAMES.length)]} ${Math.floor(Math.random() * 90) + 10}`;
+sessionStorage.setItem("name", name);
+field.value = name;
+
+const { url } = await (await fetch("/config.json")).json();
+const client = new Greendot({
+  url,
+  getToken: async () => (await fetch(`/token?name=${encodeURIComponent(name)}`, { method: "POST" })).text(),
+});
+const room = client.room("board");
+let mine = null; // where our pointer is, as parts of the board; null if it is not there
+
+client.on("state", ({ state, reason }) => {
+  document.querySelector("#connection").textContent = state === "online" ? "Connected" : (reason?.text ?? "Connecting…");
+  document.querySelector("#connection").dataset.state = state;
+});
+// Whoever comes in has heard nothing yet: say where we are.
+room.on("entered", () => say());
+room.on("left", ({ user }) => forget(user));
+room.on("count", () => void list());
+room.on("joined", () => void list());
+room.on("signal", ({ from, name: called, kind, body }) => {
+  if (called && names.get(from) !== called) {
+    names.set(from, called);
+    void list();
+  }
+  if (kind === "cursor") place(from, body);
+  else if (kind === "point") ripple(from, body);
+});
+void room.join();
+client.connect();
+
+// --- ours
+
+/** Tell where we are, at most every 50 ms, and at the end where we stopped. */
+let waiting = null;
+let last = 0;
+function say() {
+  if (waiting) return;
+  const wait = Math.max(last + EVERY_MS - performance.now(), 0);
+  waiting = setTimeout(() => {
+    waiting = null;
+    last = performance.now();
+    // Keyed per user: for a reader who is slow, of each of us only the latest place waits.
+    if (client.user) room.signal("cursor", mine, { key: client.user });
+  }, wait);
+}
+
+function whereIs(event) {
+  const { left, top, width, height } = board.getBoundingClientRect();
+  return { x: (event.clientX - left) / width, y: (event.clientY - top) / height };
+}
+
+board.addEventListener("pointermove", (event) => {
+  mine = whereIs(event);
+  say();
+});
+board.addEventListener("pointerleave", () => {
+  mine = null;
+  say();
+});
+board.addEventListener("pointerdown", (event) => {
+  if (event.target.closest("a")) return;
+  mine = whereIs(event);
+  say();
+  room.signal("point", mine); // no key: each one counts
+  ripple(client.user, mine);
+});
+
+field.addEventListener("change", () => {
+  name = field.value.trim() || name;
+  field.value = name;
+  sessionStorage.setItem("name", name);
+  // Another person, as far as the server is concerned.
+  client.close();
+  for (const user of [...cursors.keys()]) forget(user);
+  client.connect();
+});
+
+// --- the others'
+
+function place(user, at) {
+  if (!at) return forget(user);
+  const cursor = cursors.get(user) ?? make(user);
+  cursor.querySelector("b").textContent = names.get(user) ?? user;
+  cursor.style.setProperty("--x", at.x);
+  cursor.style.setProperty("--y", at.y);
+}
+
+function make(user) {
+  const cursor = document.createElement("div");
+  cursor.className = "cursor";
+  cursor.dataset.user = user;
+  cursor.style.setProperty("--hue", hue(user));
+  cursor.innerHTML = '<svg viewBox="0 0 16 20" aria-hidden="true"><path d="M1 1v15l4.2-4 2.8 6.4 2.6-1.1-2.8-6.3H14z"/></svg><b></b>';
+  cursors.set(user, cursor);
+  board.append(cursor);
+  return cursor;
+}
+
+function forget(user) {
+  cursors.get(user)?.remove();
+  cursors.delete(user);
+}
+
+function ripple(user, at) {
+  const ring = document.createElement("i");
+  ring.className = "ring";
+  ring.style.setProperty("--hue", hue(user ?? ""));
+  ring.style.setProperty("--x", at.x);
+  ring.style.setProperty("--y", at.y);
+  ring.addEventListener("animationend", () => ring.remove());
+  board.append(ring);
+}
+
+async function list() {
+  const { users, count } = await room.present({ limit: 30 }).catch(() => ({ users: [], count: 0 }));
+  people.replaceChildren(
+    ...users.map((user) => {
+      const item = document.createElement("li");
+      const called = user === client.user ? name : (names.get(user) ?? user);
+      item.style.setProperty("--hue", hue(user));
+      item.textContent = called[0].toUpperCase();
+      item.title = user === client.user ? `${called} (you)` : called;
+      item.dataset.user = user;
+      return item;
+    }),
+  );
+  if (count > users.length) people.append(Object.assign(document.createElement("li"), { textContent: `+${count - users.length}` }));
+}
+
+/** The same colour for somebody on every screen. */
+function hue(user) {
+  let sum = 7;
+  for (const letter of user) sum = (sum * 31 + letter.codePointAt(0)) % 360;
+  return sum;
+}

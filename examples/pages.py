@@ -1,0 +1,68 @@
+"""The backend of the examples that are pages: their files, and tokens for whoever says a name.
+
+Start it: make example NAME=cursors (or react)
+"""
+
+import json
+import mimetypes
+import os
+import re
+import sys
+import unicodedata
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import greendot.web
+from greendot import Server
+
+FOLDER = Path(sys.argv[1]).resolve()
+GREENDOT = os.environ["GREENDOT_HTTP"]
+SOCKET = GREENDOT.replace("http", "ws", 1)
+# The client as one module, for pages without a build.
+CLIENT = Path(greendot.web.__file__).with_name("greendot.js")
+server = Server(GREENDOT, os.environ.get("GREENDOT_API_KEY", "not used here"), secret=os.environ["GREENDOT_AUTH_SECRET"])
+
+
+def id_for(name: str) -> str:
+    """An id that looks like the name: "Zoë Miller" is zoe-miller."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64] or "u" + name.encode().hex()[:60]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/config.json":
+            return self.answer(json.dumps({"url": SOCKET}).encode(), "application/json")
+        if path == "/greendot.js":
+            return self.answer(CLIENT.read_bytes(), "text/javascript")
+        file = (FOLDER / ("index.html" if path == "/" else path.lstrip("/"))).resolve()
+        if not file.is_relative_to(FOLDER) or not file.is_file():
+            return self.send_error(404)
+        return self.answer(file.read_bytes(), mimetypes.guess_type(file.name)[0] or "application/octet-stream")
+
+    def do_POST(self) -> None:
+        """A token. Your app would give one to the user who is signed in, and to nobody else."""
+        asked = urlsplit(self.path)
+        name = parse_qs(asked.query).get("name", [""])[0].strip()[:64]
+        if asked.path != "/token" or not name:
+            return self.send_error(404)
+        token = server.token(id_for(name), name=name, rooms=["lobby", "board"], ttl=600)
+        return self.answer(token.encode(), "text/plain")
+
+    def answer(self, body: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", f"default-src 'self'; img-src 'self' data:; connect-src 'self' {SOCKET}")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Not every request: the terminal is for what to try."""
+
+
+if __name__ == "__main__":
+    ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()

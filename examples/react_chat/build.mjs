@@ -1,0 +1,27 @@
+// Builds dist/: the page and one script.
+
+import { cp, rm } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
+
+await rm(path("dist"), { recursive: true, force: true });
+await cp(path("public"), path("dist"), { recursive: true });
+await build({
+  entryPoints: [path("src/main.tsx")],
+  outfile: path("dist/main.js"),
+  bundle: true,
+  minify: true,
+  format: "esm",
+  jsx: "automatic",
+  target: "es2022",
+  define: { "process.env.NODE_ENV": '"production"' },
+  alias: {
+    // Those of this clone. In your own app: npm install @greendot/client @greendot/react
+    "@greendot/client": path("../../clients/js/src/index.ts"),
+    "@greendot/react": path("../../clients/react/src/index.ts"),
+    // And one React for them and the app.
+    react: path("node_modules/react"),
+  },
+});

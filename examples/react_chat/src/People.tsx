@@ -1,0 +1,37 @@
+import { useConnection, useLastSeen, usePresence, useRoom } from "@greendot/react";
+import { useEffect, useRef } from "react";
+
+/** Those who are in the room, and those who were while this page was open. */
+export function People({ room }: { room: string }) {
+  const { user } = useConnection();
+  const { present, count } = useRoom(room);
+  const met = useRef(new Set<string>());
+  useEffect(() => present.forEach((id) => met.current.add(id)), [present]);
+  const ids = [...new Set([...present, ...met.current])];
+  return (
+    <section className="people" aria-label="People">
+      <h2>{count === null ? "People" : count === 1 ? "Only you are here" : `${count} people here`}</h2>
+      <ul>
+        {ids.map((id) => (
+          <Person key={id} id={id} isMe={id === user} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Person({ id, isMe }: { id: string; isMe: boolean }) {
+  const person = usePresence(id);
+  const lastSeen = useLastSeen(person);
+  const state = person?.state ?? "offline";
+  return (
+    <li data-user={id}>
+      <span className="dot" data-state={state} aria-hidden="true" />
+      <span className="name">
+        {person?.name ?? id}
+        {isMe && <small> you</small>}
+      </span>
+      <span className="state">{lastSeen ? `last seen ${lastSeen}` : state}</span>
+    </li>
+  );
+}

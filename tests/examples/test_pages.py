@@ -1,0 +1,176 @@
+"""The examples that are pages, each started by its one command, tried by two people in a real browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 30.0
+PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True}
+
+pytest_plugins = ("e2e.browser",)
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+Open = Callable[..., Page]
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@contextmanager
+def started(name: str) -> Iterator[str]:
+    """The address of its page."""
+    port, greendot = free_ports(2)
+    command = [sys.executable, str(ROOT / "examples" / "start.py"), name]
+    process = subprocess.Popen(
+        [*command, "--port", str(port), "--greendot-port", str(greendot)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = ""
+    try:
+        while "Ctrl-C ends both" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        yield f"http://127.0.0.1:{port}/"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # it ends what it has started
+            process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def pages(chromium: Browser) -> Iterator[Open]:
+    """Opens pages, each in a context of its own, and finds fault with them at the end."""
+    contexts: list[Any] = []
+    problems: list[str] = []
+
+    def open_one(url: str, **context: Any) -> Page:
+        contexts.append(chromium.new_context(**context))
+        page = contexts[-1].new_page()
+        page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def overflows(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+
+@pytest.fixture(scope="module")
+def chat() -> Iterator[str]:
+    if shutil.which("npm") is None:
+        reason = "the React example is built with Node 20 or newer and npm"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    with started("react") as url:
+        yield url
+
+
+def enter(page: Page, name: str) -> Page:
+    page.get_by_label("Your name").fill(name)
+    page.get_by_role("button", name="Come in").click()
+    expect(page.locator(".people h2")).to_contain_text("here")
+    return page
+
+
+def test_two_people_see_each_others_dot_typing_and_message_in_the_react_chat(chat: str, pages: Open) -> None:
+    alice, bob = enter(pages(chat), "Alice"), enter(pages(chat), "Bob Miller")
+    for page, other, name in ((alice, "bob-miller", "Bob Miller"), (bob, "alice", "Alice")):
+        person = page.locator(f'.people [data-user="{other}"]')
+        expect(person.locator(".name")).to_have_text(name)
+        expect(person.locator(".dot")).to_have_attribute("data-state", "online")
+    field = alice.get_by_label("Message to lobby")
+    field.press_sequentially("Hello <b>Bob</b>")
+    expect(bob.locator(".typing")).to_have_text("Alice is typing…")
+    field.press("Enter")
+    for page in (alice, bob):
+        expect(page.locator(".messages li:not(.draft) p")).to_have_text(["Hello <b>Bob</b>"])
+    expect(bob.locator(".typing")).to_be_empty()
+    expect(alice.locator(".draft")).to_have_count(0)
+    bob.get_by_role("button", name="Leave").click()
+    expect(alice.locator('.people [data-user="bob-miller"] .state')).to_have_text("last seen just now")
+    expect(alice.locator(".people h2")).to_have_text("Only you are here")
+
+
+def test_what_is_said_offline_is_shown_and_arrives_once(chat: str, pages: Open) -> None:
+    dora, carl = enter(pages(chat), "Dora"), enter(pages(chat), "Carl")
+    expect(dora.locator('.people [data-user="carl"] .dot')).to_have_attribute("data-state", "online")
+    # Not the page's word for it: the client closes, and what is sent then waits.
+    dora.context.set_offline(True)
+    dora.evaluate("dispatchEvent(new Event('offline'))")
+    field = dora.get_by_label("Message to lobby")
+    field.fill("from afar")
+    field.press("Enter")
+    dora.context.set_offline(False)
+    expect(carl.locator(".messages p").filter(has_text="from afar")).to_have_count(1)
+    expect(dora.locator(".messages p").filter(has_text="from afar")).to_have_count(1)
+    expect(dora.locator(".draft")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_react_chat_fits_a_phone(chat: str, pages: Open, scheme: str) -> None:
+    page = pages(chat, **PHONE, color_scheme=scheme)
+    assert not overflows(page)
+    enter(page, f"Somebody with a long name {scheme}")
+    page.get_by_label("Message to lobby").fill("a very long word: " + "x" * 300)
+    page.get_by_label("Message to lobby").press("Enter")
+    expect(page.locator(".messages .mine").last).to_be_in_viewport()
+    expect(page.get_by_label("Message to lobby")).to_be_in_viewport()
+    assert not overflows(page)
+
+
+def test_two_people_see_each_others_cursor(pages: Open) -> None:
+    with started("cursors") as url:
+        alice, bob = pages(url), pages(url, **PHONE)
+        for page, name in ((alice, "Alice"), (bob, "Bob")):
+            page.get_by_label("Your name").fill(name)
+            page.get_by_label("Your name").press("Enter")
+            expect(page.locator("#connection")).to_have_text("Connected")
+        expect(alice.locator("#people li")).to_have_count(2)
+        box = alice.locator("#board").bounding_box()
+        assert box is not None
+        alice.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 2, steps=5)
+        cursor = bob.locator('.cursor[data-user="alice"]')
+        expect(cursor).to_have_text("Alice")
+        # The same part of a board of another size.
+        expect(cursor).to_have_css("--x", "0.25")
+        expect(cursor).to_have_css("--y", "0.5")
+        # Whoever comes later is told where it is.
+        carl = pages(url)
+        expect(carl.locator('.cursor[data-user="alice"]')).to_be_visible()
+        bob.locator("#board").tap(position={"x": 100, "y": 100})
+        expect(alice.locator('.cursor[data-user="bob"]')).to_be_visible()
+        alice.mouse.move(box["x"] + 10, box["y"] - 20)
+        expect(cursor).to_have_count(0)
+        bob.close()
+        expect(alice.locator('.cursor[data-user="bob"]')).to_have_count(0)
+        assert not overflows(carl)

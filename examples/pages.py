@@ -21,7 +21,9 @@ GREENDOT = os.environ["GREENDOT_HTTP"]
 SOCKET = GREENDOT.replace("http", "ws", 1)
 # The client as one module, for pages without a build.
 CLIENT = Path(greendot.web.__file__).with_name("greendot.js")
-server = Server(GREENDOT, os.environ.get("GREENDOT_API_KEY", "not used here"), secret=os.environ["GREENDOT_AUTH_SECRET"])
+server = Server(
+    GREENDOT, os.environ.get("GREENDOT_API_KEY", "not used here"), secret=os.environ["GREENDOT_AUTH_SECRET"]
+)
 
 
 def id_for(name: str) -> str:
@@ -56,7 +58,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
-        self.send_header("Content-Security-Policy", f"default-src 'self'; img-src 'self' data:; connect-src 'self' {SOCKET}")
+        self.send_header(
+            "Content-Security-Policy", f"default-src 'self'; img-src 'self' data:; connect-src 'self' {SOCKET}"
+        )
         self.end_headers()
         self.wfile.write(body)
 

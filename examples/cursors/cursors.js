@@ -3,6 +3,7 @@
 import { Greendot } from "/greendot.js";
 
 const EVERY_MS = 50; // twenty positions a second look smooth, since they glide
+const LIFTED_MS = 3_000; // how long a finger is shown after it has gone
 const NAMES = ["Otter", "Heron", "Lynx", "Finch", "Badger", "Hare", "Newt", "Raven", "Seal", "Wren", "Fox", "Mole"];
 const board = document.querySelector("#board");
 const people = document.querySelector("#people");
@@ -64,18 +65,21 @@ function whereIs(event) {
   return { x: (event.clientX - left) / width, y: (event.clientY - top) / height };
 }
 
-board.addEventListener("pointermove", (event) => {
-  mine = whereIs(event);
+let leaving = null;
+function be(at) {
+  clearTimeout(leaving);
+  mine = at;
   say();
-});
-board.addEventListener("pointerleave", () => {
-  mine = null;
-  say();
+}
+
+board.addEventListener("pointermove", (event) => be(whereIs(event)));
+board.addEventListener("pointerleave", (event) => {
+  // A finger that is lifted has pointed at something: that is to be seen.
+  leaving = setTimeout(() => be(null), event.pointerType === "mouse" ? 0 : LIFTED_MS);
 });
 board.addEventListener("pointerdown", (event) => {
   if (event.target.closest("a")) return;
-  mine = whereIs(event);
-  say();
+  be(whereIs(event));
   room.signal("point", mine); // no key: each one counts
   ripple(client.user, mine);
 });

@@ -148,6 +148,23 @@ def test_the_react_chat_fits_a_phone(chat: str, pages: Open, scheme: str) -> Non
     assert not overflows(page)
 
 
+def test_the_react_chat_has_right_types_and_names_no_host_of_a_registry(chat: str) -> None:
+    folder = ROOT / "examples" / "react_chat"
+    result = subprocess.run(
+        ["npm", "run", "--silent", "check"], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stdout
+    assert '"resolved"' not in (folder / "package-lock.json").read_text()
+
+
+def test_a_page_with_a_server_that_is_there_says_what_it_needs() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "start.py"), "cursors", "--greendot", "http://127.0.0.1:9"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
+    result = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert result.returncode == 1
+    assert "set GREENDOT_AUTH_SECRET to that of http://127.0.0.1:9" in result.stderr
+
+
 def test_two_people_see_each_others_cursor(pages: Open) -> None:
     with started("cursors") as url:
         alice, bob = pages(url), pages(url, **PHONE)

@@ -1,0 +1,98 @@
+// Writes docs/reference/: what the packages export, from their types and the comments there. Run: npm run reference
+// With --print NAME it is only printed; tests/docs compares that with what is written.
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import ts from "typescript";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const PAGES = {
+  javascript: { package: "@greendot/client", folder: "js", more: "How it is used: [the JavaScript client](../javascript.md)." },
+  react: { package: "@greendot/react", folder: "react", more: "How it is used: [@greendot/react](../../clients/react/README.md)." },
+};
+const KINDS = ["Classes", "Functions", "Values", "Types"];
+
+/** The declaration files a folder's sources come to, parsed, by name. */
+function declarationsOf(folder) {
+  const root = join(here, folder);
+  const { config } = ts.readConfigFile(join(root, "tsconfig.json"), ts.sys.readFile);
+  const { options } = ts.parseJsonConfigFileContent({ ...config, include: ["src"] }, ts.sys, root);
+  const files = new Map();
+  const emitted = { ...options, types: [], noEmit: false, declaration: true, emitDeclarationOnly: true, stripInternal: true };
+  const program = ts.createProgram([join(root, "src/index.ts")], { ...emitted, outDir: "/", rootDir: here });
+  program.emit(undefined, (name, text) => {
+    const path = relative(`/${folder}/src`, name);
+    if (!path.startsWith("..")) files.set(`./${path}`, ts.createSourceFile(name, text, ts.ScriptTarget.ES2022, true));
+  });
+  return files;
+}
+
+/** Name → its declarations, of everything that `index` exports. */
+function exportsOf(files) {
+  const found = new Map();
+  for (const statement of files.get("./index.d.ts").statements) {
+    if (!ts.isExportDeclaration(statement)) continue;
+    const file = files.get(statement.moduleSpecifier.text.replace(/\.js$/, ".d.ts"));
+    const named = statement.exportClause?.elements.map(({ name }) => name.text);
+    for (const declaration of file.statements) {
+      const name = nameOf(declaration);
+      if (!name || !isExported(declaration) || (named && !named.includes(name))) continue;
+      found.set(name, [...(found.get(name) ?? []), declaration]);
+    }
+  }
+  return found;
+}
+
+function nameOf(declaration) {
+  if (ts.isVariableStatement(declaration)) return declaration.declarationList.declarations[0].name.text;
+  return declaration.name?.text;
+}
+
+function isExported(declaration) {
+  return declaration.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) ?? false;
+}
+
+function kindOf(declaration) {
+  if (ts.isClassDeclaration(declaration)) return "Classes";
+  if (ts.isFunctionDeclaration(declaration)) return "Functions";
+  return ts.isVariableStatement(declaration) ? "Values" : "Types";
+}
+
+function commentOf(declaration) {
+  const texts = (declaration.jsDoc ?? []).map((doc) => ts.getTextOfJSDocComment(doc.comment) ?? "");
+  return texts.at(-1) ?? "";
+}
+
+/** As it is written in a declaration file, without what only TypeScript has use for. */
+function textOf(declaration) {
+  const text = declaration.getText().replace(/^export (declare )?/, "");
+  return text.replace(/^ +#private;\n/m, "").replace(/^ +private .*\n/gm, "").replace(/ +$/gm, "").replaceAll("    ", "  ");
+}
+
+function sectionOf(name, declarations) {
+  const comments = declarations.map(commentOf);
+  const paragraphs = declarations.length === 1 ? comments : [];
+  // Of a function that can be called in several ways each has its own comment.
+  const codes = declarations.map((declaration, at) => (declarations.length > 1 && comments[at] ? `/** ${comments[at]} */\n` : "") + textOf(declaration));
+  return [`### ${name}`, ...paragraphs, "```ts\n" + codes.join("\n") + "\n```"].filter(Boolean).join("\n\n");
+}
+
+export function page(name) {
+  const { package: title, folder, more } = PAGES[name];
+  const found = [...exportsOf(declarationsOf(folder))].sort(([a], [b]) => (a < b ? -1 : 1));
+  const parts = [`# Reference: ${title}`, `What the package exports. Made from its types by \`npm run reference\` in \`clients/\`, and compared with them by\n\`tests/docs\`. ${more}`];
+  for (const kind of KINDS) {
+    const sections = found.filter(([, [first]]) => kindOf(first) === kind).map(([name, all]) => sectionOf(name, all));
+    if (sections.length) parts.push(`## ${kind}`, ...sections);
+  }
+  return `${parts.join("\n\n")}\n`;
+}
+
+const [flag, wanted] = process.argv.slice(2);
+if (flag === "--print") process.stdout.write(page(wanted));
+else {
+  const folder = join(here, "../docs/reference");
+  mkdirSync(folder, { recursive: true });
+  for (const name of Object.keys(PAGES)) writeFileSync(join(folder, `${name}.md`), page(name));
+}

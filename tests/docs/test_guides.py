@@ -1,0 +1,139 @@
+"""Every block of the guides that can be run is run, against a real server; TypeScript is checked against the types."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import certifi
+import pytest
+
+from clients.javascript import CLIENTS, installed
+
+ROOT = Path(__file__).parents[2]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+TYPED = [*GUIDES, ROOT / "clients" / "react" / "README.md"]
+SECRETS = {"GREENDOT_AUTH_SECRET": "a" * 32, "GREENDOT_API_KEY": "b" * 32}
+# Shown, not tried: what is typed at a prompt and goes on, other products' code, what belongs to other programs.
+SHOWN = {"console", "js", "css", "nginx"}
+RUN = {"sh", "python", "ts", "tsx", "toml"}
+
+
+def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [(language, text) for language, text in found if not languages or language in languages]
+
+
+class DevServer:
+    """As the guides tell to start one, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self.folder = folder
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
+        self.environment = clean | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        command = [sys.executable, "-m", "greendot", "serve", "--dev", "--port", str(self.port)]
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert self.process.stdout is not None
+        said = ""
+        while "is ready" not in said:
+            line = self.process.stdout.readline()
+            assert line, said
+            said += line
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=20)
+
+    def run(self, command: list[str], text: str, **environment: str) -> str:
+        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
+        result = subprocess.run(
+            [*command, text],
+            cwd=self.folder,
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=40,
+        )
+        assert result.returncode == 0, f"{text}\n{result.stdout}{result.stderr}"
+        return result.stdout
+
+    def kept(self, name: str) -> str:
+        return (self.folder / ".greendot" / name).read_text().strip()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    started = DevServer(tmp_path_factory.mktemp("guides"))
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    assert {language for language, _ in blocks(page)} <= SHOWN | RUN
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page, "sh")], ids=lambda page: page.stem)
+def test_what_is_to_be_typed_works(page: Path, server: DevServer) -> None:
+    for _, text in blocks(page, "sh"):
+        server.run(["sh", "-ec"], text)
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page, "python")], ids=lambda page: page.stem)
+def test_programs_run(page: Path, server: DevServer) -> None:
+    program = "\n".join(text for _, text in blocks(page, "python"))  # those of a page go on from each other
+    keys = {"GREENDOT_API_KEY": server.kept("api-key"), "GREENDOT_AUTH_SECRET": server.kept("secret")}
+    server.run([sys.executable, "-W", "error", "-c"], program, **keys)
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page, "toml")], ids=lambda page: page.stem)
+def test_settings_are_taken(page: Path, tmp_path: Path) -> None:
+    file = tmp_path / "greendot.toml"
+    text = "\n".join(text for _, text in blocks(page, "toml"))
+    # The authorities are looked at, so there have to be some.
+    file.write_text(re.sub(r"/etc/greendot/[\w-]+\.pem", certifi.where(), text))
+    command = [sys.executable, "-m", "greendot", "check-config", "--config", str(file)]
+    result = subprocess.run(command, env=os.environ | SECRETS, capture_output=True, text=True, timeout=30)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.timeout(120)
+def test_typescript_is_right(tmp_path: Path) -> None:
+    installed()
+    names = []
+    for page in TYPED:
+        for number, (language, text) in enumerate(blocks(page, "ts", "tsx")):
+            names.append(f"{page.parent.name}-{page.stem}-{number}.{language}")
+            (tmp_path / names[-1]).write_text(text)
+    assert len(names) > 8
+    react = CLIENTS / "node_modules" / "@types" / "react"
+    options = json.loads((CLIENTS / "react" / "tsconfig.json").read_text())["compilerOptions"]
+    options["paths"] = {
+        "@greendot/client": [str(CLIENTS / "js" / "src" / "index.ts")],
+        "@greendot/react": [str(CLIENTS / "react" / "src" / "index.ts")],
+        "react": [str(react)],
+        "react/*": [str(react / "*")],
+    }
+    # What a page is not asked to use is not a mistake in an example; everything else is.
+    options |= {"types": [], "moduleDetection": "force", "noUnusedLocals": False}
+    project = {
+        "extends": str(CLIENTS / "react" / "tsconfig.json"),
+        "compilerOptions": options,
+        "include": ["*.ts", "*.tsx"],
+    }
+    (tmp_path / "tsconfig.json").write_text(json.dumps(project))
+    tsc = CLIENTS / "node_modules" / ".bin" / "tsc"
+    result = subprocess.run([str(tsc), "--noEmit", "-p", str(tmp_path)], capture_output=True, text=True, timeout=110)
+    assert result.returncode == 0, result.stdout

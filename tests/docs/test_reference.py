@@ -1,0 +1,37 @@
+"""The reference of the JavaScript packages is what their types say now."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clients.javascript import CLIENTS, installed
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["javascript", "react"])
+def test_the_reference_is_that_of_the_types(name: str) -> None:
+    installed()
+    command = ["node", "reference.mjs", "--print", name]
+    fresh = subprocess.run(command, cwd=CLIENTS, capture_output=True, text=True, timeout=110)
+    assert fresh.returncode == 0, fresh.stderr
+    assert fresh.stdout == (REFERENCE / f"{name}.md").read_text(), "run: npm run reference (in clients/)"
+
+
+@pytest.mark.parametrize(("name", "folder"), [("javascript", "js"), ("react", "react")])
+def test_everything_that_is_exported_is_there(name: str, folder: str) -> None:
+    index = (CLIENTS / folder / "src" / "index.ts").read_text()
+    exported = {
+        word.strip().removeprefix("type ")
+        for names in re.findall(r"export (?:type )?\{([^}]*)\}", index)
+        for word in names.split(",")
+        if word.strip()
+    }
+    headings = set(re.findall(r"^### (\w+)$", (REFERENCE / f"{name}.md").read_text(), re.MULTILINE))
+    assert len(exported) > 8
+    assert exported <= headings

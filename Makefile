@@ -4,10 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PLOTS  := $(VENV)/.plots
+AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test model trials check format bench bench-quick storms debs bench-debs clean
+.PHONY: help serve example test model trials audit fuzz check format bench bench-quick storms debs bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +43,17 @@ check: $(READY)  ## Format, lint, types and architecture, fast
 	@$(BIN)/ruff check src tests bench examples
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/architecture
+
+audit: $(AUDIT)  ## Known holes in dependencies, where their advisories can be had
+	@$(BIN)/python scripts/audit
+
+$(AUDIT): $(READY)
+	@echo "→ installing pip-audit (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit]'
+	@touch $@
+
+fuzz: $(READY) debs  ## Ten thousand nonsensical frames, bodies and bus messages each (a quarter of an hour)
+	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) $(BIN)/python -m pytest tests/fuzz --timeout=7200 $(ARGS)
 
 format: $(READY)  ## Put the code into the project's format
 	@$(BIN)/ruff format src tests bench examples

@@ -190,7 +190,8 @@ def _announce(settings: Settings, port: int, notes: list[str]) -> None:
 
 def _shown(host: str) -> str:
     """As it is written in an address that can be opened on this machine."""
-    return "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    everywhere = ("0.0.0.0", "::")  # noqa: S104  (nothing is bound here)
+    return "127.0.0.1" if host in everywhere else f"[{host}]" if ":" in host else host
 
 
 def _log_key(settings: Settings) -> bytes | None:

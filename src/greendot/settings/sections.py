@@ -24,7 +24,7 @@ Rate = Annotated[int, Meta(ge=0, le=10_000_000)]
 
 
 class Server(Struct, frozen=True, forbid_unknown_fields=True):
-    host: str = "0.0.0.0"
+    host: str = "0.0.0.0"  # noqa: S104  (a server is there for others; --dev is not, and listens on loopback)
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     workers: Annotated[int, Meta(ge=1, le=1024)] = 1
     data_dir: str = ".greendot"  # the embedded store and, in dev mode, the generated secret and key

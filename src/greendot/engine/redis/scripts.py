@@ -42,7 +42,7 @@ class Script:
     def __init__(self, name: str, source: str) -> None:
         self.name = name
         self.source = source
-        self.sha = sha1(source.encode()).hexdigest()
+        self.sha = sha1(source.encode(), usedforsecurity=False).hexdigest()  # the name Redis gives it
 
 
 def _load() -> dict[str, Script]:

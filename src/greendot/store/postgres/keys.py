@@ -17,7 +17,7 @@ KEYS_OF = f"{_COLUMNS} WHERE k.tenant = $1 {_ORDER}"
 KEYS = f"{_COLUMNS} {_ORDER}"
 OF_SECRET = f"{_COLUMNS} WHERE s.id = $1"
 _CREATE = "INSERT INTO greendot_api_keys VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING 1"
-_ADD_SECRET = "INSERT INTO greendot_api_secrets VALUES ($1, $2, $3, $4, $5, $6, $7)"
+_ADD_SECRET = "INSERT INTO greendot_api_secrets VALUES ($1, $2, $3, $4, $5, $6, $7)"  # noqa: S105  (no secret)
 _LOCK = "SELECT 1 FROM greendot_api_keys WHERE tenant = $1 AND name = $2 FOR UPDATE"
 _REMOVE_ENDED = "DELETE FROM greendot_api_secrets WHERE tenant = $1 AND name = $2 AND expires_at <= $3"
 _END = "UPDATE greendot_api_secrets SET expires_at = least(expires_at, $3) WHERE tenant = $1 AND name = $2"

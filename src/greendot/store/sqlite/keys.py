@@ -13,7 +13,7 @@ _COLUMNS = (
     " FROM api_keys k JOIN api_secrets s ON s.tenant = k.tenant AND s.name = k.name"
 )
 _ORDER = "ORDER BY k.tenant, k.name, s.created_at, s.id"
-_ADD_SECRET = "INSERT INTO api_secrets VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD_SECRET = "INSERT INTO api_secrets VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S105  (no secret)
 
 
 class SqliteKeys:

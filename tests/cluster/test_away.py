@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from cluster.nodes import GRACE_S, LAPSE_S, LEASE_S, Clients, Listener, counted, eventually, lives, redis_url, serving
-from e2e.processes import Process, until
+from e2e.processes import Process, ask, until
 from greendot.testing import WireClient
 from redis_servers import Proxy, RedisProcess
 
@@ -146,6 +146,8 @@ async def degrade(
             leave(redis)
             await eventually(lambda: not_ready(nodes), "both nodes know that Redis is away", NOTICED_S)
             assert "Redis at 127.0.0.1" in (await node.ask("GET", "/readyz")).json()["reason"]
+            told = (await ask(node.port, "GET", "/readyz")).json()
+            assert told["reason"] == "the engine does not answer", "where Redis is, is not for everybody"
             await are_stale([ann, bob, far], ["ann", "bob", "far", "newcomer"], True, NOTICED_S)
             assert (await ann.watch("bob"))["bob"] | {"devices": []} == bob_is_stale(ann)
 

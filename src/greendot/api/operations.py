@@ -80,10 +80,10 @@ class OperationRoutes:
     @operation("GET /readyz", answers={200: (Ready,), 503: (NotReady,)})
     async def ready(self, request: Request) -> Response:
         """200 while new clients are welcome; 503 with the reason otherwise."""
-        reason = await self._not_ready()
+        reason = await self._not_ready(request)
         return json(Ready(self._backend.node.incarnation)) if reason is None else json(NotReady(reason), 503)
 
-    async def _not_ready(self) -> str | None:
+    async def _not_ready(self, request: Request) -> str | None:
         if self._backend.node.draining:
             return "draining"
         if (overload := self._backend.node.overload) is not None:
@@ -91,10 +91,18 @@ class OperationRoutes:
         try:
             await self._backend.store.ping()
         except StoreUnavailable as error:
-            return f"the store does not answer: {error}"
+            return await self._told(request, "the store does not answer", str(error))
         if (trouble := self._backend.engine.trouble) is not None:
-            return f"the engine does not answer: {trouble}"
+            return await self._told(request, "the engine does not answer", trouble)
         return None
+
+    async def _told(self, request: Request, what: str, why: str) -> str:
+        """Why names hosts and logins: it is for operators. Anybody may ask."""
+        try:
+            await self._backend.keys.admit(request, "operator")
+        except (Problem, StoreUnavailable):
+            return what
+        return f"{what}: {why}"
 
     @operation("GET /metrics", answers={200: f"{METRICS}; charset=utf-8"})
     async def metrics(self, request: Request) -> Response:

@@ -16,6 +16,7 @@ function bundle(format, outfile) {
     entryPoints: ["src/index.ts"],
     bundle: true,
     packages: "external",
+    tsconfig: "tsconfig.build.json", // the other one leads to the client's sources, which are not to be in here
     format,
     outfile,
     target: "es2022",

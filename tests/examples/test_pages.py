@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 30.0
@@ -95,6 +96,30 @@ def chat() -> Iterator[str]:
         yield url
 
 
+class Line:
+    """The way of a page to Greendot, that can be cut."""
+
+    def __init__(self) -> None:
+        self._is_cut = False
+        self._ways: list[WebSocketRoute] = []
+
+    def asked(self, way: WebSocketRoute) -> None:
+        if self._is_cut:
+            way.close(code=1001)
+            return
+        way.connect_to_server()
+        self._ways.append(way)
+
+    def cut(self) -> None:
+        self._is_cut = True
+        for way in self._ways:
+            way.close(code=1001)
+        self._ways.clear()
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+
 def enter(page: Page, name: str) -> Page:
     page.get_by_label("Your name").fill(name)
     page.get_by_role("button", name="Come in").click()
@@ -122,15 +147,20 @@ def test_two_people_see_each_others_dot_typing_and_message_in_the_react_chat(cha
 
 
 def test_what_is_said_offline_is_shown_and_arrives_once(chat: str, pages: Open) -> None:
-    dora, carl = enter(pages(chat), "Dora"), enter(pages(chat), "Carl")
+    dora, carl = pages(chat), enter(pages(chat), "Carl")
+    line = Line()
+    dora.route_web_socket(re.compile("/v1/connect"), line.asked)
+    dora.reload()
+    enter(dora, "Dora")
     expect(dora.locator('.people [data-user="carl"] .dot')).to_have_attribute("data-state", "online")
-    # Not the page's word for it: the client closes, and what is sent then waits.
-    dora.context.set_offline(True)
-    dora.evaluate("dispatchEvent(new Event('offline'))")
+    line.cut()
+    expect(dora.locator(".banner")).to_be_visible()
     field = dora.get_by_label("Message to lobby")
     field.fill("from afar")
     field.press("Enter")
-    dora.context.set_offline(False)
+    expect(dora.locator(".draft p")).to_have_text("from afar")
+    line.mend()
+    dora.get_by_role("button", name="Try now").click()
     expect(carl.locator(".messages p").filter(has_text="from afar")).to_have_count(1)
     expect(dora.locator(".messages p").filter(has_text="from afar")).to_have_count(1)
     expect(dora.locator(".draft")).to_have_count(0)

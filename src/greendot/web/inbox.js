@@ -45,7 +45,8 @@ export class InboxView {
 
   /** Send somebody a notification, as an app's backend would. */
   async notify(user) {
-    const text = user === this.#me.id ? "You asked for a notification, and here it is." : `${this.#me.name} waves at you.`;
+    const isMe = user === this.#me.id;
+    const text = isMe ? "You asked for a notification, and here it is." : `${this.#me.name} waves at you.`;
     const answer = await post("dev/notify", { user, text, sender: this.#me.name });
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
   }
@@ -59,7 +60,8 @@ export class InboxView {
   }
 
   #see() {
-    if (this.#isOpen && this.#head && this.#client.inbox.unseen) this.#mark(this.#client.inbox.seen({ through: this.#head }));
+    const { inbox } = this.#client;
+    if (this.#isOpen && this.#head && inbox.unseen) this.#mark(inbox.seen({ through: this.#head }));
   }
 
   async #fetch() {

@@ -81,7 +81,8 @@ export class MessageList {
 
   /** A line above the first message with a greater number; null for none. */
   setRead(seq) {
-    this.#newFrom = seq === null ? null : (this.#shown.find((message) => message.seq > seq && message.user !== this.#me.id)?.seq ?? null);
+    const isNews = (message) => seq !== null && message.seq > seq && message.user !== this.#me.id;
+    this.#newFrom = this.#shown.find(isNews)?.seq ?? null;
     this.#draw();
   }
 

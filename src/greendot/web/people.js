@@ -8,6 +8,7 @@ import { agoNext } from "./times.js";
 const RANK = { online: 0, busy: 1, idle: 2, offline: 3 };
 const MOST = 300; // people remembered; the first to go are those who have been away longest
 const DEVICES_MS = 20_000; // which devices people have is not told, only answered
+const ARRIVED_MS = 1_000; // those who come together are asked about together
 const LONGEST_MS = 60_000; // between two looks at the clock
 
 const alphabet = new Intl.Collator();
@@ -27,6 +28,7 @@ export class People {
   #isHeld = false; // the pointer or the focus is in the list: nothing moves under it
   #ageing = null;
   #asking = null;
+  #arrived = null; // somebody came whose devices are not known
   #ending = new AbortController();
   #drawSoon = onceAFrame(() => this.#draw());
   onChange = () => {}; // drawn anew
@@ -52,6 +54,7 @@ export class People {
 
   close() {
     clearInterval(this.#asking);
+    clearTimeout(this.#arrived);
     clearTimeout(this.#ageing);
     this.#ending.abort();
     // Whoever one was before is a person like any other to whom one is next.
@@ -109,9 +112,13 @@ export class People {
     this.#rows.get(id)?.element.scrollIntoView({ block: "nearest" });
   }
 
-  /** Which devices this person has now. */
-  async ask(id) {
-    await this.#client.presence.get([id]).then((entries) => entries.forEach((entry) => this.#heard(entry)), () => {});
+  /** Which devices these people have now. */
+  async ask(...ids) {
+    try {
+      for (const entry of await this.#client.presence.get(ids)) this.#heard(entry);
+    } catch {
+      // Not connected: who comes back is told how everybody stands.
+    }
   }
 
   #set(id, name) {
@@ -131,6 +138,8 @@ export class People {
     const known = this.#entries.get(user);
     if (!known || known.version <= entry.version || entry.version === 0) this.#entries.set(user, entry);
     if (devices) this.#devices.set(user, devices);
+    else if (entry.state === "offline") this.#devices.delete(user);
+    else if (!this.#devices.has(user)) this.#arrived ??= setTimeout(() => this.#askDevices(), ARRIVED_MS);
     if (name && this.#names.get(user) !== name) this.#set(user, name);
     if (known?.state !== entry.state) this.#isSorted = false;
     this.#changed.add(user);
@@ -138,9 +147,10 @@ export class People {
   }
 
   #askDevices() {
+    this.#arrived = null;
     if (document.visibilityState !== "visible" || this.#client.state !== "online") return;
     const here = this.ids.filter((id) => this.stateOf(id) !== "offline");
-    this.#client.presence.get([this.#me.id, ...here]).then((entries) => entries.forEach((entry) => this.#heard(entry)), () => {});
+    this.ask(this.#me.id, ...here);
   }
 
   // The list

@@ -60,8 +60,8 @@ export class PersonRow {
     const seen = state === "offline" ? (entry?.last_seen ?? null) : null;
     this.#dueAt = seen === null ? Infinity : now() + agoNext(seen);
     const active = entry?.mode === "poll" && entry.recently_active && "recently active";
-    const told = [seen === null && (entry ? state : "…"), seen !== null && `last seen ${ago(seen)}`, entry?.status_text, active];
-    const words = [...told, entry?.stale && "as last known"].filter(Boolean).join(" · ");
+    const stands = seen !== null ? `last seen ${ago(seen)}` : entry ? state : "…";
+    const words = [stands, entry?.status_text, active, entry?.stale && "as last known"].filter(Boolean).join(" · ");
     drawWho(this.element, { id: this.#id, name, state, words });
     this.element.classList.toggle("stale", Boolean(entry?.stale));
     this.#drawDevices(devices);
@@ -104,7 +104,8 @@ export class PersonRow {
     const facts = [["Id", this.#id]];
     if (entry?.last_seen) facts.push(["Last seen", exact(entry.last_seen)]);
     else if (entry?.since && entry.state !== "offline") facts.push([entry.state, `since ${clock(entry.since)}`]);
-    if (devices.length) facts.push([devices.length === 1 ? "Device" : "Devices", devices.map(deviceName).sort().join(", ")]);
+    const kinds = devices.map(deviceName).sort();
+    if (kinds.length) facts.push([kinds.length === 1 ? "Device" : "Devices", kinds.join(", ")]);
     return facts.flatMap(([term, fact]) => [make("dt", "", term), make("dd", "", fact)]);
   }
 }

@@ -1,8 +1,8 @@
 // The plug of one device: the WebSocket a client is given, with a wire that can be cut.
 //
 //   in ──► cut      the sockets break without a word, and no new one can be had
-//      └─► silent   nothing goes out or comes in any more, and nobody is told; what was sent meanwhile arrives when the
-//                   plug is back, as TCP would bring it
+//      └─► silent   nothing goes out or comes in any more, and nobody is told; what was sent meanwhile arrives
+//                   when the plug is back, as TCP would bring it
 
 const LOST = 1006;
 const CUT = 4900; // to a server this is as good as a lost socket; only where it could not be asked to break it

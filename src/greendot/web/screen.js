@@ -69,7 +69,8 @@ export class Screen {
   #listen() {
     const { signal } = this.#ending;
     this.#here = disclose($("here"), $("here-list"), { onChange: (open) => open && this.#drawHere(), signal });
-    for (const sign of SIGNS) addEventListener(sign, (event) => this.#sign(event), { passive: true, capture: true, signal });
+    const how = { passive: true, capture: true, signal };
+    for (const sign of SIGNS) addEventListener(sign, (event) => this.#sign(event), how);
     for (const sign of ["focus", "visibilitychange"]) {
       addEventListener(sign, () => this.#look(), { signal });
     }
@@ -157,7 +158,9 @@ export class Screen {
     setText($("present"), talk.isRemoved ? "you are no longer in this room" : presentWords(count));
     $("here").disabled = !count || talk.isRemoved;
     if (!$("here-list").hidden) this.#drawHere();
-    setBadge($("menu-badge"), rooms.unread - talk.unread, "unread");
+    const elsewhere = rooms.unread - talk.unread;
+    setBadge($("menu-badge"), elsewhere, "unread");
+    setText($("menu-word"), `Rooms and people${elsewhere ? `, ${elsewhere} unread` : ""}`);
     document.title = `${rooms.unread ? `(${rooms.unread}) ` : ""}${this.#me.name} · Greendot`;
   }
 
@@ -177,7 +180,7 @@ export class Screen {
 }
 
 function presentWords(count) {
-  if (count === null) return "";
+  if (count === null) return "not connected";
   return count <= 1 ? "only you are here" : `${count} people here`;
 }
 

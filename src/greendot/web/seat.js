@@ -63,7 +63,7 @@ export class Seat {
     );
     this.#connection.isQuiet = () => this.plug.state !== "in";
     this.client.on("welcome", () => this.#welcomed());
-    this.client.on("state", ({ state }) => state !== "online" && !this.#story && this.#hush());
+    this.client.on("state", ({ state }) => this.#became(state));
     this.client.on("message", ({ user, at }) => this.#count(user, at));
     this.#setUpPlug();
     this.#timer = setInterval(() => this.#tell(), SECOND_MS);
@@ -175,7 +175,12 @@ export class Seat {
     this.#connection.draw();
   }
 
-  /** What was told last is over: something else happens. */
+  /** What was told last is over when something else happens; a story goes on, unless nobody will be back. */
+  #became(state) {
+    if (state === "closed") this.#story = null;
+    if (state !== "online" && !this.#story) this.#hush();
+  }
+
   #hush() {
     this.#said += 1;
     this.#part(".story").hidden = true;

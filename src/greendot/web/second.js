@@ -50,10 +50,11 @@ export class SecondDevice {
     const { client, rooms } = this.seat;
     const own = client.presence.of(this.#make.me.id);
     const isInvisible = own?.status === "invisible";
-    const state = client.state !== "online" || !own ? "offline" : isInvisible ? "invisible" : own.state;
+    const isLive = client.state === "online";
+    const state = !isLive || !own ? "offline" : isInvisible ? "invisible" : own.state;
     const root = $("second");
     root.querySelector(".own .dot").dataset.state = state;
-    setText(root.querySelector(".own .state"), client.state === "online" ? (isInvisible ? "invisible" : (own?.state ?? "…")) : "not connected");
+    setText(root.querySelector(".own .state"), !isLive ? "not connected" : own ? state : "…");
     setBadge(root.querySelector(".bell .badge"), client.inbox.unread, "unread notifications");
     setText(root.querySelector(".unread-sum"), rooms.unread ? `${rooms.unread} unread` : "all read");
   }

@@ -1,0 +1,172 @@
+"""The demo in every state, wide and narrow, light and dark: nothing axe objects to, nothing beside the screen.
+
+Pictures of all of it are kept where GREENDOT_TEST_PICTURES says, for people to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from clients.javascript import CLIENTS, installed
+
+if TYPE_CHECKING:
+    from e2e.browser import ServerProcess, Tab
+
+    OpenTab = Callable[..., Tab]
+    Look = Callable[[Tab, str], None]
+
+pytest_plugins = ("e2e.browser",)
+pytestmark = pytest.mark.browser
+WIDE = {"viewport": {"width": 1280, "height": 800}}
+NARROW = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+LONG = "Maximiliana Wolfeschlegelsteinhausenbergerdorff the Third of That Name"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+AXE = """rules => axe.run(document, { runOnly: rules }).then(({ violations }) => violations.map(
+  ({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`))"""
+
+
+@pytest.fixture(scope="module")
+def site(serve: Callable[..., AbstractContextManager[ServerProcess]]) -> Iterator[ServerProcess]:
+    with serve() as process:
+        yield process
+
+
+@pytest.fixture(params=["light", "dark"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[WIDE, NARROW], ids=["wide", "narrow"])
+def size(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return dict(request.param)
+
+
+@pytest.fixture
+def look(tmp_path: Path, size: dict[str, Any], scheme: str) -> Look:
+    installed()
+    axe = (CLIENTS / "node_modules/axe-core/axe.min.js").read_text()
+    kept = Path(os.environ.get("GREENDOT_TEST_PICTURES", tmp_path))
+    kept.mkdir(parents=True, exist_ok=True)
+
+    def take(tab: Tab, state: str) -> None:
+        # By evaluation: the page's policy lets no other script in.
+        if not tab.page.evaluate("'axe' in globalThis"):
+            tab.page.evaluate(f"() => {{ {axe} }}")
+        tab.page.screenshot(path=kept / f"{scheme}-{size['viewport']['width']}-{state}.png")
+        assert not tab.overflows, state
+        assert tab.page.evaluate(AXE, RULES) == [], state
+
+    return take
+
+
+@pytest.fixture
+def bob(open_tab: OpenTab) -> Tab:
+    return open_tab("Bob Miller")
+
+
+def test_the_door(open_tab: OpenTab, size: dict[str, Any], scheme: str, look: Look) -> None:
+    tab = open_tab(color_scheme=scheme, reduced_motion="reduce", **size)
+    look(tab, "door")
+    tab.page.get_by_role("button", name="Come in").click()
+    look(tab, "door-nameless")
+
+
+def test_the_chat_and_what_opens_over_it(
+    open_tab: OpenTab, bob: Tab, size: dict[str, Any], scheme: str, look: Look
+) -> None:
+    name = f"Ann {scheme} {size['viewport']['width']}"
+    user = name.lower().replace(" ", "-")
+    ann = open_tab(name, color_scheme=scheme, reduced_motion="reduce", **size)
+    look(ann, "arrived")
+    open_tab("דנה לוי").say("שלום לכולם")
+    long = open_tab(LONG)
+    long.say("x" * 300)
+    ann.say("mine")
+    bob.open_room("design")
+    bob.say("elsewhere")
+    bob.open_room("lobby")
+    bob.field.fill("typing")
+    expect(ann.typing).to_have_text("Bob Miller is typing…")
+    expect(ann.page.locator("#people li").nth(2)).to_be_attached()
+    look(ann, "talking")
+    with_list(ann, lambda: look_at_the_list(ann, bob, look))
+    ann.page.locator("#here").click()
+    look(ann, "who-is-here")
+    ann.page.keyboard.press("Escape")
+    ann.page.locator("#bell").click()
+    look(ann, "inbox-empty")
+    ann.page.get_by_role("button", name="Send me one").click()
+    bob.open_person(user)
+    bob.page.get_by_role("button", name=f"Notify {name}").click()
+    expect(ann.page.locator("#notifications .entry")).to_have_count(2)
+    ann.page.get_by_role("button", name=re.compile("^Mark read")).last.click()
+    look(ann, "inbox")
+    ann.page.keyboard.press("Escape")
+    bob.page.get_by_role("button", name=f"Notify {name}").click()
+    expect(ann.page.locator("#toast")).to_be_visible()
+    look(ann, "toast")
+
+
+def with_list(tab: Tab, call: Callable[[], None]) -> None:
+    """With the list of rooms and people open, which on a phone it is not."""
+    menu = tab.page.get_by_role("button", name="Rooms and people")
+    is_drawer = menu.is_visible()
+    if is_drawer:
+        menu.click()
+    call()
+    if is_drawer:
+        tab.page.get_by_role("button", name="Close the list").click()
+
+
+def look_at_the_list(ann: Tab, bob: Tab, look: Look) -> None:
+    look(ann, "people")
+    ann.open_person("bob-miller")
+    look(ann, "person")
+    ann.open_person("bob-miller")
+    ann.page.get_by_label("Busy").click()
+    ann.page.get_by_label("Until when").select_option("1 hour")
+    expect(ann.page.locator("#me .state")).to_contain_text("busy until")
+    look(ann, "busy")
+    ann.page.get_by_label("Invisible").click()
+    expect(ann.page.locator("#me .state")).to_contain_text("others see you offline")
+    look(ann, "invisible")
+    ann.page.get_by_label("Auto").click()
+    expect(ann.page.locator("#me .dot")).to_have_attribute("data-state", "online")
+
+
+def test_two_devices_the_plug_and_the_end(
+    open_tab: OpenTab, bob: Tab, site: ServerProcess, size: dict[str, Any], scheme: str, look: Look
+) -> None:
+    ann = open_tab("Anna", color_scheme=scheme, reduced_motion="reduce", **size)
+    ann.say("first")
+    ann.page.get_by_role("button", name="Second device").click()
+    phone = ann.page.get_by_role("region", name="Your phone")
+    expect(phone.locator(".talk:not([hidden]) .message").last).to_be_visible()
+    look(ann, "second-device")
+    ann.page.locator("#desk .pull").click()
+    look(ann, "plug-menu")
+    ann.page.get_by_role("button", name="Cut the connection").click()
+    ann.say("while away")
+    expect(ann.page.locator("#desk .story")).to_contain_text("Cut ")
+    look(ann, "cut-two-devices")
+    ann.page.get_by_role("button", name="Plug in again").click()
+    ann.expect_connected()
+    ann.page.get_by_label("Close the second device").click()
+    expect(ann.page.locator("#desk .story")).to_contain_text("Back after")
+    look(ann, "back")
+    ann.page.locator("#desk .pull").click()
+    ann.page.get_by_role("button", name="Lose every packet").click()
+    look(ann, "silent")
+    ann.page.get_by_role("button", name="Plug in again").click()
+    ann.expect_connected()
+    site.call("POST", "v1/tokens/revoke", {"user": "anna"})
+    expect(ann.page.locator("#desk .notice")).to_contain_text("You were signed out.")
+    look(ann, "signed-out")

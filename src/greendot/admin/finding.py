@@ -35,6 +35,9 @@ class Finding:
         there = {found.session: (node, found) for node, text in answers.items() for found in read_user(text).sessions}
         sessions = [_session(node, found) for node, found in there.values()]
         sessions += [_seat(seat) for seat in seats if seat.session not in there]
+        joined = {room for session in sessions for room in session["rooms"]}
+        # Open rooms are everybody's: those that the user has nothing to do with say nothing of the user.
+        rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
         manual, revocation = statuses.get((tenant, user)), desk.revoking.of_user(tenant, user)
         return {
             "tenant": tenant,

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from greendot.core.tailing import Kind
 from greendot.ids import ID_PATTERN
+from greendot.protocol.commands import CommandId
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
 Action = Literal["disconnect", "revoke", "notify"]
@@ -21,7 +22,7 @@ Action = Literal["disconnect", "revoke", "notify"]
 class Command(Struct, frozen=True, kw_only=True, tag_field="type"):
     """All of them."""
 
-    id: int | None = None  # to be answered under
+    id: CommandId | None = None  # to be answered under
 
 
 class Hello(Command, frozen=True, tag="hello"):
@@ -76,9 +77,9 @@ def event(kind: str, data: Any, ts: int) -> bytes:
     return _encode({"type": kind, "ts": ts, "data": data})
 
 
-def reply(command_id: int | None, data: Any) -> bytes:
+def reply(command_id: CommandId | None, data: Any) -> bytes:
     return _encode({"type": "reply", "id": command_id, "data": data})
 
 
-def error(command_id: int | None, code: str, message: str) -> bytes:
+def error(command_id: CommandId | None, code: str, message: str) -> bytes:
     return _encode({"type": "error", "id": command_id, "code": code, "message": message})

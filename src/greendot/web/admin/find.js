@@ -53,7 +53,7 @@ export class Find {
       const found = await this.link.ask(command);
       say($("search-hint"), found.known ? "" : `Nothing is known of a ${what} “${name}” in ${found.tenant}.`);
       const again = () => this.look(what, name, tenant);
-      $("found").replaceChildren(...(found.known ? [what === "user" ? this.user(found, again) : this.room(found, again)] : []));
+      replace($("found"), found.known ? [what === "user" ? this.user(found, again) : this.room(found, again)] : []);
     } catch (error) {
       say($("search-hint"), error.message);
       $("found").replaceChildren();
@@ -170,6 +170,13 @@ export class Find {
     return h("button", { type: "button", class: look || null, onclick: press },
       label, unseen ? h("span", { class: "unseen" }, unseen) : null);
   }
+}
+
+/** What was pressed stays where the keyboard is, though it is shown anew. */
+function replace(place, children) {
+  const pressed = place.contains(document.activeElement) ? document.activeElement.textContent : null;
+  place.replaceChildren(...children);
+  if (pressed) [...place.querySelectorAll("button")].find((button) => button.textContent === pressed)?.focus();
 }
 
 function fact(label, value, note = "") {

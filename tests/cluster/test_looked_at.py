@@ -1,0 +1,115 @@
+"""The dashboard of one node shows, finds and ends what is on others."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from cluster.nodes import LEASE_S, Clients, Listener, redis_url, serving
+from e2e.processes import Process, until
+from greendot.testing import WireClient
+from redis_servers import RedisProcess
+
+KEY = "a key of whoever runs these two nodes"
+ON = {"GREENDOT_ADMIN_ENABLED": "true", "GREENDOT_ADMIN_KEY": KEY}
+
+
+class Onlooker(Listener):
+    """Somebody who looks at the dashboard."""
+
+    @property
+    def latest(self) -> dict[str, Any]:
+        samples = self.of("sample")
+        return samples[-1] if samples else {"nodes": [], "sums": {}}
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        return {row["node"]: row for row in self.latest["nodes"]}
+
+    async def shows(self, condition: Callable[[dict[str, Any]], bool]) -> None:
+        await until(lambda: bool(self.of("sample")) and condition(self.latest))
+
+    def events(self) -> list[dict[str, Any]]:
+        return [event for tail in self.of("tail") for event in tail["events"]]
+
+
+@asynccontextmanager
+async def looking(node: Process) -> AsyncIterator[Onlooker]:
+    client = await WireClient.connect(node.port, "/admin/live")
+    onlooker = Onlooker(client)
+    try:
+        onlooker.send(type="hello", key=KEY)
+        await until(lambda: bool(onlooker.of("welcome")))
+        yield onlooker
+    finally:
+        onlooker._reading.cancel()
+        await asyncio.gather(onlooker._reading, return_exceptions=True)
+        await client.end()
+
+
+async def test_nodes_are_shown_together_and_one_that_dies_is_seen_to(tmp_path: Path, redis: RedisProcess) -> None:
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, Clients() as clients:
+        await clients.join(nodes[0], "ann")
+        for user in ("bob", "carl"):
+            await clients.join(nodes[1], user)
+        async with looking(nodes[0]) as onlooker:
+            await onlooker.shows(lambda frame: frame["sums"].get("ws_connections") == 3)
+            rows = onlooker.rows()
+            assert sorted(row["gauges"]["ws_connections"] for row in rows.values()) == [1, 2]
+            assert all(row["state"] == "live" and row["answered"] for row in rows.values())
+            assert all(row["renewed_ago_ms"] < LEASE_S * 1000 for row in rows.values())
+            assert all(row["gauges"]["redis_command_latency_us"] > 0 for row in rows.values())
+            await onlooker.shows(lambda frame: "store_latency_ms" in frame["worst"])
+            await nodes[1].kill()
+            await onlooker.shows(lambda frame: sorted(row["state"] for row in frame["nodes"]) == ["dead", "live"])
+            await onlooker.shows(lambda frame: frame["sums"]["ws_connections"] == 1)
+
+
+async def test_what_is_on_another_node_is_found_told_and_ended(tmp_path: Path, redis: RedisProcess) -> None:
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, Clients() as clients:
+        assert (await nodes[0].ask("PUT", "/v1/rooms/den", {"open": True})).status < 300
+        async with looking(nodes[0]) as onlooker:
+            await onlooker.request(type="tail", kinds=["connects", "rooms"])
+            await until(lambda: len(onlooker.of("sample")) >= 3)  # both nodes have heard that events are wanted
+            ann = await clients.join(nodes[0], "ann", device="laptop")
+            ann_too = await clients.join(nodes[1], "ann", device="phone")
+            for client in (ann, ann_too):
+                await client.request(type="room.join", room="den")
+            await ann_too.request(type="room.send", room="den", body="a secret")
+            await until(lambda: any(event["what"] == "message" for event in onlooker.events()))
+            assert {event["node"] for event in onlooker.events()} == set(onlooker.rows())
+            assert "secret" not in str(onlooker.of("tail"))
+
+            found = await onlooker.request(type="find.user", user="ann")
+            assert {(it["device"], it["state"], *it["rooms"]) for it in found["sessions"]} == {
+                ("laptop", "online", "den"),
+                ("phone", "online", "den"),
+            }
+            assert all(it["token_expires_at"] for it in found["sessions"])
+            room = await onlooker.request(type="find.room", room="den")
+            assert (room["listeners"], room["present"], room["head"]) == (2, ["ann"], 1)
+
+            there = next(it["session"] for it in found["sessions"] if it["device"] == "phone")
+            offer = await onlooker.request(type="act", do="disconnect", session=there)
+            assert not ann_too.closed
+            await onlooker.request(type="confirm", number=offer["number"])
+            await until(lambda: ann_too.closed is not None)
+            assert ann_too.closed is not None
+            assert ann_too.closed.code == 4503
+            assert ann.closed is None
+
+
+async def test_a_node_that_stands_still_does_not_hold_up_the_look(tmp_path: Path, redis: RedisProcess) -> None:
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, looking(nodes[0]) as onlooker:
+        await onlooker.shows(lambda frame: [row["answered"] for row in frame["nodes"]] == [True, True])
+        nodes[1].signal(signal.SIGSTOP)
+        try:
+            await onlooker.shows(lambda frame: sorted(row["answered"] for row in frame["nodes"]) == [False, True])
+            before = len(onlooker.of("sample"))
+            await until(lambda: len(onlooker.of("sample")) >= before + 3, within_s=6)
+        finally:
+            nodes[1].signal(signal.SIGCONT)
+        await onlooker.shows(lambda frame: [row["answered"] for row in frame["nodes"]].count(True) == 2)

@@ -1,0 +1,243 @@
+"""The dashboard in a browser, against a real server."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from e2e.axe import faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from e2e.browser import ServerProcess, Tab
+
+    OpenTab = Callable[..., Tab]
+
+pytest_plugins = ("e2e.browser",)
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+API_KEY = "a-key-for-the-tests-of-the-page"  # of e2e.browser, which pytest has to load first
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+WIDE = {"viewport": {"width": 1280, "height": 900}}
+
+
+@pytest.fixture
+def look(open_tab: OpenTab, site: ServerProcess) -> Callable[..., Tab]:
+    """Opens the dashboard with the key of the settings, which sees nodes and the tenant `default`."""
+
+    def open_one(view: str = "", **context: object) -> Tab:
+        tab = open_tab(url=f"{site.url}admin#{view}", **context)
+        enter(tab.page, API_KEY)
+        expect(tab.page.locator("#link")).to_have_text("Live")
+        return tab
+
+    return open_one
+
+
+def enter(page: Page, key: str) -> None:
+    page.get_by_label("Admin key").fill(key)
+    page.get_by_role("button", name="Open").click()
+
+
+def find(page: Page, what: str, name: str) -> None:
+    page.get_by_role("radio", name=what).check(force=True)
+    page.get_by_label(f"{what} id").fill(name)
+    page.get_by_role("button", name="Find", exact=True).click()
+
+
+def test_a_wrong_key_is_told_in_words_and_nothing_is_kept(open_tab: OpenTab, site: ServerProcess) -> None:
+    page = open_tab(url=f"{site.url}admin").page
+    enter(page, "")
+    expect(page.locator("#key-hint")).to_have_text("Write or paste an admin key.")
+    enter(page, "not the key")
+    expect(page.locator("#key-hint")).to_contain_text("does not open the dashboard")
+    expect(page.get_by_label("Admin key")).to_be_focused()
+    assert page.evaluate("Object.keys(sessionStorage).length + Object.keys(localStorage).length") == 0
+    enter(page, API_KEY)
+    expect(page.locator("#link")).to_have_text("Live")
+
+
+def test_the_key_stays_in_the_tab_and_out_of_every_address(look: Callable[..., Tab]) -> None:
+    tab = look()
+    requests: list[str] = []
+    tab.page.on("request", lambda request: requests.append(request.url))
+    tab.page.reload()
+    expect(tab.page.locator("#link")).to_have_text("Live")
+    assert tab.page.evaluate("Object.values(sessionStorage)") == [API_KEY]
+    assert tab.page.evaluate("Object.keys(localStorage).length + document.cookie.length") == 0
+    assert not any(API_KEY in url for url in [*requests, tab.page.url])
+    assert [frame["type"] for frame in tab.said if "key" in frame] == ["hello", "hello"]
+    tab.page.get_by_role("button", name="Sign out").click()
+    expect(tab.page.get_by_label("Admin key")).to_be_focused()
+    assert tab.page.evaluate("Object.keys(sessionStorage).length") == 0
+
+
+def test_plots_and_numbers_move_with_what_happens(look: Callable[..., Tab], open_tab: OpenTab) -> None:
+    page = look().page
+    connections = page.locator('[data-tile="Connections"]')
+    expect(connections).to_have_text("0")
+    people = [open_tab(name) for name in ("Alice", "Bob")]
+    expect(connections).to_have_text("2")
+    line = page.locator('path[data-name="ws_connections"]')
+    before = line.get_attribute("d")
+    expect(line).not_to_have_attribute("d", before or "")
+    sends = page.locator("figure", has_text="Published and sent").get_by_role("listitem").first
+    people[0].say("hello")
+    expect(sends).to_have_text(re.compile(r"sent to sockets\s+[1-9][\d.]*/s"))
+    node = page.locator("#nodes tbody tr")
+    expect(node).to_have_count(1)
+    expect(node.locator('[data-label="Load"]')).to_have_text("normal")
+    expect(node.locator('[data-label="Connections"]')).to_have_text("2")
+    people[1].page.close()
+    expect(page.locator("figure", has_text="Sockets closed").locator(".legend")).to_contain_text("1001 page left")
+
+
+def test_plots_stand_still_while_paused_and_go_on_with_nothing_missing(look: Callable[..., Tab]) -> None:
+    page = look().page
+    page.get_by_role("radio", name="1 min", exact=True).check(force=True)
+    line = page.locator('path[data-name="ws_connections"]')
+    expect(line).to_have_attribute("d", re.compile("L.*L"))
+    page.get_by_role("button", name="Pause").click()
+    still = line.get_attribute("d") or ""
+    page.wait_for_timeout(2500)
+    assert line.get_attribute("d") == still
+    page.get_by_role("button", name="Go on").click()
+    expect(line).not_to_have_attribute("d", still)
+    assert (line.get_attribute("d") or "").count("M") == 1
+
+
+def test_a_user_and_their_room_are_found(look: Callable[..., Tab], open_tab: OpenTab) -> None:
+    alice = open_tab("Alice")
+    page = look("find").page
+    find(page, "User", "nobody")
+    expect(page.locator("#search-hint")).to_have_text("Nothing is known of a user “nobody” in default.")
+    find(page, "User", "alice")
+    found = page.locator(".found")
+    expect(found.get_by_role("heading", name="Alice")).to_be_visible()
+    expect(found.locator(".sessions li")).to_have_count(1)
+    expect(found).to_contain_text("online since")
+    found.get_by_role("button", name="lobby").click()
+    expect(found.get_by_role("heading", name="lobby")).to_be_visible()
+    alice.field.press_sequentially("Hel")
+    find(page, "Room", "lobby")
+    expect(found).to_contain_text("typing: alice")
+    expect(found.get_by_role("button", name="alice")).to_be_visible()
+
+
+def test_events_are_shown_as_they_happen_and_can_be_narrowed(look: Callable[..., Tab], open_tab: OpenTab) -> None:
+    tab = look("events")
+    page, rows = tab.page, tab.page.locator("#tail li[data-kind]")
+    expect(page.locator("#tail")).to_contain_text("Nothing yet")
+    page.wait_for_timeout(1500)  # the server hears once a second which events are wanted
+    alice = open_tab("Alice")
+    expect(page.locator("#tail")).to_contain_text("connected")
+    alice.say("hello there")
+    expect(page.locator("#tail .body")).to_contain_text(["hello there"])
+    page.get_by_label("Only with this in it").fill("message")
+    expect(rows).to_have_count(1)
+    page.get_by_label("Only with this in it").fill("")
+    page.get_by_label("Rooms").uncheck()
+    expect(page.locator('#tail li[data-kind="rooms"]')).to_have_count(0)
+    expect(page.locator('#tail li[data-kind="connects"]').first).to_be_visible()
+    page.get_by_role("button", name="alice").first.click()
+    expect(page.locator(".found")).to_contain_text("alice")
+    page.get_by_role("link", name="Overview").click()
+    expect(page.locator("#tiles")).to_be_visible()
+    page.wait_for_timeout(300)
+    assert [frame["kinds"] for frame in tab.said if frame["type"] == "tail"][-1] == []
+
+
+def test_an_action_is_asked_for_twice_and_done_once(
+    look: Callable[..., Tab], open_tab: OpenTab, site: ServerProcess
+) -> None:
+    alice = open_tab("Alice")
+    tab = look("find")
+    page, dialog = tab.page, tab.page.get_by_role("dialog")
+    find(page, "User", "alice")
+    page.get_by_role("button", name="Disconnect all").click()
+    expect(dialog).to_contain_text("1 session of alice will be closed with 4503")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    page.get_by_role("button", name="Disconnect all").click()
+    dialog.get_by_role("button", name="Cancel").click()
+    alice.expect_connected()
+    assert "confirm" not in [frame["type"] for frame in tab.said]
+    assert "audit" not in site.log
+
+    page.get_by_role("button", name="Send test notification").click()
+    dialog.get_by_role("button", name="Send notification").click()
+    expect(page.locator("#toast")).to_have_text("Done: notified: number 1 in the inbox.")
+    page.get_by_role("button", name="Disconnect all").click()
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#toast")).to_have_text("Done: 1 session disconnected (4503).")
+    expect(page.locator(".found")).to_contain_text("this user is not connected")
+    expect(page.get_by_role("button", name="Disconnect all")).to_be_focused()  # where one was before
+    expect(alice.page.locator("#connection")).not_to_have_text("Connected")
+    assert site.log.count("audit: ") == 2
+
+
+def test_a_server_that_is_gone_is_said_to_be_and_found_again(look: Callable[..., Tab], site: ServerProcess) -> None:
+    page = look().page
+    site.kill()
+    expect(page.locator("#link")).to_have_text("Not connected")
+    expect(page.locator("#notice")).to_contain_text("Trying again in")
+    site.start()
+    expect(page.locator("#link")).to_have_text("Live")
+    expect(page.locator("#notice")).to_be_hidden()
+
+
+def test_what_is_found_is_shown_as_text(look: Callable[..., Tab], open_tab: OpenTab) -> None:
+    alice = open_tab()
+    alice.page.get_by_label("Your name").fill("<img src=x onerror=alert(1)>")
+    alice.page.get_by_role("button", name="Come in").click()
+    alice.expect_connected()
+    page = look("events").page
+    page.wait_for_timeout(1500)
+    alice.say("<script>alert(1)</script>")
+    expect(page.locator("#tail .body")).to_contain_text(["<script>alert(1)</script>"])
+    page.locator("#tail .id").first.click()
+    expect(page.locator(".found h2")).to_contain_text("<img src=x")
+    assert page.locator("main img, main script").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("screen", [WIDE, PHONE], ids=["wide", "phone"])
+def test_every_view_is_for_everybody_and_fits(
+    look: Callable[..., Tab], open_tab: OpenTab, site: ServerProcess, screen: dict[str, object], scheme: str
+) -> None:
+    open_tab("Alice")
+    door = open_tab(url=f"{site.url}admin", color_scheme=scheme, **screen)
+    assert faults(door.page) == []
+    tab = look(color_scheme=scheme, **screen)
+    page = tab.page
+    expect(page.locator("path.series").first).to_have_attribute("d", re.compile("L"))
+    for view in ("overview", "find", "events"):
+        page.get_by_role("link", name=view.capitalize()).click()
+        if view == "find":
+            find(page, "User", "alice")
+            expect(page.locator(".found")).to_be_visible()
+        assert faults(page) == [], view
+        assert not tab.overflows, view
+    page.get_by_role("link", name="Find").click()
+    page.get_by_role("button", name="Revoke everything").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert faults(page) == []
+
+
+def test_everything_is_reached_with_the_keyboard(look: Callable[..., Tab]) -> None:
+    page = look().page
+    reached = set()
+    for _ in range(14):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.textContent.trim() || document.activeElement.id"))
+        outlined = "[document.activeElement, document.activeElement.nextElementSibling ?? document.body]"
+        outlined += ".map((it) => getComputedStyle(it).outlineStyle)"  # of a hidden radio, its label has it
+        assert "solid" in page.evaluate(outlined) or page.evaluate("document.activeElement === document.body")
+    assert {"Overview", "Find", "Events", "Sign out", "Pause"} <= reached

@@ -69,8 +69,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._answered = 0
-        self._asked = 0  # commands so far
-        self._timed = 0  # the command whose answer is timed; 0: none is
+        self._timed = 0  # which of all answers is timed; 0: none is
         self._timed_at = 0.0
         self.latency_s = 0.0  # how long the last that was timed took: from the write to its answer
         self.received = 0  # pieces of input so far; the watchdog sees by it that something still comes
@@ -106,7 +105,6 @@ class Link(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._unsent.append(_pack(tuple(command)))  # type: ignore[arg-type]
         self._expected.append(expected)
-        self._asked += 1
         if self._watch is None:
             self._watch = self._loop.call_later(DEADLINE_S / 2, self._look, self._answered, 1)
 
@@ -114,7 +112,7 @@ class Link(asyncio.Protocol):
         unsent, self._unsent = self._unsent, []
         if unsent and self._transport is not None:
             if not self._timed:  # one write at a time is timed, by the last command in it
-                self._timed, self._timed_at = self._asked, perf_counter()
+                self._timed, self._timed_at = self._answered + len(self._expected), perf_counter()
             self._transport.write(b"".join(unsent))
             if self._transport.get_write_buffer_size() > MOST_UNSENT:
                 self.abort()

@@ -157,7 +157,7 @@ export class Find {
   head(title, id, tenant, state, words, again) {
     return h("header", {},
       state ? h("span", { class: "dot", "data-state": state, "aria-hidden": "true" }) : null,
-      h("div", {}, h("h2", {}, title), h("p", { class: "soft" }, [id, this.who.every ? `tenant ${tenant}` : null, words].filter(Boolean).join(" · "))),
+      h("div", {}, h("h2", {}, title), h("p", { class: "soft" }, [id === title ? null : id, this.who.every ? `tenant ${tenant}` : null, words].filter(Boolean).join(" · "))),
       h("button", { type: "button", class: "quiet", onclick: again }, "Refresh"),
     );
   }

@@ -307,3 +307,16 @@ async def test_not_answering_in_time_is_the_reason_given(mortal: RedisProcess, m
 async def test_that_nobody_listens_is_the_reason_given() -> None:
     with pytest.raises(EngineUnavailable, match=r"^Connection refused$"):
         await connect(Ends().make, Place("standalone", ()), Address("127.0.0.1", free_port()), None)
+
+
+async def test_how_long_redis_takes_is_measured_on_what_is_asked_anyway(redis: RedisProcess) -> None:
+    async with linked(redis) as (link, _):
+        await link.call("PING")
+        assert 0 < link.latency_s < 0.5
+        # One that takes long, with a hundred around it: what is measured is the write they share.
+        calls = [link.call("PING") for _ in range(100)]
+        calls += [link.call("BLPOP", "nothing", "0.2"), link.call("PING")]
+        await asyncio.gather(*calls)
+        assert link.latency_s >= 0.2
+        await link.call("PING")
+        assert link.latency_s < 0.2

@@ -19,7 +19,7 @@ from msgspec.structs import fields
 from greendot.settings import Limits
 from measure import Bench, Plan, Rounds, say
 from report import Row, rate, verdict
-from server import Server, Trouble
+from serverd import Server, Trouble
 
 KEPT = 0.90  # of the deliveries per second, at least
 FEW = 10  # listeners, so that what a message costs is not lost among what its deliveries do

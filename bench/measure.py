@@ -14,7 +14,7 @@ from typing import Any
 import jwt
 
 from progress import say as say
-from server import Access, Cores, Server, Trouble, end, greendot, spawn
+from serverd import Access, Cores, Server, Trouble, end, greendot, spawn
 
 LOAD_WITHIN_S = 90
 SETTLE_S = 2  # after the last connection: what connecting left to do must not count as idling

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure import say
-from server import Trouble, end, spawn
+from serverd import Trouble, end, spawn
 
 SOURCES = Path(__file__).resolve().parent / "peers"
 NCHAN_MODULES = ("/usr/lib/nginx/modules/ngx_nchan_module.so", "/usr/lib64/nginx/modules/ngx_nchan_module.so")

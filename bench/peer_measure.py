@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from measure import SETTLE_S, Bench, Plan, line, say, tell
 from peer_install import Home
 from peer_servers import Peer, running
-from server import Server, Trouble, rawcast
+from serverd import Server, Trouble, rawcast
 
 KEEP_ALIVE_S = 30  # every peer asks, or is told, so often whether the other side is there
 LEAST_ROUNDS = 2

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from peer_install import SOURCES, Home, nchan_module
-from server import READY_WITHIN_S, Access, Cores, Server, Trouble, end, free_port, spawn
+from serverd import READY_WITHIN_S, Access, Cores, Server, Trouble, end, free_port, spawn
 
 
 @dataclass(frozen=True)

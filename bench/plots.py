@@ -7,7 +7,7 @@ from pathlib import Path
 
 from peer_measure import Figures
 from peer_report import latency, middle, ranked
-from server import Trouble
+from serverd import Trouble
 
 OURS, THEIRS, FLOOR = "#1f9d55", "#8a94a6", "#c9ced8"
 

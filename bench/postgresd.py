@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from server import READY_WITHIN_S, Cores, Trouble, end, free_port, spawn
+from serverd import READY_WITHIN_S, Cores, Trouble, end, free_port, spawn
 
 NOBODY = 65534  # PostgreSQL does not run as root
 SETTINGS = {

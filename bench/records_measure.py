@@ -15,7 +15,7 @@ from typing import Any
 from measure import Plan, Rounds, controlled, line, say, tell
 from postgresd import Postgres, running_postgres
 from redis_measure import RedisBench
-from server import Cores, Server, Trouble
+from serverd import Cores, Server, Trouble
 
 HERE = Path(__file__).resolve().parent
 POOL = 8  # Greendot's connections to PostgreSQL, by default; pgbench gets as many

@@ -18,7 +18,7 @@ from greendot.engine.redis.messages import Messages
 from measure import SETTLE_S, Bench, Plan, Rounds, controlled, line, say, tell
 from node import KEY, TENANT, frame, room, user
 from redisd import Redis, running_redis
-from server import Cores, Trouble
+from serverd import Cores, Trouble
 
 NODE = Path(__file__).resolve().parent / "node.py"
 BUFFERS_S = 3  # Redis gives back what the buffers of its clients grew by

@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from server import READY_WITHIN_S, Trouble, end, free_port, spawn
+from serverd import READY_WITHIN_S, Trouble, end, free_port, spawn
 
 SETTINGS = {
     "bind": "127.0.0.1",

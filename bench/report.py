@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from measure import Rounds
-from server import Trouble
+from serverd import Trouble
 
 BEGIN = "<!-- figures: begin (written by bench/run.py) -->"
 END = "<!-- figures: end -->"

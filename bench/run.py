@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import guarded
+import hooked
 import peer_report
 import plots
 import progress
@@ -28,14 +29,13 @@ import records_report
 import redis_report
 import report
 import security
-import webhooks
 from measure import FULL, QUICK, Plan, say, sources
 from peer_install import Home, install
 from peer_measure import PeersBench
 from peer_servers import PEERS, Peer, versions
 from records_measure import RecordsBench
 from redis_measure import Nodes
-from server import Trouble
+from serverd import Trouble
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
@@ -180,7 +180,7 @@ def _security_rows(part: str, bench: RecordsBench, plan: Plan) -> list[report.Ro
     if part == "guarded":
         return guarded.rows(guarded.guarded(bench, plan))
     if part == "hooked":
-        return webhooks.rows(webhooks.hooked(bench, plan))
+        return hooked.rows(hooked.hooked(bench, plan))
     return security.rows(security.verified(plan))
 
 

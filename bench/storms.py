@@ -23,7 +23,7 @@ from typing import Any
 from measure import Bench, controlled, line, sources, tell
 from progress import say
 from records_measure import asked
-from server import Server, Trouble
+from serverd import Server, Trouble
 
 HERE = Path(__file__).resolve().parent
 MESSAGES = 3  # that everybody who returns has missed

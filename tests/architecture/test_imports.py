@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from .sources import Module, modules
@@ -140,3 +142,12 @@ def test_the_walk_sees_the_imports_there_are() -> None:
     assert "protocol.commands" in found["gateway.commands"].own_imports()  # from greendot.protocol import commands
     assert {"sqlite3", "threading"} <= found["store.sqlite.thread"].foreign_imports()
     assert len(found) > 50
+
+
+def test_scripts_of_the_bench_are_not_called_as_folders_of_tests_are() -> None:
+    """Both are found by their bare names, in one run of the tests."""
+    root = Path(__file__).parents[2]
+    scripts = {path.stem for path in (root / "bench").glob("*.py")}
+    assert (
+        scripts & {path.name for path in (*(root / "tests").iterdir(), *(root / "tests" / "unit").iterdir())} == set()
+    )

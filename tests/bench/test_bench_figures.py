@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import guarded
-import webhooks
+import hooked
 from greendot.settings import load
 from measure import Rounds
 from peer_install import Home, install
@@ -133,7 +133,7 @@ def test_every_limit_of_a_message_is_charged_where_they_are_on() -> None:
 
 
 def test_what_a_webhook_costs_is_said_in_cpu_time() -> None:
-    cost = webhooks.Cost(Rounds([1_000.0], [0.1]), Rounds([800.0], [0.12]), told=[700.0], late_s=[0.4])
-    rows = {row.figure: row for row in webhooks.rows(webhooks.Hooked({"messages": cost}))}
+    cost = hooked.Cost(Rounds([1_000.0], [0.1]), Rounds([800.0], [0.12]), told=[700.0], late_s=[0.4])
+    rows = {row.figure: row for row in hooked.rows(hooked.Hooked({"messages": cost}))}
     assert rows["messages: CPU of each, without"].median == "100 µs"
     assert rows["messages: CPU of each, with"].cells()[1:3] == ("150 µs", "+50%")

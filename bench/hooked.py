@@ -18,7 +18,7 @@ from statistics import median
 from measure import Plan, Rounds, say
 from records_measure import SENDERS, RecordsBench
 from report import Row, rate
-from server import Server, Trouble
+from serverd import Server, Trouble
 
 SECRET = "the secret of a webhook in a benchmark"
 DRAIN_S = 60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from e2e.processes import Process, until
 from greendot.testing import WireClient
 from redis_servers import RedisProcess
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "dashboard.md"
 KEY = "a key of whoever runs these two nodes"
 ON = {"GREENDOT_ADMIN_ENABLED": "true", "GREENDOT_ADMIN_KEY": KEY}
 
@@ -34,6 +36,12 @@ class Onlooker(Listener):
 
     def events(self) -> list[dict[str, Any]]:
         return [event for tail in self.of("tail") for event in tail["events"]]
+
+
+def documented() -> set[str]:
+    """The metrics that docs/dashboard.md names for its panels."""
+    rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("|")]
+    return {name for row in rows for name in re.findall(r"`([a-z]+_[a-z_]+)`", row.rstrip("| ").rpartition("|")[2])}
 
 
 @asynccontextmanager
@@ -63,6 +71,9 @@ async def test_nodes_are_shown_together_and_one_that_dies_is_seen_to(tmp_path: P
             assert all(row["renewed_ago_ms"] < LEASE_S * 1000 for row in rows.values())
             assert all(row["gauges"]["redis_command_latency_us"] > 0 for row in rows.values())
             await onlooker.shows(lambda frame: "store_latency_ms" in frame["worst"])
+            scraped = (await nodes[0].ask("GET", "/metrics")).body.decode()
+            assert {name for name in documented() if f"\n{name}{{" not in scraped} == {"ws_closed_total"}  # none yet
+            assert "# TYPE ws_closed_total counter" in scraped
             await nodes[1].kill()
             await onlooker.shows(lambda frame: sorted(row["state"] for row in frame["nodes"]) == ["dead", "live"])
             await onlooker.shows(lambda frame: frame["sums"]["ws_connections"] == 1)

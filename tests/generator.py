@@ -17,7 +17,7 @@ WITHIN_S = 40.0
 def compiled(folder: Path) -> Path:
     """Build it into `folder`."""
     program = folder / "load"
-    sources = sorted((BENCH / "load").glob("*.c"))
+    sources = sorted(file for part in ("load", "wire") for file in (BENCH / part).glob("*.c"))
     subprocess.run(["cc", "-O2", "-o", program, *sources], check=True, capture_output=True)
     return program
 

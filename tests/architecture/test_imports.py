@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "relay": {"store"} | CORE,  # what it sends goes by a protocol of its own: it knows neither sockets nor engines
     "outbound": {"core", "errors"},
     "webhooks": {"engine", "outbound", "store"} | CORE,  # of the engine, only what a turn is
+    "push": {"engine", "outbound", "store"} | CORE,  # of the engine, only what presence is
     "doctor": {"core", "settings"},
     "probes": {"core", "engine", "settings", "store"},
     "assembly": TOP - {"assembly", "doctor", "probes"},

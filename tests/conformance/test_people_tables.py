@@ -28,7 +28,18 @@ OF_NOBODY = {
     "schema": "the version of the tables",
     "sqlite_sequence": "SQLite's own",
 }
-PEOPLE = {"contacts", "inboxes", "markers", "members", "messages", "notifications", "privacy", "status"}
+PEOPLE = {
+    "contacts",
+    "inboxes",
+    "markers",
+    "members",
+    "messages",
+    "notifications",
+    "privacy",
+    "push_devices",
+    "pushes",
+    "status",
+}
 
 
 async def test_every_table_in_sqlite_is_of_users_or_is_known_to_be_of_nobody(tmp_path: Path) -> None:

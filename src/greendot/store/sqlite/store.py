@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from greendot.store.base import Store
 from greendot.store.hooks import Hooked
@@ -29,11 +30,13 @@ class SqliteStore(
     SqlitePeople,
     SqliteRevocations,
 ):
-    """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them."""
+    """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them,
+    and for `pushed` tenants what is to be pushed."""
 
-    def __init__(self, path: str, *, hooked: Hooked | None = None) -> None:
+    def __init__(self, path: str, *, hooked: Hooked | None = None, pushed: Collection[str] = ()) -> None:
         self._thread = DatabaseThread(path)
         self._hooked = hooked or {}
+        self._pushed = pushed
 
     async def start(self) -> None:
         await self._thread.start()

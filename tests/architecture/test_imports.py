@@ -109,8 +109,8 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
             # An adapter that is a package (engine.redis) may import its own modules.
             adapter = ".".join(module.name.split(".")[:2])
             # The parts of the port and what adapters share, and the adapter itself.
-            parts = "base", "answers", "hooks", "keys", "outbox", "people", "privacy", "pushes", "revocations", "schema"
-            shared = {*(f"{port}.{part}" for part in (*parts, "turns")), adapter}
+            parts = "base", "answers", "hooks", "jobs", "keys", "outbox", "people", "privacy", "pushes", "revocations"
+            shared = {*(f"{port}.{part}" for part in (*parts, "schema", "turns")), adapter}
             assert {name for name in own if not within(name, shared)} <= {port}, module.name
 
 

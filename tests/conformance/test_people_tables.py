@@ -25,6 +25,8 @@ OF_NOBODY = {
     "hook_events": "what apps are still to be told: that of a user's inbox goes with it",
     "revocations": "stay until they end, or tokens of the user would be good again",
     "revocations_head": "a number",
+    "jobs": "when what is due; a cursor names the user a run has come to, until it ends",
+    "job_runs": "what became of runs",
     "schema": "the version of the tables",
     "sqlite_sequence": "SQLite's own",
 }
@@ -38,6 +40,7 @@ PEOPLE = {
     "privacy",
     "push_devices",
     "pushes",
+    "reminders",
     "status",
 }
 

@@ -15,9 +15,22 @@ import asyncpg
 import pytest
 
 from greendot.store.base import Filter, Mark
-from greendot.store.postgres import PostgresStore, inbox, keys, marks, messages, pushes, rooms, status, tenants, upkeep
+from greendot.store.postgres import (
+    PostgresStore,
+    inbox,
+    jobs,
+    keys,
+    marks,
+    messages,
+    pushes,
+    rooms,
+    status,
+    tenants,
+    upkeep,
+)
 from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite import inbox as lite_inbox
+from greendot.store.sqlite import jobs as lite_jobs
 from greendot.store.sqlite import messages as lite_messages
 from greendot.store.sqlite import rooms as lite_rooms
 from postgres_server import fresh_schema
@@ -57,6 +70,7 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "recent pushes": (pushes.RECENT, (["t", "t"], ["u1", "u2"], 5)),
         "claim of pushes": (pushes.CLAIM, (MANY, "w1", 2 * MANY, 20)),
         "push of a notification": (pushes.OF, ("t", "n1")),
+        "who has something unread": (jobs.UNREAD, ("t", "u5", 20)),
     }
     | {
         f"inbox, {only}, {order}": (inbox.page_sql(only, order), ("t", "u1", 0, 2**62, 50))
@@ -200,6 +214,7 @@ SQLITE: dict[str, tuple[str, int]] = (
         "pending": (lite_inbox.PENDING, 3),
         "expired": (lite_inbox.EXPIRED, 2),
         "old": (lite_inbox.OLD, 2),
+        "who has something unread": (lite_jobs.UNREAD, 3),
     }
     | {
         f"inbox, {only}, {order}": (lite_inbox.page_sql(only, order), 5)

@@ -13,6 +13,7 @@ from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import StoreSuite
 from greendot.testing.hook_suite import HOOKED, HookSuite
+from greendot.testing.job_suite import JobSuite
 from greendot.testing.push_suite import PUSHED, PushSuite
 from postgres_server import fresh_schema
 
@@ -26,7 +27,7 @@ async def started(store: Store) -> AsyncIterator[Store]:
         await store.close()
 
 
-class TestSqlite(StoreSuite, HookSuite, PushSuite):
+class TestSqlite(StoreSuite, HookSuite, PushSuite, JobSuite):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.path = tmp_path / "store.db"
@@ -53,7 +54,7 @@ class TestSqlite(StoreSuite, HookSuite, PushSuite):
             yield one, two
 
 
-class TestSqliteInMemory(StoreSuite, HookSuite, PushSuite):
+class TestSqliteInMemory(StoreSuite, HookSuite, PushSuite, JobSuite):
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
         async with started(SqliteStore(":memory:")) as store:
@@ -70,7 +71,7 @@ class TestSqliteInMemory(StoreSuite, HookSuite, PushSuite):
             yield store
 
 
-class TestPostgres(StoreSuite, HookSuite, PushSuite):
+class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
     """Each test has a schema of its own in a server shared by all."""
 
     @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ from msgspec import Struct
 from greendot.core.gate import Importance
 from greendot.core.presence import Manual
 from greendot.store.hooks import HookStore
+from greendot.store.jobs import JobStore
 from greendot.store.keys import KeyStore, TenantStore
 from greendot.store.people import PeopleStore
 from greendot.store.privacy import PrivacyStore
@@ -323,6 +324,7 @@ class Store(
     HookStore,
     RevocationStore,
     PushStore,
+    JobStore,
     Protocol,
 ):
     """All of it, and its life."""

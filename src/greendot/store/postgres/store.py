@@ -10,6 +10,7 @@ from greendot.store.hooks import Hooked
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.inbox import Letter, PostgresInbox, Queues
+from greendot.store.postgres.jobs import PostgresJobs
 from greendot.store.postgres.keys import PostgresKeys
 from greendot.store.postgres.links import Limits, Links
 from greendot.store.postgres.marks import PostgresMarks
@@ -37,6 +38,7 @@ class PostgresStore(
     PostgresPeople,
     PostgresRevocations,
     PostgresPushes,
+    PostgresJobs,
 ):
     """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start; what
     `hooked` tenants are to be told of is queued for them, and for `pushed` tenants what is to be pushed."""

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from greendot.store.base import Store
 from greendot.store.hooks import Hooked
 from greendot.store.sqlite.inbox import SqliteInbox
+from greendot.store.sqlite.jobs import SqliteJobs
 from greendot.store.sqlite.keys import SqliteKeys
 from greendot.store.sqlite.messages import SqliteMessages
 from greendot.store.sqlite.people import SqlitePeople
@@ -29,6 +30,7 @@ class SqliteStore(
     SqliteTenants,
     SqlitePeople,
     SqliteRevocations,
+    SqliteJobs,
 ):
     """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them,
     and for `pushed` tenants what is to be pushed."""

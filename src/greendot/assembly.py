@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -25,6 +25,9 @@ from greendot.errors import ConfigError, StoreUnavailable
 from greendot.gateway.node import Node
 from greendot.gateway.server import Server
 from greendot.gateway.tls import Certificate
+from greendot.housekeeping import Around, check_timetables, make_jobs
+from greendot.jobs.job import Planned
+from greendot.jobs.scheduler import Scheduler
 from greendot.outbound import Caller, Terms
 from greendot.relay.relay import Relay
 from greendot.settings import Look, Settings
@@ -78,6 +81,9 @@ class Greendot:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
             self.node.engine.turned = self._webhooks.turned
             self.node.counters.append(self._webhooks.items)
+        self.scheduler = Scheduler(self.node.store, self._make_jobs(), clock)
+        self.node.counters.append(self.scheduler.items)
+        self._driven = driven
         self._asked = make_asked(settings, clock)
         self.node.asking.apps.update(self._asked)
         self._lock: int | None = None
@@ -99,12 +105,15 @@ class Greendot:
             self._relay.start()
         if self._webhooks is not None:
             self._webhooks.start()
+        if self._driven:
+            self.scheduler.start()
 
     async def stop(self) -> None:
         """Drain: no new clients, the present ones are asked to return elsewhere, then everything is closed."""
         self.server.stop_accepting()
         await self.node.drain(self.settings.server.drain_s)
         await self.server.close()
+        await self.scheduler.close()
         if self._relay is not None:
             await self._relay.close()
         if self._webhooks is not None:
@@ -115,6 +124,13 @@ class Greendot:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def _make_jobs(self) -> list[Planned]:
+        def pruned(inboxes: int) -> None:
+            self.node.metrics.inbox_pruned_total += inboxes
+
+        around = Around(self.node.notifying.notify, pushes(self.settings), pruned)
+        return make_jobs(self.settings, self.node.store, self.node.engine, around)
 
 
 def make_dev_periods(settings: Settings) -> DevPeriods:
@@ -144,6 +160,7 @@ def looks() -> tuple[Look, ...]:
         Look(("engine.url",), lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context()),
         Look(("tls",), lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key)),
         Look(("webhooks.ca_file",), call_terms),
+        Look(("jobs",), check_timetables),
     )
 
 
@@ -238,6 +255,11 @@ def make_store(settings: Settings) -> Store:
         except OSError as error:
             raise ConfigError(f"cannot make the folder of the store {path}: {error.strerror}") from None
     return SqliteStore(path, hooked=hooked)
+
+
+def pushes(settings: Settings) -> Callable[[str], bool]:
+    """Whether a tenant does."""
+    return lambda tenant: False
 
 
 def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:

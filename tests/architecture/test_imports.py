@@ -10,7 +10,19 @@ FLOOR = {"errors", "ids", "clock"}
 CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
 SHELL = {"tokens", "metrics"} | PORTS | CORE
-TOP = {"assembly", "doctor", "gateway", "api", "outbound", "probes", "relay", "settings", "webhooks"} | SHELL
+TOP = {
+    "assembly",
+    "doctor",
+    "gateway",
+    "api",
+    "housekeeping",
+    "jobs",
+    "outbound",
+    "probes",
+    "relay",
+    "settings",
+    "webhooks",
+} | SHELL
 
 # What each part may import besides itself. A new part takes its place here.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -31,6 +43,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "outbound": {"core", "errors"},
     "webhooks": {"engine", "outbound", "store"} | CORE,  # of the engine, only what a turn is
     "push": {"engine", "outbound", "store"} | CORE,  # of the engine, only what presence is
+    "jobs": {"engine", "store"} | CORE,  # of the engine, only what presence is, and the bus
+    "housekeeping": {"engine", "jobs", "settings", "store"} | CORE,
     "doctor": {"core", "settings"},
     "probes": {"core", "engine", "settings", "store"},
     "assembly": TOP - {"assembly", "doctor", "probes"},
@@ -44,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # Modules only these may import: (module, parts and modules that may).
 RESERVED = [
-    ("settings", {"cli", "doctor", "gateway.parts", "gateway.node", "assembly", "probes", "testing"}),
+    ("settings", {"cli", "doctor", "gateway.parts", "gateway.node", "assembly", "housekeeping", "probes", "testing"}),
     ("metrics", {"gateway", "api"}),
     ("gateway.node", {"assembly", "testing"}),
     ("engine.memory", {"assembly", "testing"}),
@@ -61,6 +75,7 @@ DRIVERS = [
     ("starlette", {"api"}),
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),
+    ("cronsim", {"jobs.timetables"}),
     ("jwt", {"tokens"}),
     ("cryptography", {"tokens", "gateway.certificates"}),
     ("httpx2", {"tokens.fetching", "server.http"}),

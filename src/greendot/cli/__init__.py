@@ -10,6 +10,7 @@ from greendot import __version__
 from greendot.cli.config import check_config
 from greendot.cli.doctor import doctor
 from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
+from greendot.cli.jobs import jobs
 from greendot.cli.keys import keys
 from greendot.cli.migrate import migrate
 from greendot.cli.notify import notify
@@ -41,7 +42,7 @@ def version() -> None:
 
 
 looking = nodes, presence, sessions, typing, rooms, inbox
-changing = sweep, migrate, outbox, webhooks, repair
+changing = sweep, migrate, outbox, webhooks, jobs, repair
 for command in (serve, token, revoke, notify, keys, tenants, user, *looking, *changing, check_config, doctor, version):
     cli.add_command(command)
 

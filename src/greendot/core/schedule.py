@@ -40,15 +40,14 @@ class Plan(NamedTuple):
         from 0 to 1."""
         return self.timetable.after(now if ran_at is None else ran_at) + self._late(chance)
 
-    def following(self, due_at: int, started_at: int, chance: float) -> int:
-        """When it runs again. It was due, or began early by hand, or the clock went back since: never twice for one
-        time of the timetable."""
-        return self.timetable.after(max(due_at, started_at)) + self._late(chance)
+    def following(self, started_at: int, chance: float) -> int:
+        """When it runs again. If a run took longer than the interval, that is past, and it runs at once."""
+        return self.timetable.after(started_at) + self._late(chance)
 
     def again(self, now: int, failures: int, chance: float) -> int:
         """When it is tried again, after so many failures in a row: after half a minute, twice as long each time up to
         an hour, half of it by lot; but no later than it would run anyway."""
-        pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(max(failures, 1) - 1, 20))
+        pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * (1 << min(max(failures, 1) - 1, 20)))
         return min(now + round(pause * (0.5 + chance / 2)), self.timetable.after(now))
 
     def _late(self, chance: float) -> int:

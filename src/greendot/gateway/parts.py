@@ -35,7 +35,6 @@ from greendot.gateway.intake import Intake
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
 from greendot.gateway.pressure import Pressure
-from greendot.gateway.pruning import Pruning
 from greendot.gateway.reception import Reception
 from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
@@ -113,7 +112,6 @@ class Parts:
         self.inboxes = Inboxes(store, shared, self.metrics)
         self.sessions.left = self.inboxes.left
         self.notifying = Notifying(engine, store, shared, self.inboxes, _kinds(settings), self.metrics)
-        self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace)
         self.renewing = Renewing(self.tokens.remote, shared, settings.auth.jwks_refresh_s)

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from greendot.settings.auth import check_auth
 from greendot.settings.door import check_door
+from greendot.settings.jobs import check_jobs
 from greendot.settings.mistakes import Mistake, Mistakes
 from greendot.settings.names import check_name
 from greendot.settings.sections import POSTGRES, Limits, Privacy, Settings
@@ -47,6 +48,7 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_engine(settings)
     yield from _check_store(settings)
     yield from _check_outbox(settings)
+    yield from check_jobs(settings.jobs)
     yield from check_webhooks(settings.webhooks, {name: tenant.webhooks for name, tenant in settings.tenants.items()})
 
 

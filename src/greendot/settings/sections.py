@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from greendot.settings.door import Door, Tls
+from greendot.settings.jobs import Jobs
 from greendot.settings.names import Secret
 from greendot.settings.visibility import Visibility
 from greendot.settings.webhooks import Hook, Webhooks
@@ -204,6 +205,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     outbox: Outbox = Outbox()
     inbox: Inbox = Inbox()
     webhooks: Webhooks = Webhooks()
+    jobs: Jobs = Jobs()
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
     kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only

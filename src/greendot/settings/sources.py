@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
 from greendot.errors import ConfigError
@@ -57,7 +58,7 @@ def read(file: Path | None, environment: Mapping[str, str], flags: Sources, look
     ):
         values = Values()
         for section, keys in values.taken(given).items():
-            merged.setdefault(section, {}).update(keys)
+            _lay_over(merged.setdefault(section, {}), keys)
             origins |= dict.fromkeys(_settings_in(section, keys), source)
         mistakes += [_named(mistake, {source: mistake.keys}) for mistake in values.mistakes]
     _complete(merged)
@@ -84,8 +85,26 @@ def _read_environment(environment: Mapping[str, str]) -> Sources:
         for name, value in environment.items():
             if name.startswith(prefix):  # a misspelt one is found later, like one in the file
                 key = name.removeprefix(prefix).lower()
-                values.setdefault(section.name, {})[key] = value if key not in lists else _split(value)
+                place, key = _placed(values.setdefault(section.name, {}), section.type, key)
+                place[key] = value if key not in lists else _split(value)
     return values
+
+
+def _placed(values: dict[str, Any], kind: Any, key: str) -> tuple[dict[str, Any], str]:
+    """Where a key belongs: some sections have sections of their own."""
+    for field in fields(kind):
+        if isinstance(field.type, type) and issubclass(field.type, Struct) and key.startswith(f"{field.name}_"):
+            return values.setdefault(field.name, {}), key.removeprefix(f"{field.name}_")
+    return values, key
+
+
+def _lay_over(values: dict[str, Any], further: Mapping[str, Any]) -> None:
+    """What is set further on holds; what is not said there stays."""
+    for key, value in further.items():
+        if isinstance(value, Mapping) and isinstance(values.get(key), dict):
+            _lay_over(values[key], value)
+        else:
+            values[key] = value
 
 
 def _split(value: str) -> list[str]:

@@ -9,9 +9,13 @@ Who runs jobs may be on machines whose clocks are apart. They go by `job_time`, 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
+
+if TYPE_CHECKING:  # the whole port includes this part of it
+    from greendot.store.base import Key
 
 Outcome = Literal["running", "ok", "failed", "stopped", "lost"]  # lost: it was not heard of any more
 RUNS_KEPT = 500  # of each job
@@ -60,6 +64,7 @@ class Ended(Struct, frozen=True):
 class Unread(NamedTuple):
     """A user, and what waits in their inbox, reminders left out."""
 
+    tenant: str
     user: str
     unread: int
     oldest_at: int | None  # None: nothing waits
@@ -102,10 +107,10 @@ class JobStore(Protocol):
         """The newest first, of one job or of all. Of each at most `RUNS_KEPT` are kept."""
         ...
 
-    async def unread_users(self, tenant: str, after: str, limit: int) -> list[Unread]:
-        """The next users of a tenant, by name, whether anything waits for them or not."""
+    async def unread_users(self, after: Key, limit: int) -> list[Unread]:
+        """The next users behind this one, by tenant and name, whether anything waits for them or not."""
         ...
 
-    async def put_reminded(self, tenant: str, users: list[str], at: int) -> None:
+    async def put_reminded(self, users: Sequence[Key], at: int) -> None:
         """They were reminded."""
         ...

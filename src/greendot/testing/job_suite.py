@@ -140,27 +140,29 @@ class JobSuite(StoreHarness):
                 await store.notify([notice(user, "k1", NOW), notice(user, "k2", NOW + 5)])
             await store.mark(T, "u3", "read", through=1, at=NOW)
             await store.mark(T, "u4", "read", through=2, at=NOW)
-            found, after = [], ""
-            while page := await store.unread_users(T, after, 3):
+            await store.notify([structs.replace(notice("ann"), tenant="t2")])
+            found: list[Unread] = []
+            after = ("", "")
+            while page := await store.unread_users(after, 3):
                 found += page
-                after = page[-1].user
-            assert [one.user for one in found] == users
-            assert found[0] == Unread("u0", 2, NOW, None)
-            assert found[3] == Unread("u3", 1, NOW + 5, None)
-            assert found[4][:3] == ("u4", 0, None)
-            assert await store.unread_users("t2", "", 9) == []
+                after = page[-1][:2]
+            assert [one[:2] for one in found] == [*((T, user) for user in users), ("t2", "ann")]
+            assert found[0] == Unread(T, "u0", 2, NOW, None)
+            assert found[3] == Unread(T, "u3", 1, NOW + 5, None)
+            assert found[4][:4] == (T, "u4", 0, None)
+            assert [one.tenant for one in await store.unread_users((T, "~"), 9)] == ["t2"]
 
     async def test_a_reminder_reminds_of_others_and_not_of_itself(self) -> None:
         async with self.opened() as store:
             reminder = structs.replace(notice("ann", "r1", NOW - 9), kind=REMINDER)
             await store.notify([reminder])
-            assert await store.unread_users(T, "", 9) == [Unread("ann", 0, None, None)]
+            assert await store.unread_users(("", ""), 9) == [Unread(T, "ann", 0, None, None)]
             await store.notify([notice("ann", "k1", NOW)])
-            await store.put_reminded(T, ["ann", "bob", "ann"], NOW + 1)
-            await store.put_reminded(T, ["ann"], NOW)
-            assert await store.unread_users(T, "", 9) == [Unread("ann", 1, NOW, NOW + 1)]
+            await store.put_reminded([(T, "ann"), (T, "bob"), (T, "ann")], NOW + 1)
+            await store.put_reminded([(T, "ann")], NOW)
+            assert await store.unread_users(("", ""), 9) == [Unread(T, "ann", 1, NOW, NOW + 1)]
 
     async def test_very_many_are_not_counted_one_by_one(self) -> None:
         async with self.opened() as store:
             await store.notify([notice("ann", f"k{number}") for number in range(MOST_COUNTED + 20)])
-            assert (await store.unread_users(T, "", 9))[0].unread == MOST_COUNTED + 20
+            assert (await store.unread_users(("", ""), 9))[0].unread == MOST_COUNTED + 20

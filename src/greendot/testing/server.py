@@ -108,6 +108,11 @@ class Served:
             await asyncio.sleep(0)
         await self.node.tasks.finish()
 
+    async def job(self, name: str) -> None:
+        """Have a job run, due or not, to its end."""
+        await self.greendot.scheduler.run(name)
+        await self.settle()
+
     async def until_gone(self, count: int = 0) -> None:
         """Wait until the server has noticed that all but `count` sockets are closed."""
         async with asyncio.timeout(10):

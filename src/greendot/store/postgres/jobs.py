@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from greendot.store.base import Key
 from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobRun, JobState, JobStore, Unread
 from greendot.store.postgres.links import Link, Links
+from greendot.store.postgres.messages import columns
 
 _STATE = "name, schedule, next_at, fence, holder, until, failures, ran_at, cursor"
 _RUN = "name, fence, holder, started_at, ended_at, outcome, done, note"
@@ -33,14 +37,13 @@ _NOTE = """
     UPDATE greendot_job_runs SET ended_at = $3, outcome = $4, done = $5, note = $6 WHERE name = $1 AND fence = $2
 """
 UNREAD = f"""
-    SELECT i.user_id, i.unread, r.at, o.created_at, coalesce(c.counted, 0)
+    SELECT i.tenant, i.user_id, i.unread,
+        (SELECT at FROM greendot_reminders r WHERE r.tenant = i.tenant AND r.user_id = i.user_id),
+        o.created_at, coalesce(c.counted, 0)
     FROM (
         SELECT tenant, user_id, unread FROM greendot_inboxes
-        WHERE tenant = $1 AND user_id > $2 ORDER BY user_id LIMIT $3
+        WHERE (tenant, user_id) > ($1, $2) ORDER BY tenant, user_id LIMIT $3
     ) i
-    LEFT JOIN LATERAL (
-        SELECT at FROM greendot_reminders r WHERE r.tenant = i.tenant AND r.user_id = i.user_id
-    ) r ON i.unread > 0
     LEFT JOIN LATERAL (
         SELECT created_at FROM greendot_notifications n
         WHERE n.tenant = i.tenant AND n.user_id = i.user_id AND read_at IS NULL AND kind <> '{REMINDER}'
@@ -53,10 +56,11 @@ UNREAD = f"""
             ORDER BY seq LIMIT {MOST_COUNTED + 1}
         ) first
     ) c ON i.unread > 0
-    ORDER BY i.user_id
+    ORDER BY i.tenant, i.user_id
 """
 _REMINDED = """
-    INSERT INTO greendot_reminders AS r SELECT $1, u, $3::bigint FROM unnest($2::text[]) u
+    INSERT INTO greendot_reminders AS r
+    SELECT tenant, user_id, $3::bigint FROM unnest($1::text[], $2::text[]) AS u (tenant, user_id)
     ON CONFLICT (tenant, user_id) DO UPDATE SET at = greatest(r.at, $3::bigint)
 """
 
@@ -127,16 +131,18 @@ class PostgresJobs:
         """
         return [JobRun(*row) for row in await self._links.fetch(sql, name, limit)]
 
-    async def unread_users(self, tenant: str, after: str, limit: int) -> list[Unread]:
-        return [_unread(*row) for row in await self._links.fetch(UNREAD, tenant, after, limit)]
+    async def unread_users(self, after: Key, limit: int) -> list[Unread]:
+        return [_unread(*row) for row in await self._links.fetch(UNREAD, *after, limit)]
 
-    async def put_reminded(self, tenant: str, users: list[str], at: int) -> None:
-        await self._links.fetch(_REMINDED, tenant, sorted({*users}), at)
+    async def put_reminded(self, users: Sequence[Key], at: int) -> None:
+        await self._links.fetch(_REMINDED, *columns(sorted({*users}), 2), at)
 
 
-def _unread(user: str, unread: int, reminded_at: int | None, oldest_at: int | None, counted: int) -> Unread:
+def _unread(
+    tenant: str, user: str, unread: int, reminded_at: int | None, oldest_at: int | None, counted: int
+) -> Unread:
     """Up to `MOST_COUNTED` it is exact; the counter of the inbox has reminders in it."""
-    return Unread(user, counted if counted <= MOST_COUNTED else unread, oldest_at, reminded_at)
+    return Unread(tenant, user, counted if counted <= MOST_COUNTED else unread, oldest_at, reminded_at)
 
 
 _: type[JobStore] = PostgresJobs

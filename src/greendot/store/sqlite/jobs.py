@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
+from greendot.store.base import Key
 from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobRun, JobState, JobStore, Unread
 from greendot.store.sqlite.thread import DatabaseThread
 
@@ -28,7 +30,7 @@ _END = """
     WHERE name = ?1 AND fence = ?2
 """
 UNREAD = f"""
-    SELECT i.user, i.unread, r.at,
+    SELECT i.tenant, i.user, i.unread, r.at,
         CASE WHEN i.unread THEN (
             SELECT created_at FROM notifications n INDEXED BY notifications_unread
             WHERE n.tenant = i.tenant AND n.user = i.user AND read_at IS NULL AND kind <> '{REMINDER}'
@@ -42,7 +44,7 @@ UNREAD = f"""
             )
         ) ELSE 0 END
     FROM inboxes i LEFT JOIN reminders r ON r.tenant = i.tenant AND r.user = i.user
-    WHERE i.tenant = ? AND i.user > ? ORDER BY i.user LIMIT ?
+    WHERE (i.tenant, i.user) > (?, ?) ORDER BY i.tenant, i.user LIMIT ?
 """
 
 
@@ -107,20 +109,22 @@ class SqliteJobs:
         """
         return await self._thread.do(lambda db: [JobRun(*row) for row in db.execute(sql, (name, limit))])
 
-    async def unread_users(self, tenant: str, after: str, limit: int) -> list[Unread]:
+    async def unread_users(self, after: Key, limit: int) -> list[Unread]:
         def work(db: sqlite3.Connection) -> list[Unread]:
-            return [_unread(*row) for row in db.execute(UNREAD, (tenant, after, limit))]
+            return [_unread(*row) for row in db.execute(UNREAD, (*after, limit))]
 
         return await self._thread.do(work)
 
-    async def put_reminded(self, tenant: str, users: list[str], at: int) -> None:
+    async def put_reminded(self, users: Sequence[Key], at: int) -> None:
         sql = "INSERT INTO reminders VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET at = max(at, ?3)"
-        await self._thread.do(lambda db: db.executemany(sql, [(tenant, user, at) for user in users]))
+        await self._thread.do(lambda db: db.executemany(sql, [(*user, at) for user in users]))
 
 
-def _unread(user: str, unread: int, reminded_at: int | None, oldest_at: int | None, counted: int) -> Unread:
+def _unread(
+    tenant: str, user: str, unread: int, reminded_at: int | None, oldest_at: int | None, counted: int
+) -> Unread:
     """Up to `MOST_COUNTED` it is exact; the counter of the inbox has reminders in it."""
-    return Unread(user, counted if counted <= MOST_COUNTED else unread, oldest_at, reminded_at)
+    return Unread(tenant, user, counted if counted <= MOST_COUNTED else unread, oldest_at, reminded_at)
 
 
 _: type[JobStore] = SqliteJobs

@@ -81,7 +81,7 @@ class Greendot:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
             self.node.engine.turned = self._webhooks.turned
             self.node.counters.append(self._webhooks.items)
-        self.scheduler = Scheduler(self.node.store, self._make_jobs(), clock)
+        self.scheduler = Scheduler(self.node.store, self._make_jobs(), clock, settings.jobs.lease_s)
         self.node.counters.append(self.scheduler.items)
         self._driven = driven
         self._asked = make_asked(settings, clock)

@@ -120,7 +120,7 @@ async def _run(settings: Settings, name: str) -> Ended | None:
     async with _opened(settings) as (store, engine):
         around = Around(plainly(store, engine), pushes(settings))
         (planned,) = [one for one in all_jobs(settings, store, engine, around) if one.job.name == name]
-        runner = Runner(store, SystemClock())
+        runner = Runner(store, SystemClock(), settings.jobs.lease_s)
         if name not in {state.name for state in await store.jobs()}:
             await runner.plan([planned])
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _stop, runner, name)

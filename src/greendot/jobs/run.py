@@ -16,7 +16,7 @@ from greendot.errors import StoreUnavailable
 from greendot.store.jobs import JobState, JobStore
 
 LEASE_S = 60.0
-KEEP_S = 10.0  # between two words to the store
+KEPT = 6  # times in a lease: so often the store is told
 TOLD_S = 10.0  # between two lines of a long run
 _log = logging.getLogger("greendot.jobs")
 
@@ -43,7 +43,7 @@ class Telling(NamedTuple):
 class Run:
     """What a job works with. `offset_ms`: how far the time of the store is ahead of the clock's."""
 
-    def __init__(self, store: JobStore, claimed: JobState, clock: Clock, offset_ms: int) -> None:
+    def __init__(self, store: JobStore, claimed: JobState, clock: Clock, offset_ms: int, lease_s: float) -> None:
         self.name = claimed.name
         self.cursor = claimed.cursor  # where it goes on
         self.started_at = clock.now_ms() + offset_ms
@@ -53,6 +53,8 @@ class Run:
         self._fence = claimed.fence
         self._clock = clock
         self._offset_ms = offset_ms
+        self._lease_s = lease_s
+        self._keep_s = lease_s / KEPT
         self._kept_at = self._told_at = clock.monotonic()
         self._stopping = False
         self._is_lost = False
@@ -77,7 +79,7 @@ class Run:
         if self._stopping:
             await self.keep()
             raise Stopped
-        if now - self._kept_at >= KEEP_S:
+        if now - self._kept_at >= self._keep_s:
             await self.keep()
         if self._is_lost:
             raise Lost
@@ -88,11 +90,11 @@ class Run:
             if self._is_lost:
                 return
             asked_at = self._clock.monotonic()
-            until = self.now_ms() + round(LEASE_S * 1000)
+            until = self.now_ms() + round(self._lease_s * 1000)
             try:
                 self._is_lost = not await self._store.keep_job(self.name, self._fence, until, self.done, self.cursor)
             except StoreUnavailable:
-                if asked_at - self._kept_at >= LEASE_S:
+                if asked_at - self._kept_at >= self._lease_s:
                     self._is_lost = True  # for all we know
                 return
             self._kept_at = asked_at
@@ -100,6 +102,6 @@ class Run:
     async def keep_on(self) -> None:
         """Until it is cancelled, also while a step takes long."""
         while not self._is_lost:
-            await asyncio.sleep(KEEP_S)
-            if self._clock.monotonic() - self._kept_at >= KEEP_S:
+            await asyncio.sleep(self._keep_s)
+            if self._clock.monotonic() - self._kept_at >= self._keep_s:
                 await self.keep()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Sequence
+from socket import gethostname
 
 from greendot.clock import Clock
 from greendot.errors import GreendotError, StoreUnavailable
@@ -21,12 +23,13 @@ _log = logging.getLogger("greendot.jobs")
 class Runner:
     """Runs jobs, for one process."""
 
-    def __init__(self, store: JobStore, clock: Clock) -> None:
+    def __init__(self, store: JobStore, clock: Clock, lease_s: float = LEASE_S) -> None:
         self.runs: dict[str, Run] = {}  # those under way, by name
         self.ended: dict[tuple[str, Outcome], int] = {}  # how many, by name
         self._store = store
         self._clock = clock
-        self._holder = new_message_id()
+        self._lease_s = lease_s
+        self._holder = f"{gethostname()}-{os.getpid()}-{new_message_id()}"  # operators may look for it
 
     async def time(self) -> int:
         """By how much the time of the store is ahead of ours."""
@@ -48,10 +51,10 @@ class Runner:
         """Run it if it is due, or `early`, and nobody else does. None: it is not, or the run was lost."""
         name, offset_ms = planned.job.name, await self.time()
         now = self._clock.now_ms() + offset_ms
-        claimed = await self._store.claim_job(name, self._holder, now, round(LEASE_S * 1000), early=early)
+        claimed = await self._store.claim_job(name, self._holder, now, round(self._lease_s * 1000), early=early)
         if claimed is None:
             return None
-        run = self.runs[name] = Run(self._store, claimed, self._clock, offset_ms)
+        run = self.runs[name] = Run(self._store, claimed, self._clock, offset_ms, self._lease_s)
         run.telling = telling or run.telling
         try:
             return await self._whole(planned, claimed, run, now)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
 from greendot.jobs.job import Planned
+from greendot.jobs.run import LEASE_S
 from greendot.jobs.runner import Runner
 from greendot.store.jobs import Ended, JobStore
 
@@ -22,10 +23,10 @@ _log = logging.getLogger("greendot.jobs")
 class Scheduler:
     """Runs from `start` to `close`. Jobs of one process run side by side, each of them once at a time."""
 
-    def __init__(self, store: JobStore, planned: Sequence[Planned], clock: Clock) -> None:
+    def __init__(self, store: JobStore, planned: Sequence[Planned], clock: Clock, lease_s: float = LEASE_S) -> None:
         self._store = store
         self._planned = {one.job.name: one for one in planned}
-        self._runner = Runner(store, clock)
+        self._runner = Runner(store, clock, lease_s)
         self._clock = clock
         self._running: dict[str, asyncio.Task[object]] = {}
         self._is_planned = False

@@ -44,6 +44,7 @@ class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
     """All of them. A job's section has its name, with _ for -."""
 
     enabled: bool = True  # on this node; others run them
+    lease_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # a run not heard of for so long is another's
     unread_reminder: ReminderJob = ReminderJob()
     cleanup_tokens: CleanupJob = CleanupJob()
     retention: JobTimes = JobTimes()

@@ -29,19 +29,33 @@ class Parcel(Struct, frozen=True):
 
 
 class Sent(NamedTuple):
-    """What came of an attempt. `wait_s`: the provider asked for so long, of everybody who sends for this tenant."""
+    """What came of an attempt.
+
+    `wait_s`: the provider asked for so long, of everybody who sends for this tenant. `is_away`: the provider itself is
+    in trouble, not this device or message. Not `is_tried`: it was held back, and is to come again after `wait_s`.
+    """
 
     outcome: Outcome
     reason: str = ""
     wait_s: float = 0.0
+    is_away: bool = False
+    is_tried: bool = True
 
 
 class Sender(Protocol):
-    """A provider, with one tenant's account. It does not raise: what goes wrong is an outcome."""
+    """A way to devices, with one tenant's account. It does not raise: what goes wrong is an outcome."""
 
     async def send(self, device: Device, parcel: Parcel) -> Sent: ...
 
     async def close(self) -> None: ...
+
+
+class ProviderSender(Sender, Protocol):
+    """A provider. What it answers is bounded in time; how many are sent at once is not."""
+
+    def place(self, device: Device) -> str:
+        """Who is asked to send it: when that one is in trouble, what others send is not."""
+        ...
 
 
 def parcel(push: Push, notification: Notification, device: Device, *, ids_only: bool) -> Parcel:

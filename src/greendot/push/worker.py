@@ -204,15 +204,16 @@ class PushWorker:
             push.id,
             reason,
             results=[*results.values()],
-            tried=True,
+            tried=any(one.is_tried for one in sent),
             sent=[device.device for device, one in zip(targets, sent, strict=True) if one.outcome == "sent"],
         )
         return self._again(settled, push, notification, max((one.wait_s for one in sent), default=0.0), now), gone
 
     def _result(self, device: Device, sent: Sent, before: Result | None, now: int) -> Result:
         counted = self.counters.results
-        counted[device.provider, sent.outcome] = counted.get((device.provider, sent.outcome), 0) + 1
-        attempts = 1 + (before.attempts if before is not None else 0)
+        outcome = sent.outcome if sent.is_tried else "held"
+        counted[device.provider, outcome] = counted.get((device.provider, outcome), 0) + 1
+        attempts = sent.is_tried + (before.attempts if before is not None else 0)
         return Result(device.device, device.provider, sent.outcome, now, attempts, sent.reason[:MOST_REASON])
 
     def _again(self, settled: Settled, push: Push, notification: Notification, wait_s: float, now: int) -> Settled:
@@ -221,7 +222,9 @@ class PushWorker:
         if "failed" not in outcomes:
             is_dead = "refused" in outcomes
         else:
-            due_at = now + round(pause_s(push.attempts + 1, random.random(), wait_s) * 1000)
+            # Being held back is no failure of its own: that wait grows by itself.
+            again_s = pause_s(push.attempts + 1, random.random(), wait_s) if settled.tried else wait_s
+            due_at = now + round(again_s * 1000)
             over_at = min(push.created_at + self._pace.give_up_ms, notification.expires_at or 1 << 62)
             if due_at < over_at:
                 return structs.replace(settled, due_at=due_at)

@@ -41,8 +41,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": SHELL,
     "relay": {"store"} | CORE,  # what it sends goes by a protocol of its own: it knows neither sockets nor engines
     "outbound": {"core", "errors"},
+    "multiplexed": {"outbound", "errors"},
     "webhooks": {"engine", "outbound", "store"} | CORE,  # of the engine, only what a turn is
-    "push": {"engine", "outbound", "store"} | CORE,  # of the engine, only what presence is
+    "push": {"engine", "multiplexed", "outbound", "store"} | CORE,  # of the engine, only what presence is
     "jobs": {"engine", "store"} | CORE,  # of the engine, only what presence is, and the bus
     "housekeeping": {"engine", "jobs", "settings", "store"} | CORE,
     "doctor": {"core", "settings"},
@@ -80,6 +81,7 @@ DRIVERS = [
     ("cryptography", {"tokens", "gateway.certificates", "push.signing", "push.encryption"}),
     ("httpx2", {"tokens.fetching", "server.http"}),
     ("httpcore2", {"outbound"}),
+    ("h2", {"multiplexed"}),
     ("click", {"cli"}),
     ("structlog", {"cli"}),
     ("uvloop", {"cli"}),

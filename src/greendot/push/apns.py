@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from greendot.clock import Clock
-from greendot.outbound import Answer, Caller, NotCalled, Terms
+from greendot.multiplexed import MultiplexedCaller
+from greendot.outbound import Answer, NotCalled, Terms
 from greendot.push.answers import no_answer, read, said, trouble, word
 from greendot.push.payload import content, fitted, ids_only, short
 from greendot.push.sender import Parcel, ProviderSender, Sent
@@ -79,7 +80,7 @@ class Apns:
     ) -> None:
         self._topic = account.topic
         self._tokens = ProviderTokens(account, clock)
-        self._caller = Caller(url or URLS[account.place], terms, http2=True)
+        self._caller = MultiplexedCaller(url or URLS[account.place], terms)
         self._clock = clock
         self._placeholder = placeholder
 
@@ -102,7 +103,7 @@ class Apns:
 
     async def _post(self, device: Device, parcel: Parcel) -> Answer:
         """With a new token if the present one has ended."""
-        body = fitted(parcel, self._payload, MOST_BYTES)
+        parcel, body = fitted(parcel, self._payload, MOST_BYTES)
         headers, target = self._headers(parcel), f"/3/device/{device.token}"
         token = self._tokens.token()
         answer = await self._caller.post(body, headers | {"authorization": f"bearer {token}"}, target)

@@ -20,18 +20,18 @@ MOST_BYTES = 4_096  # of a message; Google counts what is in it, this is a littl
 AT_ONCE = 50  # connections
 
 
-class _Detail(Struct):
+class _Detail(Struct, frozen=True):
     errorCode: str = ""
     fieldViolations: list[dict[str, Any]] = []
 
 
-class _Error(Struct):
+class _Error(Struct, frozen=True):
     message: str = ""
     status: str = ""
     details: list[_Detail] = []
 
 
-class _Refusal(Struct):
+class _Refusal(Struct, frozen=True):
     error: _Error = _Error()
 
 
@@ -54,7 +54,7 @@ class Fcm:
 
     async def send(self, device: Device, parcel: Parcel) -> Sent:
         now = self._clock.now_ms()
-        body = fitted(parcel, lambda one: _message(one, device.token, now), MOST_BYTES + len(device.token))
+        _, body = fitted(parcel, lambda one: _message(one, device.token, now), MOST_BYTES + len(device.token))
         try:
             answer = await self._post(body)
         except NotCalled as error:

@@ -40,12 +40,16 @@ def content(parcel: Parcel, *, shown: bool = True) -> Content:
     )
 
 
-def fitted(parcel: Parcel, encode: Callable[[Parcel], bytes], most: int) -> bytes:
+def fitted(parcel: Parcel, encode: Callable[[Parcel], bytes], most: int) -> tuple[Parcel, bytes]:
     """Encoded in at most so many bytes: without its body if that is too long, or with nothing but ids."""
     found = encode(parcel)
     if len(found) > most:
-        found = encode(structs.replace(parcel, body=None))
-    return found if len(found) <= most else encode(ids_only(parcel))
+        parcel = structs.replace(parcel, body=None)
+        found = encode(parcel)
+    if len(found) > most:
+        parcel = ids_only(parcel)
+        found = encode(parcel)
+    return parcel, found
 
 
 def ids_only(parcel: Parcel) -> Parcel:

@@ -116,7 +116,7 @@ class WebPush:
         await self._callers.close()
 
     async def _post(self, endpoint: str, to: Recipient, parcel: Parcel) -> Answer:
-        text = fitted(parcel, lambda one: _encode(content(one)), MOST_BYTES)
+        _, text = fitted(parcel, lambda one: _encode(content(one)), MOST_BYTES)
         parts = urlsplit(endpoint)
         headers = {
             "Authorization": self._vapid.header(f"{parts.scheme}://{parts.netloc}"),

@@ -10,7 +10,6 @@ from uuid import UUID
 import jwt
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from played.http2 import Http2
 from played.requests import Answer, Asked
 from played.server import Played
 from signers import signer
@@ -32,7 +31,7 @@ class Notified(NamedTuple):
 class PlayedApns(Played):
     """Devices in `gone` have unregistered, at the time given there (ms)."""
 
-    protocol = Http2
+    alpn = ["h2"]  # noqa: RUF012
     taken: list[Notified]
 
     def __init__(self, clock: Any = None) -> None:

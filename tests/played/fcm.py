@@ -62,6 +62,7 @@ class Request(Struct, forbid_unknown_fields=True):
 class PlayedFcm(Played):
     """Devices in `gone` have unregistered; tokens that begin with `bad` are none."""
 
+    alpn = ["h2", "http/1.1"]  # noqa: RUF012
     taken: list[Message]
 
     def __init__(self, clock: Any = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from played.requests import Answer, Asked
 
@@ -15,8 +15,6 @@ DRIP_S = 0.05
 
 class Http1(asyncio.Protocol):
     """One connection. Requests come one after another, with a content-length."""
-
-    alpn: ClassVar[str] = "http/1.1"
 
     def __init__(self, played: Played) -> None:
         self._played = played

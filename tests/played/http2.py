@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -23,8 +23,6 @@ FRAME = 16_000  # bytes; answers are shorter than a window
 
 class Http2(asyncio.Protocol):
     """One connection."""
-
-    alpn: ClassVar[str] = "h2"
 
     def __init__(self, played: Played) -> None:
         self._played = played

@@ -19,7 +19,7 @@ from redis_servers.tls import Certificates
 class Played:
     """A provider."""
 
-    protocol: ClassVar[type[Http1] | type[Http2]] = Http1
+    alpn: ClassVar[list[str]] = ["http/1.1"]  # what it speaks
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
@@ -57,6 +57,27 @@ class Played:
         self.taken.append(what)
 
 
+class _Either(asyncio.Protocol):
+    """HTTP/2 or HTTP/1.1, as was agreed."""
+
+    def __init__(self, played: Played) -> None:
+        self._played = played
+        self._chosen: Http1 | Http2 | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+        self._chosen = Http2(self._played) if agreed == "h2" else Http1(self._played)
+        self._chosen.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        assert self._chosen is not None
+        self._chosen.data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._chosen is not None:
+            self._chosen.connection_lost(exc)
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Something comes soon, if at all."""
     async with asyncio.timeout(10):
@@ -72,10 +93,8 @@ async def playing(played: P, made: Certificates) -> AsyncIterator[P]:
     """On loopback, in TLS. It ends with all its connections."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.certificate, made.key)
-    tls.set_alpn_protocols([played.protocol.alpn])
-    server = await asyncio.get_running_loop().create_server(
-        lambda: played.protocol(played), "127.0.0.1", played.port, ssl=tls
-    )
+    tls.set_alpn_protocols(played.alpn)
+    server = await asyncio.get_running_loop().create_server(lambda: _Either(played), "127.0.0.1", played.port, ssl=tls)
     played.port = server.sockets[0].getsockname()[1]
     try:
         yield played

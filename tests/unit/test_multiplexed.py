@@ -20,7 +20,6 @@ from greendot.multiplexed import MultiplexedCaller
 from greendot.outbound import MOST_ANSWER, NotAllowed, NotCalled, Terms
 from played import Answer, Asked, Played, playing, until
 from played import http2 as played_http2
-from played.http2 import Http2
 from receiver import receiving
 from redis_servers.tls import Certificates, certificates
 
@@ -30,7 +29,7 @@ LOOPBACK = networks(["127.0.0.0/8"])
 class Echo(Played):
     """Answers with what it was sent."""
 
-    protocol = Http2
+    alpn = ["h2"]  # noqa: RUF012
 
     def real(self, asked: Asked) -> Answer:
         self.take(asked.body.decode(), asked)

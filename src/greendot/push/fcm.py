@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from greendot.clock import Clock
-from greendot.outbound import Answer, Caller, NotCalled, Terms
+from greendot.multiplexed import MultiplexedCaller
+from greendot.outbound import Answer, NotCalled, Terms
 from greendot.push.answers import no_answer, read, said, trouble, word
 from greendot.push.google import AccessTokens, ServiceAccount
 from greendot.push.payload import fitted, ttl_s
@@ -17,7 +19,6 @@ from greendot.store.pushes import Device
 
 URL = "https://fcm.googleapis.com"
 MOST_BYTES = 4_096  # of a message; Google counts what is in it, this is a little stricter
-AT_ONCE = 50  # connections
 
 
 class _Detail(Struct, frozen=True):
@@ -42,11 +43,10 @@ _refusal = msgspec.json.Decoder(_Refusal)
 class Fcm:
     """One project."""
 
-    def __init__(
-        self, account: ServiceAccount, terms: Terms, clock: Clock, *, url: str = URL, at_once: int = AT_ONCE
-    ) -> None:
+    def __init__(self, account: ServiceAccount, terms: Terms, clock: Clock, *, url: str = URL) -> None:
         self._tokens = AccessTokens(account, terms, clock)
-        self._caller = Caller(f"{url}/v1/projects/{account.project_id}/messages:send", terms, most=at_once)
+        self._caller = MultiplexedCaller(url, terms)
+        self._target = f"/v1/projects/{quote(account.project_id, safe='')}/messages:send"
         self._clock = clock
 
     def place(self, device: Device) -> str:
@@ -68,11 +68,12 @@ class Fcm:
     async def _post(self, body: bytes) -> Answer:
         """With a new access token if the present one is not taken."""
         token = await self._tokens.token()
-        answer = await self._caller.post(body, {"Authorization": f"Bearer {token}"})
+        answer = await self._caller.post(body, {"authorization": f"Bearer {token}"}, self._target)
         if answer.status != 401 or _code(answer) == "THIRD_PARTY_AUTH_ERROR":
             return answer
         self._tokens.refused(token)
-        return await self._caller.post(body, {"Authorization": f"Bearer {await self._tokens.token()}"})
+        headers = {"authorization": f"Bearer {await self._tokens.token()}"}
+        return await self._caller.post(body, headers, self._target)
 
     def _refused(self, answer: Answer) -> Sent:
         code = _code(answer)

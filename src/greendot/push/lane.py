@@ -27,7 +27,7 @@ _log = logging.getLogger("greendot.push")
 class Bounds(Struct, frozen=True):
     """From the settings."""
 
-    at_once: int = 50  # sends to one place
+    at_once: int = 100  # sends to one place
     patience_s: float = 5.0  # who does not get its turn by then is put off
     rest_after: int = 5  # failures in a row
     longest_rest_s: float = 60.0

@@ -89,11 +89,11 @@ async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Cer
 
 
 async def test_one_connection_and_one_access_token_serve_many(made: Certificates, terms: Terms) -> None:
-    async with sending(made, terms, at_once=4) as (fcm, sender, _):
-        await asyncio.gather(*(sender.send(PHONE, parcel(key=f"k{n}")) for n in range(40)))
-        assert len(fcm.taken) == 40
+    async with sending(made, terms) as (fcm, sender, _):
+        await asyncio.gather(*(sender.send(PHONE, parcel(key=f"k{n}")) for n in range(300)))
+        assert len(fcm.keys) == 300
         assert len(fcm.granted) == 1
-        assert fcm.connected <= 5  # and one of them to the token server
+        assert fcm.connected == 2  # one of them to the token server
 
 
 @pytest.mark.parametrize(

@@ -213,8 +213,10 @@ class _Connection(asyncio.Protocol):
             try:
                 await turn
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._wake()  # it was another's turn then
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._wake()  # it is another's turn then
                 raise
 
     # --- what the loop does ---

@@ -9,26 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.core.gate import HOUR_MS, Decision, Matter, Policy, Seen, decide
-from greendot.core.hooks import pause_s
 from greendot.errors import StoreUnavailable
 from greendot.ids import Id, new_message_id
 from greendot.push.quiet import Quiet, quiet_until
-from greendot.push.sender import Sender, Sent, parcel
+from greendot.push.sender import Sender, Sent
+from greendot.push.sending import AN_ERROR, Trial, sent_to_all
 from greendot.store.base import Key, Notification
-from greendot.store.pushes import Device, Provider, Push, PushStore, Result, Settled
+from greendot.store.pushes import Device, Provider, Push, PushCounts, PushStore, Settled
 
 LEASE_MS = 60_000  # longer than a send may take
 AWAY_S = 1.0  # between two looks at a store that is away
-MOST_REASON = 300  # characters
-NOT_AGAIN = ("sent", "gone", "refused")
+TOGETHER_S = 0.02  # what ends within it is noted in one commit
+COUNT_S = 10.0  # between two counts of the queue
 
-Look = Callable[[Sequence[Key], Mapping[Key, set[str]]], Awaitable[Mapping[Key, Seen]]]
+Look = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, Seen]]]
 _log = logging.getLogger("greendot.push")
 
 
@@ -36,7 +37,7 @@ class Pace(Struct, frozen=True):
     """From the settings."""
 
     at_once: int = 500  # pushes held by this worker
-    poll_s: float = 0.5
+    poll_s: float = 1.0
     give_up_ms: int = 24 * HOUR_MS
 
 
@@ -54,12 +55,24 @@ class PushCounters(Struct):
     decided: dict[tuple[str, str], int] = {}  # by action and reason
     results: dict[tuple[str, str], int] = {}  # by provider and outcome
     dead: int = 0
+    queue: PushCounts = PushCounts(0, 0, None, 0)  # as last looked at
+
+
+class _Done(NamedTuple):
+    """What is to be noted of a push."""
+
+    key: Key
+    settled: Settled
+    gone: list[Device]
 
 
 class PushWorker:
-    """Runs from `start` to `close`. `look` answers how users stand, given the rooms their notifications are about."""
+    """Runs from `start` to `close`. `houses` answers how a tenant pushes, `look` how users stand, given the rooms their
+    notifications are about."""
 
-    def __init__(self, store: PushStore, houses: Mapping[str, House], look: Look, clock: Clock, pace: Pace) -> None:
+    def __init__(
+        self, store: PushStore, houses: Callable[[str], House | None], look: Look, clock: Clock, pace: Pace
+    ) -> None:
         self.counters = PushCounters()
         self._store = store
         self._houses = houses
@@ -67,8 +80,11 @@ class PushWorker:
         self._clock = clock
         self._pace = pace
         self._holder = new_message_id()
-        self._sending: dict[asyncio.Task[tuple[Settled, list[Device]]], int] = {}  # with the ids of their pushes
+        self._sending: dict[int, asyncio.Task[None]] = {}  # by the ids of their pushes
+        self._done: list[_Done] = []  # to be noted
+        self._made: dict[Key, dict[int, int]] = {}  # when pushes were begun that are not noted yet, by user and id
         self._woken = asyncio.Event()
+        self._count_at = 0.0  # monotonic seconds
         self._ending = False
         self._task: asyncio.Task[None] | None = None
 
@@ -83,153 +99,184 @@ class PushWorker:
         """What is being sent is finished, if it does not take longer; the rest is due again when the lease ends."""
         self._ending = True
         self._woken.set()
-        if self._task is None:
-            return
-        await asyncio.wait([self._task], timeout=finish_s)
-        for task in (self._task, *self._sending):
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=finish_s)
+            self._task.cancel()
+        tasks = [task for task in (self._task, *self._sending.values()) if task is not None]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(self._task, *self._sending, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def once(self) -> None:
+        """Do all that is due now, and note it: in place of `start`, where somebody else holds the clock."""
+        while True:
+            took = await self._take(self._room())
+            await asyncio.gather(*self._sending.values())
+            await self._note()
+            if not took:
+                return
+
+    # --- the loop ---
 
     async def _run(self) -> None:
-        while not (self._ending and not self._sending):
+        while not (self._ending and not self._sending and not self._done):
+            is_full = False
             try:
-                is_full = await self._turn()
+                # What could not be noted is noted first: nothing more is taken while that does not succeed.
+                await self._note()
+                room = self._room()
+                is_full = await self._take(room) == room > self._pace.at_once // 4
+                await self._note()
+                await self._count()
             except StoreUnavailable as error:
                 _log.info("push waits for the store: %s", error)
-                is_full = False
                 await asyncio.sleep(AWAY_S)
             except Exception:
                 _log.exception("push failed; it begins again")
-                is_full = False
                 await asyncio.sleep(AWAY_S)
             if not is_full:
                 await self._pause()
 
-    async def _turn(self) -> bool:
-        """Take some and note what has been done; whether there may be more to take at once."""
-        room = 0 if self._ending else self._pace.at_once - len(self._sending)
-        claimed = await self._claim(room) if room > 0 else []
-        now = self._clock.now_ms()
-        seen = await self._look_at(claimed)
-        settled = [found for push in claimed if (found := self._decided(push, seen, now)) is not None]
-        gone = await self._collect(settled)
-        if settled:
-            await self._store.settle_pushes(self._holder, settled, gone, self._clock.now_ms())
-        return len(claimed) == room > 0
-
-    async def _claim(self, limit: int) -> list[Push]:
-        now = self._clock.now_ms()
-        return await self._store.claim_pushes(self._holder, now, LEASE_MS, limit, since=now - HOUR_MS)
-
-    async def _collect(self, settled: list[Settled]) -> list[Device]:
-        """Add what became of those that were being sent."""
-        gone: list[Device] = []
-        for task in [task for task in self._sending if task.done()]:
-            del self._sending[task]
-            found, theirs = task.result()
-            settled.append(found)
-            gone += theirs
-            self.counters.dead += found.is_dead
-        return gone
-
     async def _pause(self) -> None:
         """Until something was sent, or somebody says that there is something, or for a while."""
+        try:
+            async with asyncio.timeout(self._pace.poll_s):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
         self._woken.clear()
-        waits = [asyncio.ensure_future(self._woken.wait()), *self._sending]
-        done, _ = await asyncio.wait(waits, timeout=self._pace.poll_s, return_when=asyncio.FIRST_COMPLETED)
-        waits[0].cancel()
-        if done and self._sending:
-            await asyncio.sleep(0.01)  # others end soon too: they are noted together
+        if self._sending and not self._ending:
+            await asyncio.sleep(TOGETHER_S)  # others end soon too
+
+    def _room(self) -> int:
+        """For how many there is."""
+        return 0 if self._ending or self._done else self._pace.at_once - len(self._sending)
+
+    async def _take(self, room: int) -> int:
+        """Claim as many that are due, and begin with them. Answers how many there were."""
+        if room <= 0:
+            return 0
+        now = self._clock.now_ms()
+        claimed = await self._store.claim_pushes(self._holder, now, LEASE_MS, room, since=now - HOUR_MS)
+        # One that is still being sent after all this time is not sent a second time beside it.
+        claimed = [push for push in claimed if push.id not in self._sending]
+        if claimed:
+            seen = await self._seen(claimed)
+            for push in claimed:
+                self._begin(push, seen.get((push.tenant, push.user), Seen(None)))
+        return len(claimed)
+
+    async def _note(self) -> None:
+        """What came of them. If that fails it is kept: the sends are not repeated for it."""
+        done = self._done[:]
+        if not done:
+            return
+        gone = [device for one in done for device in one.gone]
+        await self._store.settle_pushes(self._holder, [one.settled for one in done], gone, self._clock.now_ms())
+        del self._done[: len(done)]
+        for one in done:
+            begun = self._made.get(one.key, {})
+            begun.pop(one.settled.id, None)
+            if not begun:
+                self._made.pop(one.key, None)
+
+    async def _count(self) -> None:
+        if (now := self._clock.monotonic()) >= self._count_at:
+            self._count_at = now + COUNT_S
+            self.counters.queue = await self._store.push_counts(self._clock.now_ms())
 
     # --- the gate ---
 
-    async def _look_at(self, claimed: Sequence[Push]) -> Mapping[Key, Seen]:
-        rooms: dict[Key, set[str]] = {}
-        for push in claimed:
-            theirs = rooms.setdefault((push.tenant, push.user), set())
-            if push.room is not None:
-                theirs.add(push.room)
-        return await self._look([*rooms], rooms) if rooms else {}
+    async def _seen(self, claimed: Sequence[Push]) -> Mapping[Key, Seen]:
+        try:
+            return await self._look(_rooms(claimed))
+        except StoreUnavailable:
+            raise
+        except Exception:  # where nothing is known, it is pushed
+            _log.exception("it could not be seen who is here")
+            return {}
 
-    def _decided(self, push: Push, seen: Mapping[Key, Seen], now: int) -> Settled | None:
-        """None: it is being sent."""
-        house, notification = self._houses.get(push.tenant), push.notification
+    def _begin(self, push: Push, seen: Seen) -> None:
+        """One that cannot even be judged must not hold up the others: it is put off, and given up in the end."""
+        try:
+            self._decided(push, seen)
+        except Exception:
+            _log.exception("push %s of tenant %s failed", push.id, Id(push.tenant))
+            self._done.append(_Done((push.tenant, push.user), self._trial(push).put_off(AN_ERROR), []))
+
+    def _decided(self, push: Push, seen: Seen) -> None:
+        house, notification, key = self._houses(push.tenant), push.notification, (push.tenant, push.user)
         if house is None or notification is None:
             found = Decision("never", "expired" if notification is None else "kind_off")
         else:
-            found = self._decide(push, notification, house, seen.get((push.tenant, push.user), Seen(None)), now)
-        decided = self.counters.decided
-        decided[found.action, found.reason] = decided.get((found.action, found.reason), 0) + 1
-        if found.action == "later":
-            return Settled(push.id, found.reason, due_at=found.at, results=push.results)
-        if found.action == "never" or house is None or notification is None:
-            return Settled(push.id, found.reason, results=push.results)
-        sending = self._send(push, notification, house, found.reason)
-        self._sending[asyncio.get_running_loop().create_task(sending)] = push.id
-        return None
+            found = self._decide(push, notification, house, seen)
+        _add(self.counters.decided, (found.action, found.reason))
+        if found.action == "now" and house is not None and notification is not None:
+            self._made.setdefault(key, {})[push.id] = self._clock.now_ms()
+            sending = asyncio.get_running_loop().create_task(self._send(push, notification, house, found.reason))
+            self._sending[push.id] = sending
+            return
+        due_at = found.at if found.action == "later" else None
+        self._done.append(_Done(key, Settled(push.id, found.reason, due_at=due_at, results=push.results), []))
 
-    def _decide(self, push: Push, notification: Notification, house: House, seen: Seen, now: int) -> Decision:
+    def _decide(self, push: Push, notification: Notification, house: House, seen: Seen) -> Decision:
         done = notification.seen_at or notification.read_at or notification.archived_at or notification.acked_at
         matter = Matter(push.created_at, push.importance, push.room, notification.expires_at, done=done is not None)
-        chosen = push.choices
+        chosen, now = push.choices, self._clock.now_ms()
         quiet = quiet_until(Quiet(chosen.quiet_begins, chosen.quiet_ends, chosen.zone), now)
-        found = decide(matter, seen, house.policy(notification.kind), now, quiet_until=quiet, recent=push.recent)
-        if found.action == "now" and not self._targets(push, house):
+        policy = house.policy(notification.kind)
+        found = decide(matter, seen, policy, now, quiet_until=quiet, recent=self._recent(push))
+        if found.action == "now" and not targets(push, house):
             return Decision("never", "no_device")
         return found
 
+    def _recent(self, push: Push) -> Sequence[int]:
+        """The user's pushes that count against the cap: those of the store, and those this worker is just making."""
+        if any(result.outcome == "sent" for result in push.results):
+            return ()  # it is counted already, and has some devices left
+        return [*push.recent, *self._made.get((push.tenant, push.user), {}).values()]
+
     # --- sending ---
 
-    def _targets(self, push: Push, house: House) -> list[Device]:
-        """The devices it still has to get to."""
-        over = {result.device for result in push.results if result.outcome in NOT_AGAIN}
-        return [device for device in push.devices if device.provider in house.senders and device.device not in over]
+    def _trial(self, push: Push) -> Trial:
+        return Trial(push, self._clock.now_ms(), self._pace.give_up_ms, random.random())
 
-    async def _send(
-        self, push: Push, notification: Notification, house: House, reason: str
-    ) -> tuple[Settled, list[Device]]:
-        targets, ids_only = self._targets(push, house), house.ids_only(notification.kind)
-        sent = await asyncio.gather(
-            *(
-                house.senders[device.provider].send(device, parcel(push, notification, device, ids_only=ids_only))
-                for device in targets
-            )
-        )
-        now = self._clock.now_ms()
-        results = {result.device: result for result in push.results}
-        for device, one in zip(targets, sent, strict=True):
-            results[device.device] = self._result(device, one, results.get(device.device), now)
-        gone = [device for device, one in zip(targets, sent, strict=True) if one.outcome == "gone"]
-        settled = Settled(
-            push.id,
-            reason,
-            results=[*results.values()],
-            tried=any(one.is_tried for one in sent),
-            sent=[device.device for device, one in zip(targets, sent, strict=True) if one.outcome == "sent"],
-        )
-        return self._again(settled, push, notification, max((one.wait_s for one in sent), default=0.0), now), gone
+    async def _send(self, push: Push, notification: Notification, house: House, reason: str) -> None:
+        key, to = (push.tenant, push.user), targets(push, house)
+        try:
+            sent = await sent_to_all(push, notification, to, house.senders, ids_only=house.ids_only(notification.kind))
+            settled = self._trial(push).settled(reason, to, sent, notification.expires_at)
+            self._count_results(to, sent, settled)
+            gone = [device for device, one in zip(to, sent, strict=True) if one.outcome == "gone"]
+            self._done.append(_Done(key, settled, gone))
+        except Exception:
+            _log.exception("push %s of tenant %s failed", push.id, Id(push.tenant))
+            self._done.append(_Done(key, self._trial(push).put_off(AN_ERROR), []))
+        finally:
+            self._sending.pop(push.id, None)
+            self._woken.set()
 
-    def _result(self, device: Device, sent: Sent, before: Result | None, now: int) -> Result:
-        counted = self.counters.results
-        outcome = sent.outcome if sent.is_tried else "held"
-        counted[device.provider, outcome] = counted.get((device.provider, outcome), 0) + 1
-        attempts = sent.is_tried + (before.attempts if before is not None else 0)
-        return Result(device.device, device.provider, sent.outcome, now, attempts, sent.reason[:MOST_REASON])
+    def _count_results(self, to: Sequence[Device], sent: Sequence[Sent], settled: Settled) -> None:
+        for device, one in zip(to, sent, strict=True):
+            _add(self.counters.results, (device.provider, one.outcome if one.is_tried else "held"))
+        self.counters.dead += settled.is_dead
 
-    def _again(self, settled: Settled, push: Push, notification: Notification, wait_s: float, now: int) -> Settled:
-        """Try again later what failed, or give it up."""
-        outcomes = {result.outcome for result in settled.results}
-        if "failed" not in outcomes:
-            is_dead = "refused" in outcomes
-        else:
-            # Being held back is no failure of its own: that wait grows by itself.
-            again_s = pause_s(push.attempts + 1, random.random(), wait_s) if settled.tried else wait_s
-            due_at = now + round(again_s * 1000)
-            over_at = min(push.created_at + self._pace.give_up_ms, notification.expires_at or 1 << 62)
-            if due_at < over_at:
-                return structs.replace(settled, due_at=due_at)
-            is_dead = True
-        if is_dead:
-            said = next(result for result in settled.results if result.outcome in ("failed", "refused"))
-            _log.error("push %s of tenant %s is given up: %s", push.id, Id(push.tenant), said.reason)
-        return structs.replace(settled, is_dead=is_dead)
+
+def targets(push: Push, house: House) -> list[Device]:
+    """The devices it still has to get to. One that was refused is tried again only if an operator says so."""
+    over = {"sent", "gone", "refused"} if push.attempts else {"sent", "gone"}
+    done = {result.device for result in push.results if result.outcome in over}
+    return [device for device in push.devices if device.provider in house.senders and device.device not in done]
+
+
+def _rooms(pushes: Sequence[Push]) -> dict[Key, set[str]]:
+    rooms: dict[Key, set[str]] = {}
+    for push in pushes:
+        theirs = rooms.setdefault((push.tenant, push.user), set())
+        if push.room is not None:
+            theirs.add(push.room)
+    return rooms
+
+
+def _add(counts: dict[tuple[str, str], int], key: tuple[str, str]) -> None:
+    counts[key] = counts.get(key, 0) + 1

@@ -159,7 +159,7 @@ class PushStore(Protocol):
         ...
 
     async def replay_pushes(self, tenant: str | None, ids: Sequence[int] | None, now: int) -> list[int]:
-        """Try dead ones again, all if None, as if they were new. Answers which there were."""
+        """Try dead ones again, all if None: those devices that did not get it. Answers which there were."""
         ...
 
     async def prune_pushes(self, before: int, limit: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from hashlib import sha256
 
 from msgspec import structs
 
@@ -58,6 +59,14 @@ class PushSuite(StoreHarness):
             assert await store.devices(T, "ann") == []
             assert [device.user for device in await store.devices(T, "bob")] == ["bob"]
             assert await store.devices("t2", "ann") == [elsewhere], "another tenant's tokens are its own"
+
+    async def test_a_token_may_be_long(self) -> None:
+        async with self.pushing() as (store, _):
+            token = "".join(sha256(str(number).encode()).hexdigest() for number in range(64))
+            for user in ("ann", "bob"):
+                assert await store.put_device(PHONE._replace(user=user, token=token))
+            assert await store.devices(T, "ann") == []
+            assert [device.token for device in await store.devices(T, "bob")] == [token]
 
     async def test_devices_nobody_used_for_long_are_removed_a_few_at_a_time(self) -> None:
         async with self.pushing() as (store, _):
@@ -200,7 +209,7 @@ class PushSuite(StoreHarness):
             first = listed[0].id
             assert await store.replay_pushes(T, [first, 10**9], NOW + 1) == [first]
             (push,) = await claim(store, now=NOW + 1)
-            assert (push.id, push.attempts, push.results) == (first, 0, [])
+            assert (push.id, push.attempts, push.results) == (first, 0, [refused]), "who got it is not to get it again"
             assert len(await store.replay_pushes(None, None, NOW + 1)) == 2
 
     async def test_the_queue_is_counted(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -15,13 +16,14 @@ from greendot.store.pushes import Choices, Device, Push, PushCounts, PushRecord,
 _DEVICE = "tenant, user_id, device, provider, token, created_at, used_at"
 _TAKE_OVER = """
     DELETE FROM greendot_push_devices
-    WHERE tenant = $1 AND provider = $2 AND token = $3 AND (user_id, device) <> ($4, $5)
+    WHERE tenant = $1 AND provider = $2 AND token_hash = $3 AND (user_id, device) <> ($4, $5)
 """
 # Nothing is returned where it is the same as before but for its use.
 _PUT = f"""
-    INSERT INTO greendot_push_devices AS d ({_DEVICE}) VALUES ($1, $2, $3, $4, $5, $6, $7)
+    INSERT INTO greendot_push_devices AS d ({_DEVICE}, token_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (tenant, user_id, device) DO UPDATE
-    SET provider = $4, token = $5, created_at = $6, used_at = $7 WHERE d.provider <> $4 OR d.token <> $5 RETURNING 1
+    SET provider = $4, token = $5, created_at = $6, used_at = $7, token_hash = $8
+    WHERE d.provider <> $4 OR d.token <> $5 RETURNING 1
 """
 _USE = """
     UPDATE greendot_push_devices SET used_at = greatest(used_at, $4)
@@ -102,7 +104,7 @@ _COUNTS = """
     FROM greendot_pushes WHERE due_at IS NOT NULL
 """
 _REPLAY = """
-    UPDATE greendot_pushes SET dead = false, over_at = NULL, due_at = $3, attempts = 0, results = '[]'
+    UPDATE greendot_pushes SET dead = false, over_at = NULL, due_at = $3, attempts = 0
     WHERE dead AND ($1::text IS NULL OR tenant = $1) AND ($2::bigint[] IS NULL OR id = ANY ($2::bigint[]))
     RETURNING id
 """
@@ -124,9 +126,9 @@ class PostgresPushes:
 
     async def put_device(self, device: Device) -> bool:
         async def work(link: Link) -> bool:
-            token = (device.tenant, device.provider, device.token)
-            await link.execute(_TAKE_OVER, *token, device.user, device.device)
-            is_new = bool(await link.fetch(_PUT, *device))
+            token_hash = sha256(device.token.encode()).hexdigest()
+            await link.execute(_TAKE_OVER, device.tenant, device.provider, token_hash, device.user, device.device)
+            is_new = bool(await link.fetch(_PUT, *device, token_hash))
             if not is_new:
                 await link.execute(_USE, device.tenant, device.user, device.device, device.used_at)
             return is_new

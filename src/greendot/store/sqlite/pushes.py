@@ -60,7 +60,7 @@ _COUNTS = """
     FROM pushes WHERE due_at IS NOT NULL
 """
 _REPLAY = """
-    UPDATE pushes SET dead = 0, over_at = NULL, due_at = ?2, attempts = 0, results = '[]'
+    UPDATE pushes SET dead = 0, over_at = NULL, due_at = ?2, attempts = 0
     WHERE dead = 1 AND (?1 IS NULL OR tenant = ?1)
 """
 _results = msgspec.json.Decoder(list[Result])

@@ -4,11 +4,12 @@ CREATE TABLE greendot_push_devices (
     device     text COLLATE "C" NOT NULL,
     provider   text NOT NULL,
     token      text COLLATE "C" NOT NULL,
+    token_hash text COLLATE "C" NOT NULL, -- a token may be longer than what can be indexed
     created_at bigint NOT NULL,
     used_at    bigint NOT NULL,
     PRIMARY KEY (tenant, user_id, device)
 );
-CREATE UNIQUE INDEX greendot_push_devices_by_token ON greendot_push_devices (tenant, provider, token);
+CREATE UNIQUE INDEX greendot_push_devices_by_token ON greendot_push_devices (tenant, provider, token_hash);
 CREATE INDEX greendot_push_devices_by_use ON greendot_push_devices (used_at);
 
 CREATE TABLE greendot_push_choices (

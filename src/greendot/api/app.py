@@ -8,6 +8,7 @@ from greendot.api import problem
 from greendot.api.backend import Backend, Dev
 from greendot.api.contacts import ContactRoutes
 from greendot.api.dev import DevRoutes
+from greendot.api.devices import DeviceRoutes
 from greendot.api.notifications import NotificationRoutes
 from greendot.api.operations import OperationRoutes
 from greendot.api.presence import PresenceRoutes
@@ -19,7 +20,8 @@ from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstor
 
 def make_app(backend: Backend, dev: Dev | None = None) -> Starlette:
     """The application; with `dev` also the demo page and its tokens."""
-    kinds = (OperationRoutes, PresenceRoutes, ContactRoutes, RoomRoutes, NotificationRoutes, TokenRoutes)
+    people = (PresenceRoutes, ContactRoutes, DeviceRoutes)
+    kinds = (OperationRoutes, *people, RoomRoutes, NotificationRoutes, TokenRoutes)
     routes = [guarded(route, backend.keys, backend.limiting) for kind in kinds for route in kind(backend).routes()]
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()

@@ -309,8 +309,8 @@ class RoomEngine(Protocol):
         ...
 
     async def seated(self, tenant: Tenant, room: str, users: Sequence[User]) -> dict[User, set[str]]:
-        """The sessions in the room of those of the users who have some, in one command. One that has ended may still be
-        among them: `sessions` tells which count."""
+        """The sessions in the room of those of the users who have some, in one round trip. One that has ended may still
+        be among them: `sessions` tells which count."""
         ...
 
     async def room_nodes(self, tenant: Tenant, room: str) -> set[str]:

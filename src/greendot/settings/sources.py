@@ -19,7 +19,7 @@ from greendot.settings.sections import Kind, Settings, Tenant
 from greendot.settings.values import Values, nearest
 
 NAMED: dict[str, type] = {"kinds": Kind, "tenants": Tenant}  # sections of sections, by names people give
-OWN = ("limits", "visibility")  # sections that tenants may have of their own, and else share
+OWN = ("limits", "visibility", "push")  # sections that tenants may have of their own, and else share
 ENVIRONMENT = "in the environment"
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
 
@@ -129,8 +129,13 @@ def _settings_in(at: str, keys: Mapping[str, Any]) -> Iterable[str]:
 
 def _complete(merged: dict[str, dict[str, Any]]) -> None:
     """What a tenant's own section does not say is as everybody's."""
+    kinds = {field.name: field.type for field in fields(Tenant)}
+    shared = {}
+    for section in OWN:  # a part of what is said for everybody may be of the whole node
+        known = {field.name for field in fields(kinds[section])}
+        shared[section] = {key: value for key, value in merged.get(section, {}).items() if key in known}
     merged["tenants"] = {
-        name: tenant | {section: merged.get(section, {}) | tenant.get(section, {}) for section in OWN}
+        name: tenant | {section: shared[section] | tenant.get(section, {}) for section in OWN}
         for name, tenant in merged.get("tenants", {}).items()
     }
 

@@ -14,6 +14,7 @@ import msgspec
 from greendot.assembly import Greendot
 from greendot.gateway.node import Node
 from greendot.settings import Kind, Limits, Settings, Tenant, Visibility
+from greendot.settings.push import Push, TenantPush
 from greendot.settings.webhooks import Hook
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
@@ -125,6 +126,11 @@ class Served:
             await client.end()
 
 
+def _tenant_push(given: dict[str, Any]) -> TenantPush:
+    known = {field.name for field in msgspec.structs.fields(TenantPush)}
+    return msgspec.convert({key: value for key, value in given.items() if key in known}, TenantPush)
+
+
 @asynccontextmanager
 async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
     """Run a server for a test; keyword arguments are sections of the settings, such as `typing={"ttl_s": 3}`."""
@@ -141,9 +147,12 @@ async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
                     limits=msgspec.convert(sections.get("limits", {}) | own.get("limits", {}), Limits),
                     webhooks=msgspec.convert(own.get("webhooks", {}), Hook),
                     visibility=msgspec.convert(sections.get("visibility", {}) | own.get("visibility", {}), Visibility),
+                    push=_tenant_push(sections.get("push", {}) | own.get("push", {})),
                 )
                 for tenant, own in values.items()
             }
+        elif name == "push":
+            section = msgspec.convert(values, Push)
         else:
             section = msgspec.structs.replace(getattr(settings, name), **values)
         settings = msgspec.structs.replace(settings, **{name: section})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from greendot.core.presence import Ref
@@ -25,8 +26,9 @@ class RedisRooms:
         return {node.decode() for node in await self._verbs.on_room("room_nodes", tenant, room)}
 
     async def seated(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
+        key = keys.present_key(self._verbs.prefix, tenant, room)
         server = self._verbs.servers.of(keys.partition_of(tenant, room))
-        found = await server.call("HMGET", keys.present_key(self._verbs.prefix, tenant, room), *users)
+        found = await asyncio.gather(*(server.call("HGET", key, user) for user in users))  # sent together
         # Seats are `session`, or `session,node` for one that has moved.
         return {
             user: {seat.partition(",")[0] for seat in text.decode().split(";")}

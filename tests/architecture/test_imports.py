@@ -10,19 +10,8 @@ FLOOR = {"errors", "ids", "clock"}
 CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
 SHELL = {"tokens", "metrics"} | PORTS | CORE
-TOP = {
-    "assembly",
-    "doctor",
-    "gateway",
-    "api",
-    "housekeeping",
-    "jobs",
-    "outbound",
-    "probes",
-    "relay",
-    "settings",
-    "webhooks",
-} | SHELL
+BESIDE = {"housekeeping", "jobs", "outbound", "push", "push_assembly", "relay", "webhooks"}
+TOP = {"assembly", "doctor", "gateway", "api", "probes", "settings"} | BESIDE | SHELL
 
 # What each part may import besides itself. A new part takes its place here.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -44,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "multiplexed": {"outbound", "errors"},
     "webhooks": {"engine", "outbound", "store"} | CORE,  # of the engine, only what a turn is
     "push": {"engine", "multiplexed", "outbound", "store"} | CORE,  # of the engine, only what presence is
+    "push_assembly": {"core", "clock", "engine", "errors", "outbound", "push", "settings", "store"},
     "jobs": {"engine", "store"} | CORE,  # of the engine, only what presence is, and the bus
     "housekeeping": {"engine", "jobs", "settings", "store"} | CORE,
     "doctor": {"core", "settings"},
@@ -58,8 +48,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # Modules only these may import: (module, parts and modules that may).
+PUT_TOGETHER = "assembly", "housekeeping", "push_assembly"
 RESERVED = [
-    ("settings", {"cli", "doctor", "gateway.parts", "gateway.node", "assembly", "housekeeping", "probes", "testing"}),
+    ("settings", {"cli", "doctor", "gateway.parts", "gateway.node", *PUT_TOGETHER, "probes", "testing"}),
     ("metrics", {"gateway", "api"}),
     ("gateway.node", {"assembly", "testing"}),
     ("engine.memory", {"assembly", "testing"}),

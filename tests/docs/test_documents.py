@@ -88,7 +88,7 @@ def defaults(kind: type) -> Iterator[tuple[str, object]]:
         if isinstance(field.default, msgspec.Struct):
             yield from ((f"{field.name}.{name}", default) for name, default in defaults(field.type))
         else:
-            yield field.name, field.default
+            yield field.name, {} if field.default_factory is dict else field.default
 
 
 def test_every_setting_is_documented_with_its_default() -> None:

@@ -15,6 +15,7 @@ from greendot.cli.keys import keys
 from greendot.cli.migrate import migrate
 from greendot.cli.notify import notify
 from greendot.cli.outbox import outbox
+from greendot.cli.push import push
 from greendot.cli.records import inbox, rooms
 from greendot.cli.repair import repair
 from greendot.cli.revoke import revoke
@@ -23,6 +24,7 @@ from greendot.cli.tenants import tenants
 from greendot.cli.token import token
 from greendot.cli.user import user
 from greendot.cli.webhooks import webhooks
+from greendot.cli.worker import worker
 from greendot.errors import GreendotError
 
 
@@ -42,8 +44,10 @@ def version() -> None:
 
 
 looking = nodes, presence, sessions, typing, rooms, inbox
-changing = sweep, migrate, outbox, webhooks, jobs, repair
-for command in (serve, token, revoke, notify, keys, tenants, user, *looking, *changing, check_config, doctor, version):
+changing = sweep, migrate, outbox, webhooks, push, jobs, repair
+running = serve, worker
+people = token, revoke, notify, keys, tenants, user
+for command in (*running, *people, *looking, *changing, check_config, doctor, version):
     cli.add_command(command)
 
 

@@ -28,6 +28,7 @@ LEASE_MS = 60_000  # longer than a send may take
 AWAY_S = 1.0  # between two looks at a store that is away
 TOGETHER_S = 0.02  # what ends within it is noted in one commit
 COUNT_S = 10.0  # between two counts of the queue
+PRUNED = 1_000  # records of what is long over, forgotten each time
 
 Look = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, Seen]]]
 _log = logging.getLogger("greendot.push")
@@ -39,6 +40,7 @@ class Pace(Struct, frozen=True):
     at_once: int = 500  # pushes held by this worker
     poll_s: float = 1.0
     give_up_ms: int = 24 * HOUR_MS
+    keep_ms: int = 7 * 24 * HOUR_MS  # how long it is known what became of one
 
 
 class House(Struct, frozen=True):
@@ -56,6 +58,7 @@ class PushCounters(Struct):
     results: dict[tuple[str, str], int] = {}  # by provider and outcome
     dead: int = 0
     queue: PushCounts = PushCounts(0, 0, None, 0)  # as last looked at
+    oldest_s: int = 0  # how long the first of what is due has been, at that time
 
 
 class _Done(NamedTuple):
@@ -181,9 +184,13 @@ class PushWorker:
                 self._made.pop(one.key, None)
 
     async def _count(self) -> None:
+        """How full the queue is. What was over long ago is forgotten on the way."""
         if (now := self._clock.monotonic()) >= self._count_at:
             self._count_at = now + COUNT_S
-            self.counters.queue = await self._store.push_counts(self._clock.now_ms())
+            at = self._clock.now_ms()
+            queue = self.counters.queue = await self._store.push_counts(at)
+            self.counters.oldest_s = 0 if queue.oldest_due_at is None else (at - queue.oldest_due_at) // 1000
+            await self._store.prune_pushes(at - self._pace.keep_ms, PRUNED)
 
     # --- the gate ---
 

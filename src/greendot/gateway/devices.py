@@ -40,9 +40,9 @@ class Devices:
         now = self._clock.now_ms()
         is_new = await self._store.put_device(Device(*key, device, provider, token, now, now))
         if is_new:
-            known = sorted(await self._store.devices(*key), key=lambda one: (one.used_at, one.device != device))
-            others = [one for one in known if one.device != device]
-            for one in others[: len(known) - MOST_DEVICES]:
+            others = [one for one in await self._store.devices(*key) if one.device != device]
+            others.sort(key=lambda one: one.used_at)
+            for one in others[: max(0, len(others) + 1 - MOST_DEVICES)]:
                 await self._store.drop_device(*key, one.device)
         return is_new
 

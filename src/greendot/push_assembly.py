@@ -125,7 +125,7 @@ def make_senders(settings: Settings, tenant: str, push: TenantPush, clock: Clock
     else:
         section = "push" if tenant == ALL else f"tenants.{tenant}.push"
         if push.fcm_credentials_file:
-            made["fcm"] = _fcm(section, push, terms, clock, settings.push.at_once)
+            made["fcm"] = _fcm(section, push, terms, clock)
         if push.apns_key_file:
             made["apns"] = _apns(section, push, terms, clock)
         if push.webpush_key_file:
@@ -178,13 +178,13 @@ def check_accounts(settings: Settings) -> None:
         make_senders(settings, ALL, settings.push, clock)
 
 
-def _fcm(section: str, push: TenantPush, terms: Terms, clock: Clock, at_once: int) -> Fcm:
+def _fcm(section: str, push: TenantPush, terms: Terms, clock: Clock) -> Fcm:
     setting = f"{section}.fcm_credentials_file"
     text = _read(setting, push.fcm_credentials_file)
     account = _usable(setting, lambda: read_account(text))
     if push.fcm_project:
         account = structs.replace(account, project_id=push.fcm_project)
-    return _usable(setting, lambda: Fcm(account, terms, clock, url=push.fcm_url, at_once=at_once))
+    return _usable(setting, lambda: Fcm(account, terms, clock, url=push.fcm_url))
 
 
 def _apns(section: str, push: TenantPush, terms: Terms, clock: Clock) -> Apns:

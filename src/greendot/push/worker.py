@@ -40,7 +40,7 @@ class Pace(Struct, frozen=True):
     at_once: int = 500  # pushes held by this worker
     poll_s: float = 1.0
     give_up_ms: int = 24 * HOUR_MS
-    keep_ms: int = 7 * 24 * HOUR_MS  # how long it is known what became of one
+    keep_ms: int = 30 * 24 * HOUR_MS  # how long it is known what became of one
 
 
 class House(Struct, frozen=True):
@@ -161,8 +161,9 @@ class PushWorker:
             return 0
         now = self._clock.now_ms()
         claimed = await self._store.claim_pushes(self._holder, now, LEASE_MS, room, since=now - HOUR_MS)
-        # One that is still being sent after all this time is not sent a second time beside it.
-        claimed = [push for push in claimed if push.id not in self._sending]
+        # One that is still being sent after all this time, or was while this was asked, is not sent a second time.
+        mine = {*self._sending, *(one.settled.id for one in self._done)}
+        claimed = [push for push in claimed if push.id not in mine]
         if claimed:
             seen = await self._seen(claimed)
             for push in claimed:

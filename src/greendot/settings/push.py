@@ -76,7 +76,7 @@ class Push(TenantPush, frozen=True, forbid_unknown_fields=True):
     at_once: Annotated[int, Meta(ge=1, le=1_000)] = 50  # sends to one provider, for one tenant, by one process
     timeout_s: Annotated[float, Meta(gt=0, le=30)] = 10.0  # for one send
     give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400)] = 86_400.0  # then a push is a dead letter
-    keep_s: Annotated[float, Meta(ge=3_600, le=365 * 86_400)] = 7 * 86_400.0  # how long it is known what became of one
+    keep_s: Annotated[float, Meta(ge=3_600, le=30 * 86_400)] = 30 * 86_400.0  # how long it is known what became of one
     allow_private: tuple[str, ...] = ()  # networks that are not of the public internet and may be sent to; `all`
     ca_file: str = ""  # certificates to trust in place of the machine's own
 

@@ -57,6 +57,7 @@ BARE = [
     "status.set",
     "privacy.set",
     "room.list",
+    "device.remove",
     "bye",
     "inbox.list",
 ]  # need no field at all

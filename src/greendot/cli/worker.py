@@ -72,7 +72,7 @@ async def _work(settings: Settings) -> None:
             pushing.worker.start()
             stack.push_async_callback(pushing.close)
         around = Around(plainly(store, engine), pushes(settings))
-        scheduler = Scheduler(store, make_jobs(settings, store, engine, around), clock)
+        scheduler = Scheduler(store, make_jobs(settings, store, engine, around), clock, settings.jobs.lease_s)
         scheduler.start()
         stack.push_async_callback(scheduler.close)
         where = f"Engine: {without_login(settings.engine.url)}.  Store: {store_shown(settings)}."

@@ -179,10 +179,38 @@ class _Checked(httpcore2.AsyncNetworkBackend):
         trouble: Exception | None = None
         for address in await checked_addresses(host, port, self._terms, plain=self._plain):
             try:
-                return await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+                return _Stream(await self._backend.connect_tcp(address, port, timeout, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 trouble = error
         raise trouble or NotCalled(f"{host} has no address")
+
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    """A connection that is closed also if the call is given up while TLS is being agreed on."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except asyncio.CancelledError:
+            await self._stream.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 async def checked_addresses(host: str, port: int, terms: Terms, *, plain: bool = False) -> list[str]:

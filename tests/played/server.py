@@ -102,4 +102,4 @@ async def playing(played: P, made: Certificates) -> AsyncIterator[P]:
         server.close()
         for connection in [*played.connections]:
             connection.cut()
-        await asyncio.sleep(0)
+        await until(lambda: not played.connections)

@@ -251,3 +251,23 @@ async def test_the_setting_that_would_allow_it_is_named() -> None:
     with pytest.raises(NotAllowed, match=r"push\.allow_private"):
         await caller.post(BODY, {})
     await caller.close()
+
+
+async def test_a_call_that_is_given_up_while_tls_is_being_agreed_on_leaves_no_connection() -> None:
+    ended = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # to the end of the connection
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    caller = Caller(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Terms(allowed=LOOPBACK, timeout_s=0.5))
+    try:
+        with pytest.raises(NotCalled, match="did not answer"):
+            await caller.post(BODY, {})
+        async with asyncio.timeout(5):
+            await ended.wait()
+    finally:
+        await caller.close()
+        server.close()

@@ -211,7 +211,7 @@ async def test_an_outage_of_fcm_is_asked_about_a_few_times_and_ends_by_itself(ma
 
 
 async def test_a_browser_whose_service_hangs_does_not_hold_up_the_others(made: Certificates, terms: Terms) -> None:
-    terms.timeout_s = 1.0
+    terms.timeout_s = 3.0
     clock = ManualClock()
     private, public = new_vapid_key()
     async with playing(PlayedWebPush(clock), made) as good, playing(PlayedWebPush(clock), made) as bad:
@@ -220,10 +220,10 @@ async def test_a_browser_whose_service_hangs_does_not_hold_up_the_others(made: C
         try:
             hostile = device("webpush", bad.subscribe(public))
             browser = device("webpush", good.subscribe(public))
-            hanging = [asyncio.create_task(whole.send(hostile, PARCEL)) for _ in range(60)]
-            sent = await asyncio.gather(*(whole.send(browser, PARCEL) for _ in range(20)))
+            hanging = [asyncio.create_task(whole.send(hostile, PARCEL)) for _ in range(30)]
+            sent = await asyncio.gather(*(whole.send(browser, PARCEL) for _ in range(10)))
             assert {one.outcome for one in sent} == {"sent"}
-            assert not any(task.done() and not task.result().is_tried for task in hanging[:20])
+            assert not any(task.done() for task in hanging)
             assert {one.outcome for one in await asyncio.gather(*hanging)} == {"failed"}
             assert not (await whole.send(hostile, PARCEL)).is_tried
             assert (await whole.send(browser, PARCEL)).outcome == "sent"

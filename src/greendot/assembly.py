@@ -29,7 +29,13 @@ from greendot.gateway.node import Node
 from greendot.gateway.onlooker import Onlooker
 from greendot.gateway.server import Server
 from greendot.gateway.tls import Certificate
+from greendot.housekeeping import Around, check_timetables, make_jobs
+from greendot.jobs.job import Planned
+from greendot.jobs.scheduler import Scheduler
 from greendot.outbound import Caller, Terms
+from greendot.push.devices import check_token
+from greendot.push.quiet import is_zone
+from greendot.push_assembly import Pushed, Pushing, check_accounts, make_pushing
 from greendot.relay.relay import Relay
 from greendot.settings import Look, Settings
 from greendot.settings.webhooks import Hook as HookSettings
@@ -66,6 +72,8 @@ class Greendot:
             limiting=self.node.limiting,
             targets=self.node.targets,
             revoking=self.node.revoking,
+            devices=self.node.devices,
+            is_zone=is_zone,
             node=self.node,
         )
         self.dashboard = make_dashboard(settings, self.node, backend.keys) if settings.admin.enabled else None
@@ -79,6 +87,15 @@ class Greendot:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
             self.node.engine.turned = both(self.node.witness.turned, self._webhooks.turned)
             self.node.counters.append(self._webhooks.items)
+        self.node.devices.check = check_token
+        self.pushing: Pushing | None = None
+        if settings.pushes and settings.push.in_server:
+            self.pushing = make_pushing(settings, self.node.engine, self.node.store, clock)
+            self.node.notifying.queued = self.pushing.worker.wake
+            self.node.counters.append(self.pushing.items)
+        self.scheduler = Scheduler(self.node.store, self._make_jobs(), clock, settings.jobs.lease_s)
+        self.node.counters.append(self.scheduler.items)
+        self._driven = driven
         self._asked = make_asked(settings, clock)
         self.node.asking.apps.update(self._asked)
         self._lock: int | None = None
@@ -133,6 +150,10 @@ class Greendot:
             self._relay.start()
         if self._webhooks is not None:
             self._webhooks.start()
+        if self._driven:
+            self.scheduler.start()
+        if self.pushing is not None and self._driven:
+            self.pushing.worker.start()
 
     async def stop(self) -> None:
         """Drain: no new clients, the present ones are asked to return elsewhere, then everything is closed."""
@@ -143,16 +164,26 @@ class Greendot:
         await self.node.drain(self.settings.server.drain_s)
         for server in self._servers:
             await server.close()
+        await self.scheduler.close()
         if self._relay is not None:
             await self._relay.close()
         if self._webhooks is not None:
             await self._webhooks.close()
+        if self.pushing is not None:
+            await self.pushing.close()
         await self.node.close()
         for app in self._asked.values():
             await app.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def _make_jobs(self) -> list[Planned]:
+        def pruned(inboxes: int) -> None:
+            self.node.metrics.inbox_pruned_total += inboxes
+
+        around = Around(self.node.notifying.notify, pushes(self.settings), pruned)
+        return make_jobs(self.settings, self.node.store, self.node.engine, around)
 
 
 def make_dev_periods(settings: Settings) -> DevPeriods:
@@ -209,6 +240,8 @@ def looks() -> tuple[Look, ...]:
         Look(("engine.url",), lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context()),
         Look(("tls",), lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key)),
         Look(("webhooks.ca_file",), call_terms),
+        Look(("jobs",), check_timetables),
+        Look(("push", "tenants"), check_accounts, ("push",)),
     )
 
 
@@ -293,16 +326,24 @@ def lock_store(settings: Settings) -> int | None:
 
 def make_store(settings: Settings) -> Store:
     hooked = {tenant: hook.events for tenant, hook in settings.hooks.items()}
+    pushed = Pushed(settings)
     if settings.on_postgres:
         migrate = settings.store.migrate or settings.server.dev
-        return PostgresStore(settings.store.url, pool=settings.store.pool, migrate=migrate, hooked=hooked)
+        return PostgresStore(
+            settings.store.url, pool=settings.store.pool, migrate=migrate, hooked=hooked, pushed=pushed
+        )
     path = settings.store_path
     if path != ":memory:":
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot make the folder of the store {path}: {error.strerror}") from None
-    return SqliteStore(path, hooked=hooked)
+    return SqliteStore(path, hooked=hooked, pushed=pushed)
+
+
+def pushes(settings: Settings) -> Callable[[str], bool]:
+    """Whether a tenant does."""
+    return lambda tenant: settings.push_of(tenant).pushes
 
 
 def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:

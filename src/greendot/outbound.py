@@ -1,4 +1,4 @@
-"""Calling an app over HTTP, at an address that somebody else chose.
+"""Calling an app or a provider over HTTP, at an address that somebody else chose.
 
 The name is resolved here, every address it has is checked, and the connection goes to one that was: what the name
 means a moment later does not matter. Nothing is followed (redirects, proxies of the environment), everything is bounded
@@ -8,6 +8,7 @@ means a moment later does not matter. Nothing is followed (redirects, proxies of
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +24,16 @@ MOST_ANSWER = 64 * 1024  # bytes of an answer that are read; a longer one costs 
 CONNECT_S = 5.0
 KEEP_S = 30.0
 
+# It logs what is sent, keys and all, when everything is logged.
+logging.getLogger("httpcore2").setLevel(logging.WARNING)
+
 
 class NotCalled(GreendotError):
     """There was no answer. Says why in words that may be logged: never more of the URL than its host."""
+
+
+class NotAllowed(NotCalled):
+    """Nobody was called: the address is one that must not be."""
 
 
 class Answer(NamedTuple):
@@ -39,47 +47,71 @@ class Answer(NamedTuple):
 class Terms:
     """On which calls are made. OSError if `ca_file` cannot be read."""
 
-    def __init__(self, *, allowed: Sequence[Network] = (), timeout_s: float = 10.0, ca_file: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        allowed: Sequence[Network] = (),
+        timeout_s: float = 10.0,
+        ca_file: str = "",
+        listed_in: str = "webhooks.allow_private",
+    ) -> None:
         self.allowed = allowed  # networks that are not of the public internet, and may be called
         self.timeout_s = timeout_s  # for all of a call: from resolving to the last byte
         self.tls = ssl.create_default_context(cafile=ca_file or None)
+        self.ca_file = ca_file
+        self.listed_in = listed_in  # the setting that `allowed` is from
 
 
 class Caller:
     """Calls one place, and keeps connections to it, at most `most`.
 
-    One caller has one URL: callers that share connections would take the certificate of one name for another's.
+    One caller has one host: callers that share connections would take the certificate of one name for another's.
     """
 
     def __init__(self, url: str, terms: Terms, *, most: int = 2) -> None:
-        self.host = urlsplit(url).hostname or ""
+        parts = urlsplit(url)
+        self.host = parts.hostname or ""
         self._url = url
+        self._origin = f"{parts.scheme}://{parts.netloc}"
         self._timeout_s = terms.timeout_s
+        self._calls = 0  # that wait for their answers
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=terms.tls,
             max_connections=most,
             keepalive_expiry=KEEP_S,
-            network_backend=_Checked(terms.allowed, plain=url.startswith("http:")),
+            network_backend=_Checked(terms, plain=url.startswith("http:")),
         )
 
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """NotCalled if there was no answer in time."""
+    @property
+    def is_idle(self) -> bool:
+        return not self._calls
+
+    async def post(self, body: bytes, headers: Mapping[str, str], target: str | None = None) -> Answer:
+        """To the URL, or to another `target` at its host. NotCalled if there was no answer in time."""
+        sent = {"Content-Type": "application/json", "User-Agent": "Greendot", **headers}
+        url = self._url if target is None else self._origin + target
+        self._calls += 1
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._post(body, {"Content-Type": "application/json", "User-Agent": "Greendot", **headers})
+                return await self._post(url, body, sent)
         except NotCalled:
             raise
         except TimeoutError:
             raise NotCalled(f"{self.host} did not answer within {self._timeout_s:g} s") from None
         except (httpcore2.NetworkError, httpcore2.TimeoutException, OSError) as error:
-            raise NotCalled(f"{self.host} could not be reached: {_words(error)}") from None
+            raise NotCalled(f"{self.host} could not be reached: {words(error)}") from None
+        except httpcore2.LocalProtocolError:
+            # What it says may contain what was to be sent.
+            raise NotCalled(f"{self.host} could not be asked: the request is not one of HTTP") from None
         except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
-            raise NotCalled(f"{self.host} does not speak HTTP as expected: {_words(error)}") from None
+            raise NotCalled(f"{self.host} does not speak HTTP as expected: {words(error)}") from None
+        finally:
+            self._calls -= 1
 
-    async def _post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         limits = {"connect": CONNECT_S, "pool": self._timeout_s, "read": self._timeout_s, "write": self._timeout_s}
         async with self._pool.stream(
-            "POST", self._url, headers=[*headers.items()], content=body, extensions={"timeout": limits}
+            "POST", url, headers=[*headers.items()], content=body, extensions={"timeout": limits}
         ) as response:
             start = bytearray()
             async for part in response.aiter_stream():
@@ -93,11 +125,46 @@ class Caller:
         await self._pool.aclose()
 
 
+class Callers:
+    """Calls places that strangers chose, each by a caller of its own: the `most` that were called last are kept."""
+
+    def __init__(self, terms: Terms, *, most: int, most_each: int) -> None:
+        self._terms = terms
+        self._most = most
+        self._most_each = most_each
+        self._callers: dict[str, Caller] = {}  # by origin, those called last at the end
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """NotCalled if there was no answer in time, or all callers are busy with other places."""
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        caller = self._callers.pop(origin, None)
+        if caller is None:
+            await self._make_room()
+            caller = self._callers.get(origin) or Caller(origin, self._terms, most=self._most_each)
+        self._callers[origin] = caller
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        return await caller.post(body, headers, target)
+
+    async def _make_room(self) -> None:
+        if len(self._callers) < self._most:
+            return
+        oldest = next((origin for origin, caller in self._callers.items() if caller.is_idle), None)
+        if oldest is None:
+            raise NotCalled(f"{self._most} other places are being called")
+        await self._callers.pop(oldest).close()
+
+    async def close(self) -> None:
+        while self._callers:
+            _, caller = self._callers.popitem()
+            await caller.close()
+
+
 class _Checked(httpcore2.AsyncNetworkBackend):
     """Connections to addresses that may be called, and to no others."""
 
-    def __init__(self, allowed: Sequence[Network], *, plain: bool) -> None:
-        self._allowed = allowed
+    def __init__(self, terms: Terms, *, plain: bool) -> None:
+        self._terms = terms
         self._plain = plain
         self._backend = httpcore2.AnyIOBackend()
 
@@ -110,34 +177,64 @@ class _Checked(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         trouble: Exception | None = None
-        for address in await self._addresses(host, port):
+        for address in await checked_addresses(host, port, self._terms, plain=self._plain):
             try:
-                return await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+                return _Stream(await self._backend.connect_tcp(address, port, timeout, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 trouble = error
         raise trouble or NotCalled(f"{host} has no address")
 
-    async def _addresses(self, host: str, port: int) -> list[str]:
-        """All addresses of the name. One that may not be called spoils the name: who sets such a trap has others."""
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    """A connection that is closed also if the call is given up while TLS is being agreed on."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.AsyncNetworkStream:
         try:
-            found = await _resolve(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise NotCalled(f"{host} could not be resolved: {_words(error)}") from None
-        addresses = [*dict.fromkeys(str(entry[4][0]) for entry in found)]
-        for address in addresses:
-            if is_allowed(address, self._allowed):
-                continue
-            if not is_public(address):
-                raise NotCalled(
-                    f"{host} leads to {address}, which is not an address of the public internet. If it may be called, "
-                    "list its network in webhooks.allow_private."
-                )
-            if self._plain:
-                raise NotCalled(f"{host} is outside: without TLS only networks in webhooks.allow_private are called.")
-        return addresses
+            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except asyncio.CancelledError:
+            await self._stream.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
-def _words(error: BaseException) -> str:
+async def checked_addresses(host: str, port: int, terms: Terms, *, plain: bool = False) -> list[str]:
+    """All addresses of the name. One that may not be called spoils the name: who sets such a trap has others."""
+    try:
+        found = await _resolve(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise NotCalled(f"{host} could not be resolved: {words(error)}") from None
+    addresses = [*dict.fromkeys(str(entry[4][0]) for entry in found)]
+    for address in addresses:
+        if is_allowed(address, terms.allowed):
+            continue
+        if not is_public(address):
+            raise NotAllowed(
+                f"{host} leads to {address}, which is not an address of the public internet. If it may be called, "
+                f"list its network in {terms.listed_in}."
+            )
+        if plain:
+            raise NotAllowed(f"{host} is outside: without TLS only networks in {terms.listed_in} are called.")
+    return addresses
+
+
+def words(error: BaseException) -> str:
+    """For a person, in one line."""
     return str(error).partition("\n")[0][:200] or type(error).__name__
 
 

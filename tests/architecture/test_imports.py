@@ -12,7 +12,8 @@ FLOOR = {"errors", "ids", "clock"}
 CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
 SHELL = {"tokens", "metrics"} | PORTS | CORE
-TOP = {"admin", "assembly", "doctor", "gateway", "api", "outbound", "probes", "relay", "settings", "webhooks"} | SHELL
+BESIDE = {"housekeeping", "jobs", "outbound", "push", "push_assembly", "relay", "webhooks"}
+TOP = {"admin", "assembly", "doctor", "gateway", "api", "probes", "settings"} | BESIDE | SHELL
 
 # What each part may import besides itself. A new part takes its place here.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -32,7 +33,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "admin": {"engine", "store"} | CORE,  # of the node, only what `admin.desk` names
     "relay": {"store"} | CORE,  # what it sends goes by a protocol of its own: it knows neither sockets nor engines
     "outbound": {"core", "errors"},
+    "multiplexed": {"outbound", "errors"},
     "webhooks": {"engine", "outbound", "store"} | CORE,  # of the engine, only what a turn is
+    "push": {"engine", "multiplexed", "outbound", "store"} | CORE,  # of the engine, only what presence is
+    "push_assembly": {"core", "clock", "engine", "errors", "outbound", "push", "settings", "store"},
+    "jobs": {"engine", "store"} | CORE,  # of the engine, only what presence is, and the bus
+    "housekeeping": {"engine", "jobs", "settings", "store"} | CORE,
     "doctor": {"core", "settings"},
     "probes": {"core", "engine", "settings", "store"},
     "assembly": TOP - {"assembly", "doctor", "probes"},
@@ -45,8 +51,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # Modules only these may import: (module, parts and modules that may).
+PUT_TOGETHER = "assembly", "housekeeping", "push_assembly"
 RESERVED = [
-    ("settings", {"cli", "doctor", "gateway.parts", "gateway.node", "assembly", "probes", "testing"}),
+    ("settings", {"cli", "doctor", "gateway.parts", "gateway.node", *PUT_TOGETHER, "probes", "testing"}),
     ("metrics", {"gateway", "api"}),
     ("gateway.node", {"assembly", "testing"}),
     ("engine.memory", {"assembly", "testing"}),
@@ -63,10 +70,12 @@ DRIVERS = [
     ("starlette", {"api"}),
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),
-    ("jwt", {"tokens"}),
-    ("cryptography", {"tokens", "gateway.certificates"}),
+    ("cronsim", {"jobs.timetables"}),
+    ("jwt", {"tokens", "push.signing"}),
+    ("cryptography", {"tokens", "gateway.certificates", "push.signing", "push.encryption"}),
     ("httpx2", {"tokens.fetching", "server.http"}),
     ("httpcore2", {"outbound"}),
+    ("h2", {"multiplexed"}),
     ("click", {"cli"}),
     ("structlog", {"cli"}),
     ("uvloop", {"cli"}),
@@ -115,10 +124,12 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
                 "base",
                 "answers",
                 "hooks",
+                "jobs",
                 "keys",
                 "outbox",
                 "people",
                 "privacy",
+                "pushes",
                 "questions",
                 "revocations",
                 "schema",

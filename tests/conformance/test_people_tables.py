@@ -25,10 +25,24 @@ OF_NOBODY = {
     "hook_events": "what apps are still to be told: that of a user's inbox goes with it",
     "revocations": "stay until they end, or tokens of the user would be good again",
     "revocations_head": "a number",
+    "jobs": "when what is due; a cursor names the user a run has come to, until it ends",
+    "job_runs": "what became of runs",
     "schema": "the version of the tables",
     "sqlite_sequence": "SQLite's own",
 }
-PEOPLE = {"contacts", "inboxes", "markers", "members", "messages", "notifications", "privacy", "status"}
+PEOPLE = {
+    "contacts",
+    "inboxes",
+    "markers",
+    "members",
+    "messages",
+    "notifications",
+    "privacy",
+    "push_devices",
+    "pushes",
+    "reminders",
+    "status",
+}
 
 
 async def test_every_table_in_sqlite_is_of_users_or_is_known_to_be_of_nobody(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import StoreSuite
 from greendot.testing.hook_suite import HOOKED, HookSuite
+from greendot.testing.job_suite import JobSuite
+from greendot.testing.push_suite import PUSHED, PushSuite
 from postgres_server import fresh_schema
 
 
@@ -25,7 +27,7 @@ async def started(store: Store) -> AsyncIterator[Store]:
         await store.close()
 
 
-class TestSqlite(StoreSuite, HookSuite):
+class TestSqlite(StoreSuite, HookSuite, PushSuite, JobSuite):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.path = tmp_path / "store.db"
@@ -34,6 +36,12 @@ class TestSqlite(StoreSuite, HookSuite):
     async def opened(self) -> AsyncIterator[Store]:
         async with started(SqliteStore(str(self.path))) as store:
             yield store
+
+    @asynccontextmanager
+    async def pushing(self) -> AsyncIterator[tuple[Store, Store]]:
+        one, two = (SqliteStore(str(self.path), pushed=PUSHED) for _ in range(2))
+        async with started(one), started(two):
+            yield one, two
 
     @asynccontextmanager
     async def hooked(self) -> AsyncIterator[Store]:
@@ -46,11 +54,16 @@ class TestSqlite(StoreSuite, HookSuite):
             yield one, two
 
 
-class TestSqliteInMemory(StoreSuite, HookSuite):
+class TestSqliteInMemory(StoreSuite, HookSuite, PushSuite, JobSuite):
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
         async with started(SqliteStore(":memory:")) as store:
             yield store
+
+    @asynccontextmanager
+    async def pushing(self) -> AsyncIterator[tuple[Store, Store]]:
+        async with started(SqliteStore(":memory:", pushed=PUSHED)) as store:
+            yield store, store
 
     @asynccontextmanager
     async def hooked(self) -> AsyncIterator[Store]:
@@ -58,7 +71,7 @@ class TestSqliteInMemory(StoreSuite, HookSuite):
             yield store
 
 
-class TestPostgres(StoreSuite, HookSuite):
+class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
     """Each test has a schema of its own in a server shared by all."""
 
     @pytest.fixture(autouse=True)
@@ -69,6 +82,14 @@ class TestPostgres(StoreSuite, HookSuite):
     async def opened(self) -> AsyncIterator[Store]:
         async with fresh_schema(self.url) as place, started(PostgresStore(place, migrate=True)) as store:
             yield store
+
+    @asynccontextmanager
+    async def pushing(self) -> AsyncIterator[tuple[Store, Store]]:
+        async with AsyncExitStack() as stack:
+            place = await stack.enter_async_context(fresh_schema(self.url))
+            stores = [PostgresStore(place, migrate=True, pushed=PUSHED) for _ in range(2)]
+            one, two = [await stack.enter_async_context(started(store)) for store in stores]
+            yield one, two
 
     @asynccontextmanager
     async def hooked(self) -> AsyncIterator[Store]:

@@ -15,7 +15,7 @@ from processes import Answer, ask
 from greendot.core.kinds import TIMES
 from greendot.engine.base import InboxChanged, Message, Notified, Part, Topic
 from greendot.errors import StoreUnavailable
-from greendot.gateway import badges, inboxes, pruning, receipts
+from greendot.gateway import badges, inboxes, receipts
 from greendot.gateway.room import RECOVER
 from greendot.store.base import Key, Notification
 from greendot.testing import Served, WireClient, serving
@@ -233,7 +233,7 @@ async def test_numbers_that_are_gone_for_good_do_not_hold_up_the_rest() -> None:
         await notify(served, body=5)
         await phone.request(type="inbox.archive", ids=[ids[0], ids[2]])
         await served.advance(2)
-        await served.node.pruning.prune()
+        await served.job("retention")
         await bus.deliver(5)
         await served.advance(inboxes.GAP_S + 0.01)
         assert numbers(await laptop.quiet()) == [2, 4, 6]
@@ -703,13 +703,14 @@ async def test_what_has_expired_or_is_old_goes_and_is_no_longer_counted() -> Non
         await notify(served, body=0, ttl_s=60)
         await notify(served, body=1, expires_at=served.clock.now_ms() + 90_000)
         await notify(served, body=2)
-        ((frames),) = await served.advance(pruning.EVERY_S, [ann])
+        await served.advance(91, [ann])
+        await served.job("retention")
+        ((frames),) = await served.advance(badges.EVERY_S, [ann])
         assert of(frames, "inbox.badge")[-1] == {"unread": 1, "unseen": 1}
         assert [n["body"] for n in (await shown(served))["notifications"]] == [2]
         await ann.close()
-        for _ in range(30):
-            served.clock.advance(3_000)
-            await served.advance(pruning.EVERY_S)
+        served.clock.advance(86_400)
+        await served.job("retention")
         assert (await shown(served)) == {"notifications": [], "head": 3, "unread": 0, "unseen": 0}
         assert (await served.client("ann", resume={"inbox": 0})).welcome["unread"] == 0
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from greendot.core.addresses import networks
-from greendot.outbound import MOST_ANSWER, Answer, Caller, NotCalled, Terms
+from greendot.outbound import MOST_ANSWER, Answer, Caller, Callers, NotAllowed, NotCalled, Terms
 from receiver import Receiver, receiving
 from redis_servers.tls import certificates
 
@@ -200,3 +200,74 @@ async def test_certificates_are_verified_for_the_name_that_was_given(
         assert "could not be reached" in await refusal(f"https://127.0.0.1:{app.port}/", ca_file=ours)
         assert "could not be reached" in await refusal(f"https://app.example:{app.port}/")  # not of this machine
         assert len(app.requests) == 1
+
+
+async def test_what_cannot_be_written_as_a_header_is_not_repeated() -> None:
+    async with receiving() as app:
+        caller = Caller(app.url, Terms(allowed=LOOPBACK))
+        with pytest.raises(NotCalled) as error:
+            await caller.post(BODY, {"Authorization": "Bearer secret\r\nX-Evil: yes"})
+        await caller.close()
+        assert "secret" not in str(error.value)
+        assert app.requests == []
+
+
+async def test_one_host_is_called_at_several_places_by_the_same_connection() -> None:
+    async with receiving() as app:
+        caller = Caller(app.url, Terms(allowed=LOOPBACK))
+        for target in ("/a", "/b?c=d"):
+            await caller.post(BODY, {}, target)
+        await caller.close()
+        assert [request.path for request in app.requests] == ["/a", "/b?c=d"]
+        assert app.connections == 1
+
+
+async def test_of_many_places_those_called_last_are_kept() -> None:
+    async with receiving() as one, receiving() as two, receiving() as three:
+        callers = Callers(Terms(allowed=LOOPBACK), most=2, most_each=2)
+        for app in (one, two, one, three, one, two):
+            answer = await callers.post(f"{app.url}?q=1", BODY, {})
+            assert answer.status == 200
+        await callers.close()
+        assert [app.connections for app in (one, two, three)] == [1, 2, 1]
+        assert one.requests[0].path == "/hook?q=1"
+
+
+async def test_places_that_do_not_answer_leave_no_room_for_more_and_nobody_is_cut_off() -> None:
+    async with receiving(lambda events: "hang") as slow, receiving() as app:
+        callers = Callers(Terms(allowed=LOOPBACK, timeout_s=1.0), most=1, most_each=1)
+        hanging = asyncio.create_task(callers.post(slow.url, BODY, {}))
+        await asyncio.sleep(0)
+        with pytest.raises(NotCalled, match="1 other places"):
+            await callers.post(app.url, BODY, {})
+        with pytest.raises(NotCalled, match="did not answer"):
+            await hanging
+        assert (await callers.post(app.url, BODY, {})).status == 200
+        await callers.close()
+
+
+async def test_the_setting_that_would_allow_it_is_named() -> None:
+    caller = Caller("https://127.0.0.1:1/", Terms(listed_in="push.allow_private"))
+    with pytest.raises(NotAllowed, match=r"push\.allow_private"):
+        await caller.post(BODY, {})
+    await caller.close()
+
+
+async def test_a_call_that_is_given_up_while_tls_is_being_agreed_on_leaves_no_connection() -> None:
+    ended = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # to the end of the connection
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    caller = Caller(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Terms(allowed=LOOPBACK, timeout_s=0.5))
+    try:
+        with pytest.raises(NotCalled, match="did not answer"):
+            await caller.post(BODY, {})
+        async with asyncio.timeout(5):
+            await ended.wait()
+    finally:
+        await caller.close()
+        server.close()

@@ -43,13 +43,40 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(file: P
 
 @pytest.mark.parametrize("section", [field.name for field in msgspec.structs.fields(Settings)])
 def test_every_setting_has_a_name_in_the_environment_and_in_the_file(section: str, file: Path) -> None:
-    values = msgspec.to_builtins(getattr(Settings(), section))
+    values = {}  # by all names, those of the section left out
+    for key, value in msgspec.to_builtins(getattr(Settings(), section)).items():
+        values |= {(key, name): of for name, of in value.items()} if isinstance(value, dict) else {(key,): value}
     texts = {key: ",".join(value) if isinstance(value, list | tuple) else str(value) for key, value in values.items()}
-    environment = {f"GREENDOT_{section}_{key}".upper(): text for key, text in texts.items()}
+    environment = {f"GREENDOT_{section}_{'_'.join(key)}".upper(): text for key, text in texts.items()}
     assert load(None, environment, {}) == Settings()
-    lines = [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in values.items()]
+    lines = [f"{'.'.join(key)} = {msgspec.json.encode(value).decode()}" for key, value in values.items()]
     file.write_text("\n".join([f"[{section}]", *lines]))
     assert load(file, {}, {}) == Settings()
+
+
+def test_a_jobs_settings_come_from_several_places(file: Path) -> None:
+    file.write_text('[jobs.cleanup_tokens]\ncron = "30 3 * * *"\nzone = "Europe/Berlin"\nunused_days = 9\n')
+    environment = {"GREENDOT_JOBS_CLEANUP_TOKENS_UNUSED_DAYS": "7", "GREENDOT_JOBS_SWEEP_ENABLED": "false"}
+    jobs = load(file, environment, {}).jobs
+    assert (jobs.cleanup_tokens.cron, jobs.cleanup_tokens.zone, jobs.cleanup_tokens.unused_days) == (
+        "30 3 * * *",
+        "Europe/Berlin",
+        7.0,
+    )
+    assert (jobs.sweep.enabled, jobs.retention.enabled) == (False, True)
+
+
+def test_what_is_wrong_with_a_job_is_said(file: Path) -> None:
+    file.write_text(
+        '[jobs.sweep]\nevery_s = 5\n[jobs.retention]\nzone = "Europe/Berlin"\n[jobs.reminder]\nevery_s = 5\n'
+    )
+    said = complaint(file)
+    assert "jobs.sweep.jitter_s (30) must not exceed jobs.sweep.every_s (5). Lower jitter_s." in said
+    assert "jobs.retention.zone is set, and jobs.retention.cron is not" in said
+    assert "[jobs] has no setting 'reminder'" in said
+    assert "jobs.sweep.every_s is 'soon', and must be a number" in complaint(
+        None, {"GREENDOT_JOBS_SWEEP_EVERY_S": "soon"}
+    )
 
 
 STABLE = {

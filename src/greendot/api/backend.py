@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -13,7 +13,8 @@ from greendot.core.presence import Manual, Snapshot
 from greendot.core.revocations import Revocation
 from greendot.engine.base import Engine, Topic
 from greendot.protocol.replies import PresentReply, SessionInfo
-from greendot.store.base import BusMode, Created, Draft, Notice, Record, Role, Room, Store
+from greendot.store.base import BusMode, Created, Draft, Key, Notice, Record, Role, Room, Store
+from greendot.store.pushes import Device, Provider
 from greendot.tokens import Tokens
 
 
@@ -77,6 +78,14 @@ class Revoking(Protocol):
     async def revoke(self, revocation: Revocation, user: str | None = None) -> int: ...
 
 
+class Devices(Protocol):
+    """Where users are pushed to. Refused (`bad_field`) for what cannot be a token."""
+
+    async def register(self, key: Key, device: str, provider: Provider, token: str) -> bool: ...
+    async def remove(self, key: Key, device: str) -> bool: ...
+    async def of(self, key: Key) -> list[Device]: ...
+
+
 class NodeView(Protocol):
     """The node, as far as operators look at it."""
 
@@ -113,6 +122,8 @@ class Backend(Struct, frozen=True):
     limiting: Limiting
     targets: Targets
     revoking: Revoking
+    devices: Devices
+    is_zone: Callable[[str], bool]  # whether a time zone is called so
     node: NodeView
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from greendot.api import openapi
 from greendot.api.backend import Backend
 from greendot.api.contacts import ContactRoutes
+from greendot.api.devices import DeviceRoutes
 from greendot.api.notifications import NotificationRoutes
 from greendot.api.operation import operation, operations_of
 from greendot.api.operations import OperationRoutes
@@ -35,6 +36,7 @@ class DocumentRoutes:
 KINDS = (
     PresenceRoutes,
     ContactRoutes,
+    DeviceRoutes,
     RoomRoutes,
     NotificationRoutes,
     TokenRoutes,

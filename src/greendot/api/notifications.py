@@ -14,6 +14,7 @@ from greendot.api.operation import operation
 from greendot.api.problem import Problem
 from greendot.api.request import Span, check_size, decode, json, read_text
 from greendot.api.rules import having, never
+from greendot.core.gate import Importance
 from greendot.ids import valid_id
 from greendot.protocol.commands import Id, Seq
 from greendot.store.base import Created, Filter, Notice, Notification
@@ -35,6 +36,10 @@ class PostNotification(Struct):
     key: Id | None = None
     expires_at: Seq | None = None
     ttl_s: Annotated[float, Meta(gt=0, le=36_500 * 86_400)] | None = None
+    importance: Importance = "normal"
+    room: Id | None = None  # it is about a message of this room: who is there sees it there
+    collapse: Id | None = None  # on a device it takes the place of the one before with the same
+    push: bool = True  # false: it is in the inbox only
 
 
 class PostNotifications(Struct):
@@ -143,7 +148,19 @@ class NotificationRoutes:
         if given.key is None and key is not None and not valid_id(key):
             raise Problem(400, "Idempotency-Key is too long for a list: at most 122 characters", code="bad_field")
         expires_at = given.expires_at if given.ttl_s is None else now + round(given.ttl_s * 1000)
-        return Notice(tenant, given.user, given.kind, bytes(given.body), given.key or key or "", now, expires_at)
+        return Notice(
+            tenant,
+            given.user,
+            given.kind,
+            bytes(given.body),
+            given.key or key or "",
+            now,
+            expires_at,
+            push=given.push,
+            importance=given.importance,
+            room=given.room,
+            collapse=given.collapse,
+        )
 
     @operation("GET /v1/users/{user}/inbox")
     async def inbox(self, request: Request, user: str, query: InboxSpan) -> InboxShown:

@@ -10,11 +10,13 @@ from greendot import __version__
 from greendot.cli.config import check_config
 from greendot.cli.doctor import doctor
 from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
+from greendot.cli.jobs import jobs
 from greendot.cli.keys import keys
 from greendot.cli.migrate import migrate
 from greendot.cli.notify import notify
 from greendot.cli.openapi import openapi
 from greendot.cli.outbox import outbox
+from greendot.cli.push import push
 from greendot.cli.records import inbox, rooms
 from greendot.cli.repair import repair
 from greendot.cli.revoke import revoke
@@ -23,6 +25,7 @@ from greendot.cli.tenants import tenants
 from greendot.cli.token import token
 from greendot.cli.user import user
 from greendot.cli.webhooks import webhooks
+from greendot.cli.worker import worker
 from greendot.errors import GreendotError
 
 
@@ -42,9 +45,11 @@ def version() -> None:
 
 
 looking = nodes, presence, sessions, typing, rooms, inbox
-changing = sweep, migrate, outbox, webhooks, repair
+changing = sweep, migrate, outbox, webhooks, push, jobs, repair
 finding_out = openapi, check_config, doctor, version
-for command in (serve, token, revoke, notify, keys, tenants, user, *looking, *changing, *finding_out):
+running = serve, worker
+people = token, revoke, notify, keys, tenants, user
+for command in (*running, *people, *looking, *changing, *finding_out):
     cli.add_command(command)
 
 

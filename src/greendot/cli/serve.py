@@ -83,7 +83,7 @@ def serve(
         notes.append(
             "No API key is set (GREENDOT_API_KEY): only those made with `greendot keys create` open the HTTP API."
         )
-    set_up_logging(settings.server.log, _log_key(settings))
+    set_up_logging(settings.server.log, log_key(settings))
     _set_up_process()
     if settings.server.workers > 1:
         _serve_by_workers(settings, notes)
@@ -194,7 +194,7 @@ def _shown(host: str) -> str:
     return "127.0.0.1" if host in everywhere else f"[{host}]" if ":" in host else host
 
 
-def _log_key(settings: Settings) -> bytes | None:
+def log_key(settings: Settings) -> bytes | None:
     """What ids in log lines are hashed with; None if they are to be as they are."""
     if settings.privacy.log_ids == "plain":
         return None

@@ -43,6 +43,10 @@ class Occupants:
         """Who is there, by user id."""
         return sorted(user for user in self._users if self._counting(user, now, nodes))
 
+    def sessions(self, user: str, now: int, nodes: Mapping[str, NodeLife]) -> set[str]:
+        """Those of one user."""
+        return {*self._counting(user, now, nodes)}
+
     def nodes(self) -> set[str]:
         """The incarnations their sessions are with, whether these count or not."""
         return {node for seats in self._users.values() for node in seats.values()}

@@ -296,6 +296,13 @@ class MemoryEngine:
         occupants = self._occupants.get((tenant, room))
         return [] if occupants is None else occupants.users(self.now_ms(), self._nodes)
 
+    async def seated(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
+        occupants, now = self._occupants.get((tenant, room)), self.now_ms()
+        if occupants is None:
+            return {}
+        found = {user: occupants.sessions(user, now, self._nodes) for user in users}
+        return {user: sessions for user, sessions in found.items() if sessions}
+
     async def room_nodes(self, tenant: str, room: str) -> set[str]:
         occupants = self._occupants.get((tenant, room))
         return set() if occupants is None else {n for n in occupants.nodes() if self._nodes[n].ends is None}

@@ -13,6 +13,7 @@ from greendot.core.projection import project
 from greendot.engine.base import Bus, Deliver, Topic
 from greendot.errors import KeysUnavailable, Refused, TokenError
 from greendot.gateway.connection import Connection
+from greendot.gateway.devices import Devices
 from greendot.gateway.granting import Granting
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
@@ -48,6 +49,7 @@ class Parts(Struct, frozen=True):
     speaking: Speaking
     notifying: Notifying
     limiting: Limiting
+    devices: Devices
     bus: Bus
     tokens: Tokens
     clock: Clock
@@ -84,6 +86,8 @@ class Commands:
             wire.InboxList: lambda connection, session, command: parts.notifying.page(session, command),
             **dict.fromkeys(wire.MARKS, parts.notifying.mark),
             wire.SignalSend: self._signal_send,
+            wire.DeviceRegister: self._device_register,
+            wire.DeviceRemove: self._device_remove,
             wire.TokenRefresh: self._token_refresh,
             wire.Bye: lambda connection, session, command: connection.said_bye(),
         }
@@ -189,6 +193,14 @@ class Commands:
         # Values of different senders and kinds never replace each other.
         key = command.key and (session.user, command.kind, command.key)
         self._parts.bus.publish(topic, Deliver(frame, key=key, without_connection=connection.id))
+
+    async def _device_register(self, connection: Connection, session: Session, command: wire.DeviceRegister) -> Outcome:
+        await self._parts.devices.register(session.key, session.device, command.provider, command.token)
+        return None
+
+    async def _device_remove(self, connection: Connection, session: Session, command: wire.DeviceRemove) -> Outcome:
+        await self._parts.devices.remove(session.key, session.device)
+        return None
 
     async def _token_refresh(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
         try:

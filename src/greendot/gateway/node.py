@@ -80,7 +80,6 @@ class Node(Parts):
         except BaseException:
             await self.store.close()
             raise
-        self.pruning.start(lambda: self.incarnation)
         self.regarding.start()
         self.tenancy.start()
         if self._driven:

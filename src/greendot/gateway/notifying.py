@@ -6,7 +6,7 @@ Written first, then told. What is promised of a notification depends on its kind
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import UNSET, Raw, structs
 
@@ -51,6 +51,8 @@ class Notifying:
         self._inboxes = inboxes
         self._kinds = kinds
         self._metrics = metrics
+        self.is_pushed: Callable[[Notice], bool] = lambda notice: False
+        self.queued: Callable[[], None] = lambda: None  # called when there may be something to push
 
     # --- what is new ---
 
@@ -60,7 +62,7 @@ class Notifying:
         One without a key is another one each time; `ack` is decided here.
         """
         kept = [
-            structs.replace(notice, key=notice.key or new_message_id(), ack=kind.wants_ack)
+            structs.replace(notice, key=notice.key or new_message_id(), ack=kind.wants_ack, push=self.is_pushed(notice))
             for notice in notices
             if (kind := self._kinds.of(notice.kind)).is_kept
         ]
@@ -68,6 +70,8 @@ class Notifying:
         created = [next(written) if self._kinds.of(notice.kind).is_kept else None for notice in notices]
         await self._publish(self._signals(notices))
         await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
+        if any(notice.push for notice in kept):
+            self.queued()
         self._hand_over(kept, [made for made in created if made is not None])
         self._shared.witness.notified(notices)
         self._metrics.inbox_notified_total += sum(made is None or made.new for made in created)

@@ -26,6 +26,7 @@ from greendot.gateway.commands import Commands
 from greendot.gateway.commands import Parts as Acting
 from greendot.gateway.connection import Connection
 from greendot.gateway.crowds import Crowds
+from greendot.gateway.devices import Devices
 from greendot.gateway.doorstep import Doorstep, Rules
 from greendot.gateway.granting import Granting
 from greendot.gateway.greeting import Greeting
@@ -36,7 +37,6 @@ from greendot.gateway.intake import Intake
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.notifying import Notifying
 from greendot.gateway.pressure import Pressure
-from greendot.gateway.pruning import Pruning
 from greendot.gateway.reception import Reception
 from greendot.gateway.recovery import Pace, Recovery
 from greendot.gateway.recovery import Parts as RecoveryParts
@@ -62,7 +62,7 @@ from greendot.gateway.watching import Watching
 from greendot.gateway.witness import Witness
 from greendot.metrics import Metrics
 from greendot.settings import Limits, Settings, Visibility
-from greendot.store.base import Store
+from greendot.store.base import Notice, Store
 from greendot.tokens import make_tokens
 
 RESTORE_S = 2.0  # beside a renewal, what all nodes need to restore their sessions
@@ -117,8 +117,9 @@ class Parts:
         self.speaking.moved = self.regarding.members_changed
         self.inboxes = Inboxes(store, shared, self.metrics)
         self.sessions.left = self.inboxes.left
+        self.devices = Devices(store, clock)
         self.notifying = Notifying(engine, store, shared, self.inboxes, _kinds(settings), self.metrics)
-        self.pruning = Pruning(engine, store, shared, self.metrics, round(settings.inbox.keep_days * 86_400_000))
+        self.notifying.is_pushed = _pushed(settings)
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace)
         self.renewing = Renewing(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
@@ -149,6 +150,7 @@ class Parts:
                 speaking=self.speaking,
                 notifying=self.notifying,
                 limiting=self.limiting,
+                devices=self.devices,
                 bus=engine,
                 tokens=self.tokens,
                 clock=clock,
@@ -187,6 +189,17 @@ def _doorstep(settings: Settings, metrics: Metrics, clock: Clock) -> Doorstep:
 
 def _kinds(settings: Settings) -> Kinds:
     return Kinds({name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()})
+
+
+def _pushed(settings: Settings) -> Callable[[Notice], bool]:
+    """Whether one is queued to be pushed: what is never sent is not even looked at."""
+
+    def is_pushed(notice: Notice) -> bool:
+        push = settings.push_of(notice.tenant)
+        kind = push.kinds.get(notice.kind)
+        return notice.push and push.pushes and (kind is None or kind.enabled)
+
+    return is_pushed
 
 
 def _longest_ms(settings: Settings) -> int:

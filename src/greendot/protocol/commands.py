@@ -17,6 +17,7 @@ Text = Annotated[str, Meta(max_length=200)]
 Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=300)]
 LastSeen = Literal["shown", "hidden"]
+PushProvider = Literal["fcm", "apns", "webpush", "webhook"]
 CommandId = str | int
 # A client may know more events than there are, and have read many versions of one.
 Version = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -182,6 +183,15 @@ class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
     key: Id | None = None
 
 
+class DeviceRegister(Command, frozen=True, tag="device.register", kw_only=True):
+    provider: PushProvider
+    token: str
+
+
+class DeviceRemove(Command, frozen=True, tag="device.remove"):
+    pass
+
+
 class TokenRefresh(Command, frozen=True, tag="token.refresh", kw_only=True):
     token: str
 
@@ -216,6 +226,8 @@ AnyCommand = (
     | InboxArchive
     | InboxAck
     | SignalSend
+    | DeviceRegister
+    | DeviceRemove
     | TokenRefresh
     | Bye
 )

@@ -9,8 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 from greendot.settings.admin import check_admin
 from greendot.settings.auth import check_auth
 from greendot.settings.door import check_door
+from greendot.settings.jobs import check_jobs
 from greendot.settings.mistakes import Mistake, Mistakes
 from greendot.settings.names import check_name
+from greendot.settings.push import check_networks, check_push
 from greendot.settings.sections import POSTGRES, Limits, Privacy, Settings
 from greendot.settings.visibility import check_visibility
 from greendot.settings.webhooks import check_webhooks
@@ -41,6 +43,10 @@ def check(settings: Settings) -> Mistakes:
     yield from check_visibility("visibility", settings.visibility, settings.webhooks)
     for name, tenant in settings.tenants.items():
         yield from check_visibility(f"tenants.{name}.visibility", tenant.visibility, settings.webhooks)
+    yield from check_networks(settings.push.allow_private)
+    yield from check_push("push", settings.push, settings.push.allow_private)
+    for name, tenant in settings.tenants.items():
+        yield from check_push(f"tenants.{name}.push", tenant.push, settings.push.allow_private)
     yield from _check_celebrities(settings)
     yield from check_door(settings.door, settings.tls)
     yield from check_admin(settings.admin, settings.server.port)
@@ -49,6 +55,7 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_engine(settings)
     yield from _check_store(settings)
     yield from _check_outbox(settings)
+    yield from check_jobs(settings.jobs)
     yield from check_webhooks(settings.webhooks, {name: tenant.webhooks for name, tenant in settings.tenants.items()})
 
 

@@ -10,7 +10,9 @@ from msgspec import Meta, Struct
 
 from greendot.settings.admin import Admin
 from greendot.settings.door import Door, Tls
+from greendot.settings.jobs import Jobs
 from greendot.settings.names import Secret
+from greendot.settings.push import Push, TenantPush
 from greendot.settings.visibility import Visibility
 from greendot.settings.webhooks import Hook, Webhooks
 
@@ -184,6 +186,7 @@ class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()  # in force for it: what its section does not say is as in [limits]
     webhooks: Hook = Hook()  # its own: no other's is used for it
     visibility: Visibility = Visibility()  # the same, as in [visibility]
+    push: TenantPush = TenantPush()  # the same, as in [push]
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -206,6 +209,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     outbox: Outbox = Outbox()
     inbox: Inbox = Inbox()
     webhooks: Webhooks = Webhooks()
+    jobs: Jobs = Jobs()
+    push: Push = Push()
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
     kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only
@@ -231,6 +236,16 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         if self.webhooks.url:
             named["default"] = self.webhooks
         return {tenant: hook for tenant, hook in named.items() if hook.url}
+
+    def push_of(self, tenant: str) -> TenantPush:
+        """How a tenant pushes: as its own section says, or as all others."""
+        own = self.tenants.get(tenant)
+        return self.push if own is None else own.push
+
+    @property
+    def pushes(self) -> bool:
+        """Whether any tenant does."""
+        return self.push.pushes or any(tenant.push.pushes for tenant in self.tenants.values())
 
     @property
     def outbox_url(self) -> str:

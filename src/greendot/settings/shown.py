@@ -12,7 +12,7 @@ from msgspec.structs import fields
 from greendot.settings.sections import Settings
 from greendot.settings.values import is_secret
 
-_PATHS = ("webhooks", "visibility")  # sections with URLs whose paths may be as good as a password
+_PATHS = ("webhooks", "visibility", "push")  # sections with URLs whose paths may be as good as a password
 
 
 def shown(settings: Settings) -> dict[str, Any]:

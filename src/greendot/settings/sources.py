@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
 from greendot.errors import ConfigError
@@ -18,7 +19,7 @@ from greendot.settings.sections import Kind, Settings, Tenant
 from greendot.settings.values import Values, nearest
 
 NAMED: dict[str, type] = {"kinds": Kind, "tenants": Tenant}  # sections of sections, by names people give
-OWN = ("limits", "visibility")  # sections that tenants may have of their own, and else share
+OWN = ("limits", "visibility", "push")  # sections that tenants may have of their own, and else share
 ENVIRONMENT = "in the environment"
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
 
@@ -57,7 +58,7 @@ def read(file: Path | None, environment: Mapping[str, str], flags: Sources, look
     ):
         values = Values()
         for section, keys in values.taken(given).items():
-            merged.setdefault(section, {}).update(keys)
+            _lay_over(merged.setdefault(section, {}), keys)
             origins |= dict.fromkeys(_settings_in(section, keys), source)
         mistakes += [_named(mistake, {source: mistake.keys}) for mistake in values.mistakes]
     _complete(merged)
@@ -84,8 +85,26 @@ def _read_environment(environment: Mapping[str, str]) -> Sources:
         for name, value in environment.items():
             if name.startswith(prefix):  # a misspelt one is found later, like one in the file
                 key = name.removeprefix(prefix).lower()
-                values.setdefault(section.name, {})[key] = value if key not in lists else _split(value)
+                place, key = _placed(values.setdefault(section.name, {}), section.type, key)
+                place[key] = value if key not in lists else _split(value)
     return values
+
+
+def _placed(values: dict[str, Any], kind: Any, key: str) -> tuple[dict[str, Any], str]:
+    """Where a key belongs: some sections have sections of their own."""
+    for field in fields(kind):
+        if isinstance(field.type, type) and issubclass(field.type, Struct) and key.startswith(f"{field.name}_"):
+            return values.setdefault(field.name, {}), key.removeprefix(f"{field.name}_")
+    return values, key
+
+
+def _lay_over(values: dict[str, Any], further: Mapping[str, Any]) -> None:
+    """What is set further on holds; what is not said there stays."""
+    for key, value in further.items():
+        if isinstance(value, Mapping) and isinstance(values.get(key), dict):
+            _lay_over(values[key], value)
+        else:
+            values[key] = value
 
 
 def _split(value: str) -> list[str]:
@@ -110,8 +129,13 @@ def _settings_in(at: str, keys: Mapping[str, Any]) -> Iterable[str]:
 
 def _complete(merged: dict[str, dict[str, Any]]) -> None:
     """What a tenant's own section does not say is as everybody's."""
+    kinds = {field.name: field.type for field in fields(Tenant)}
+    shared = {}
+    for section in OWN:  # a part of what is said for everybody may be of the whole node
+        known = {field.name for field in fields(kinds[section])}
+        shared[section] = {key: value for key, value in merged.get(section, {}).items() if key in known}
     merged["tenants"] = {
-        name: tenant | {section: merged.get(section, {}) | tenant.get(section, {}) for section in OWN}
+        name: tenant | {section: shared[section] | tenant.get(section, {}) for section in OWN}
         for name, tenant in merged.get("tenants", {}).items()
     }
 

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from greendot.settings.mistakes import Mistake
+from greendot.settings.push import Push, TenantPush
 from greendot.settings.sections import OF_THE_NODE, Limits, Settings
 from greendot.settings.webhooks import Hook, Webhooks
 
@@ -124,10 +125,17 @@ def _elsewhere(at: str, kind: type[Struct], key: str) -> str | None:
         return None
     if kind is Limits and key in OF_THE_NODE:
         return f"[{at}]: {key} is of the whole node. Set it in [limits]."
-    common = [field.name for field in fields(Webhooks)]
-    if kind is Hook and key in common and key not in [field.name for field in fields(Hook)]:
-        return f"[{at}]: {key} holds for all webhooks. Set it in [webhooks]."
+    for own, whole, name, what in (
+        (Hook, Webhooks, "webhooks", "all webhooks"),
+        (TenantPush, Push, "push", "all tenants"),
+    ):
+        if kind is own and key in _names(whole) and key not in _names(own):
+            return f"[{at}]: {key} holds for {what}. Set it in [{name}]."
     return None
+
+
+def _names(kind: type[Struct]) -> list[str]:
+    return [field.name for field in fields(kind)]
 
 
 def _like(at: str) -> str:

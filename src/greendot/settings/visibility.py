@@ -26,7 +26,7 @@ def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> 
     """What is wrong if the app is to be asked and it is not said where, or how it knows that it is us."""
     policy, url, secret = (f"{section}.{name}" for name in ("policy", "ask_url", "ask_secret"))
     if visibility.ask_url:
-        yield from check_url(url, visibility.ask_url, common)
+        yield from check_url(url, visibility.ask_url, common.allow_private)
     if visibility.policy == "ask" and not visibility.ask_url:
         yield Mistake((policy, url), f"{policy} is `ask`: say in {url} where the app is to be asked.")
     if visibility.ask_url and len(visibility.ask_secret) < LEAST_SECRET:

@@ -23,6 +23,7 @@ HookType = Literal[
 ALL_TYPES: tuple[HookType, ...] = get_args(HookType)
 LEAST_SECRET = 32  # characters
 MOST_URL = 2_048
+ALLOWED = "webhooks.allow_private"
 _ANY = "all"
 
 
@@ -81,7 +82,7 @@ def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
         if hook.secret:
             yield Mistake((secret, url), f"{secret} is set, and {url} is not: nothing would be sent. Set both.")
         return
-    yield from check_url(url, hook.url, common)
+    yield from check_url(url, hook.url, common.allow_private)
     if not hook.secret:
         yield Mistake(
             (secret,),
@@ -90,15 +91,15 @@ def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
         )
 
 
-def check_url(setting: str, url: str, common: Webhooks) -> Mistakes:
+def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in: str = ALLOWED) -> Mistakes:
     """Why an app cannot be called there, or what is sent could be read on its way."""
     if wrong := _wrong_with(url):
         yield Mistake((setting,), f"{setting} {wrong}")
-    elif url.startswith("http:") and not common.allow_private:
+    elif url.startswith("http:") and not allow_private:
         yield Mistake(
-            (setting, "webhooks.allow_private"),
+            (setting, listed_in),
             f"{setting} begins with http://: what is sent could be read on its way. Use https://, or, for an app "
-            "in your own network, list that in webhooks.allow_private.",
+            f"in your own network, list that in {listed_in}.",
         )
 
 

@@ -19,11 +19,14 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from greendot.core.gate import Importance
 from greendot.core.presence import Manual
 from greendot.store.hooks import HookStore
+from greendot.store.jobs import JobStore
 from greendot.store.keys import KeyStore, TenantStore
 from greendot.store.people import PeopleStore
 from greendot.store.privacy import PrivacyStore
+from greendot.store.pushes import PushStore
 from greendot.store.revocations import RevocationStore
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
@@ -131,6 +134,10 @@ class Notice(Struct, frozen=True, gc=False):
     created_at: int
     expires_at: int | None = None
     ack: bool = False
+    push: bool = True  # to devices of those who are away, if the tenant pushes
+    importance: Importance = "normal"
+    room: str | None = None  # it is about a message of this room
+    collapse: str | None = None  # on a device it takes the place of the one before with the same
 
 
 class Created(NamedTuple):
@@ -316,6 +323,8 @@ class Store(
     PeopleStore,
     HookStore,
     RevocationStore,
+    PushStore,
+    JobStore,
     Protocol,
 ):
     """All of it, and its life."""

@@ -12,7 +12,7 @@ ERASED = "erased"  # the `op` of a message whose author was erased: the number s
 NOTHING = b"null"  # its body
 USERS = ("user", "user_id")  # columns that say whose a row is
 OTHERS = "other"  # one that names the user in somebody else's row
-_UNINDEXED = ("markers",)  # by user: they are looked through from end to end, a window at a time
+_UNINDEXED = ("markers", "pushes")  # by user: they are looked through from end to end, a window at a time
 _BY_USER = {"messages": ("room", "key")}  # how an index by user goes on where that is not the primary key
 _LAST = ("notifications", "inboxes")  # the counters after what they count
 

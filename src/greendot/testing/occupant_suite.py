@@ -45,6 +45,20 @@ class OccupantSuite(EngineTests):
             assert await h.engine.present(T, "r1") == []
             assert await self.news(h) == [("Left", "ann")]
 
+    async def test_it_is_known_with_which_sessions_users_are_in_a_room(self) -> None:
+        async with self.harness() as h:
+            assert await h.engine.seated(T, "r1", ["ann"]) == {}
+            phone, laptop, other = self.seat(h, "phone"), self.seat(h, "laptop"), self.seat(h, "other")
+            for user, ref in (("ann", phone), ("ann", laptop), ("bob", other), ("cyd", self.seat(h, "c"))):
+                await h.engine.enter(T, "r1", user, ref)
+            await h.engine.enter(T, "r2", "dan", self.seat(h, "d"))
+            found = await h.engine.seated(T, "r1", ["ann", "bob", "dan", "eve"])
+            assert found == {"ann": {phone.session, laptop.session}, "bob": {other.session}}
+            await h.engine.exit(T, "r1", "ann", phone)
+            assert await h.engine.seated(T, "r1", ["ann"]) == {"ann": {laptop.session}}
+            await h.engine.exit(T, "r1", "ann", laptop)
+            assert await h.engine.seated(T, "r1", ["ann"]) == {}
+
     async def test_entering_or_leaving_again_changes_nothing(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])

@@ -14,6 +14,7 @@ import msgspec
 from greendot.assembly import Greendot
 from greendot.gateway.node import Node
 from greendot.settings import Kind, Limits, Settings, Tenant, Visibility
+from greendot.settings.push import Push, TenantPush
 from greendot.settings.webhooks import Hook
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
@@ -108,6 +109,11 @@ class Served:
             await asyncio.sleep(0)
         await self.node.tasks.finish()
 
+    async def job(self, name: str) -> None:
+        """Have a job run, due or not, to its end."""
+        await self.greendot.scheduler.run(name)
+        await self.settle()
+
     async def until_gone(self, count: int = 0) -> None:
         """Wait until the server has noticed that all but `count` sockets are closed."""
         async with asyncio.timeout(10):
@@ -118,6 +124,11 @@ class Served:
     async def close_clients(self) -> None:
         for client in self._clients:
             await client.end()
+
+
+def _tenant_push(given: dict[str, Any]) -> TenantPush:
+    known = {field.name for field in msgspec.structs.fields(TenantPush)}
+    return msgspec.convert({key: value for key, value in given.items() if key in known}, TenantPush)
 
 
 @asynccontextmanager
@@ -136,9 +147,12 @@ async def serving(**sections: dict[str, Any]) -> AsyncIterator[Served]:
                     limits=msgspec.convert(sections.get("limits", {}) | own.get("limits", {}), Limits),
                     webhooks=msgspec.convert(own.get("webhooks", {}), Hook),
                     visibility=msgspec.convert(sections.get("visibility", {}) | own.get("visibility", {}), Visibility),
+                    push=_tenant_push(sections.get("push", {}) | own.get("push", {})),
                 )
                 for tenant, own in values.items()
             }
+        elif name == "push":
+            section = msgspec.convert(values, Push)
         else:
             section = msgspec.structs.replace(getattr(settings, name), **values)
         settings = msgspec.structs.replace(settings, **{name: section})

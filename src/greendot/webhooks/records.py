@@ -28,9 +28,6 @@ from greendot.webhooks.hook import Hook
 LEASE_S = 10.0
 CLAIM_EVERY_S = 3.0
 FINISH_S = 2.0  # what is being sent when it is told to end may take so long
-KEEP_MS = 30 * 86_400_000  # dead letters are kept so long
-PRUNE_EVERY_S = 3_600.0
-PRUNED_AT_ONCE = 1_000
 AWAY_S = 1.0  # between two looks at a store that is away
 MOST_REASON = 300  # characters
 
@@ -65,7 +62,7 @@ class RecordLanes:
         self._holder = new_message_id()
         self._ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._next_claim = self._next_prune = 0.0
+        self._next_claim = 0.0
         self.held: list[str] = []
 
     def start(self) -> None:
@@ -98,9 +95,6 @@ class RecordLanes:
                     await self._claim()
                     self._next_claim = loop.time() + CLAIM_EVERY_S
                 await self._start_lanes()
-                if loop.time() >= self._next_prune:
-                    await self._prune()
-                    self._next_prune = loop.time() + PRUNE_EVERY_S * random.uniform(0.5, 1)
             except StoreUnavailable as error:
                 _log.info("webhooks wait for the store: %s", error)
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
@@ -150,11 +144,6 @@ class RecordLanes:
             await self._store.settle_hooks(
                 tenant, [], [Failed(row.id, None, "the hook is stopped") for row in rows], now
             )
-
-    async def _prune(self) -> None:
-        pruned = PRUNED_AT_ONCE
-        while self.held and pruned == PRUNED_AT_ONCE:
-            pruned = await self._store.prune_hooks(self._clock.now_ms() - KEEP_MS, PRUNED_AT_ONCE)
 
     async def _wait(self, seconds: float) -> None:
         try:

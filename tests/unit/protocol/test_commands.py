@@ -44,6 +44,8 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "inbox.archive": {"ids": ["3-aa"]},
     "inbox.ack": {"ids": ["3-aa"]},
     "signal.send": {"room": "lobby", "kind": "cursor", "body": [1, 2], "key": "k1"},
+    "device.register": {"provider": "fcm", "token": "t-1"},
+    "device.remove": {},
     "token.refresh": {"token": "abc.def.ghi"},
     "bye": {},
 }
@@ -55,6 +57,7 @@ BARE = [
     "status.set",
     "privacy.set",
     "room.list",
+    "device.remove",
     "bye",
     "inbox.list",
 ]  # need no field at all

@@ -11,7 +11,7 @@ from greendot.settings import Settings, load, shown
 from greendot.settings.values import is_secret
 
 HUSH = "hush" * 16
-SECRET_NAMES = ("secret", "secret_before", "ask_secret", "hash_key")
+SECRET_NAMES = ("secret", "secret_before", "ask_secret", "hash_key", "webhook_secret", "webhook_secret_before")
 
 
 def secret_settings(kind: Any = Settings, at: str = "") -> set[str]:
@@ -49,6 +49,7 @@ def test_whatever_is_called_a_secret_is_marked_as_one() -> None:
 def test_no_secret_is_shown_wherever_it_is() -> None:
     hook = {"url": f"https://app.example/{HUSH}", "secret": HUSH, "secret_before": HUSH}
     ask = {"ask_url": f"https://app.example/{HUSH}", "ask_secret": HUSH}
+    push = {f"webhook_{name}": value for name, value in hook.items()}
     settings = load(
         None,
         {},
@@ -59,7 +60,8 @@ def test_no_secret_is_shown_wherever_it_is() -> None:
             "privacy": {"hash_key": HUSH},
             "webhooks": hook,
             "visibility": ask,
-            "tenants": {"acme": {"webhooks": hook, "visibility": ask}},
+            "push": push,
+            "tenants": {"acme": {"webhooks": hook, "visibility": ask, "push": push}},
             "engine": {"url": f"redis+cluster://ann:{HUSH}@h1,h2"},
             "store": {"url": f"postgresql://ann:{HUSH}@db/greendot"},
             "outbox": {"url": f"postgresql://ann:{HUSH}@db/app"},

@@ -124,10 +124,13 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         """Connect, to look and repair without being a node."""
         await self.servers.start()
         try:
-            table = await self.lives.table()
+            await self.look_at_nodes()
         except BaseException:
             await self.servers.close()
             raise
+
+    async def look_at_nodes(self) -> None:
+        table = await self.lives.table()
         self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
 
     async def close(self) -> None:

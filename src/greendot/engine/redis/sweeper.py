@@ -24,6 +24,7 @@ from greendot.errors import EngineUnavailable
 
 AT_ONCE = 64  # buckets asked for together
 SWEEP_EVERY_MS = 600_000
+SWEPT_MS = 900_000  # nobody sweeps by itself for so long after it was done by a job or an operator
 REMEMBERED_MS = 90_000_000  # how long a dead node is listed: longer than any bucket lives without its nodes
 _log = logging.getLogger("greendot.redis")
 
@@ -61,10 +62,17 @@ class Sweeper:
         return swept
 
     async def sweep_if_due(self) -> Swept | None:
-        """One node in all does it, every ten minutes."""
-        return await self.sweep() if await self._claim("sweep", SWEEP_EVERY_MS) else None
+        """One node in all does it, every ten minutes, unless a job does."""
+        return await self._sweep() if await self._claim("sweep", SWEEP_EVERY_MS) else None
 
     async def sweep(self) -> Swept:
+        """The same now, whoever did it last."""
+        swept = await self._sweep()
+        claim = keys.claim_key(self._verbs.prefix, "sweep")
+        await self._verbs.servers.of(HOME).call("SET", claim, self._nodes.incarnation, "PX", SWEPT_MS)
+        return swept
+
+    async def _sweep(self) -> Swept:
         """Everything: end what does not count, forget what is past its time, ask each node to compare its own.
 
         EngineUnavailable if not all of it could be done: that nothing was found would not mean that all is well.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from greendot.ids import new_message_id, numbered_id
@@ -10,6 +10,7 @@ from greendot.store.base import Created, Filter, Inbox, Key, Notice, Notificatio
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.links import Link, Links
 from greendot.store.postgres.messages import columns
+from greendot.store.postgres.pushes import QUEUE, push_row
 
 _FIELDS = (
     "n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at,"
@@ -122,11 +123,21 @@ class PostgresInbox:
         return found
 
 
-async def write(link: Link, batch: Sequence[list[Letter]], hooked: Sequence[str] = ()) -> list[list[Created]]:
+class Queues(NamedTuple):
+    """The tenants whose apps are told of what is new, and those whose users are where they are away."""
+
+    hooked: Sequence[str] = ()
+    pushed: Collection[str] = ()
+
+
+NO_QUEUES = Queues()
+
+
+async def write(link: Link, batch: Sequence[list[Letter]], queues: Queues = NO_QUEUES) -> list[list[Created]]:
     """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new.
 
-    Very many are written in several statements: while one is made ready the node does nothing else. What is new to
-    `hooked` tenants is queued for their apps.
+    Very many are written in several statements: while one is made ready the node does nothing else. What is new is
+    put into the queues in the same transaction.
     """
     letters = [letter for letters in batch for letter in letters]
     streams = [columns(part, 2) for part in _parts(sorted({(n.tenant, n.user) for n, _ in letters}))]
@@ -136,7 +147,7 @@ async def write(link: Link, batch: Sequence[list[Letter]], hooked: Sequence[str]
     for part in streams:
         heads |= {(row[0], row[1]): row[2] for row in await link.fetch(LOCK, *part)}
     known: dict[_Ident, Notification] = {}
-    created = iter([made for part in _parts(letters) for made in await _write(link, part, heads, known, hooked)])
+    created = iter([made for part in _parts(letters) for made in await _write(link, part, heads, known, queues)])
     return [[next(created) for _ in letters] for letters in batch]
 
 
@@ -145,16 +156,24 @@ async def _write(
     letters: Sequence[Letter],
     heads: dict[Key, int],
     known: dict[_Ident, Notification],
-    hooked: Sequence[str],
+    queues: Queues,
 ) -> list[Created]:
     found = await link.fetch(KNOWN, *columns(sorted({(n.tenant, n.user, n.key) for n, _ in letters}), 3))
     known |= {(row[0], row[1], row[2]): Notification(*row[3:]) for row in found}
     new: list[tuple[Any, ...]] = []
     counts: dict[Key, int] = {}
-    created = [_number(letter, heads, known, new, counts) for letter in letters]
+    created: list[Created] = []
+    pushes: list[tuple[Any, ...]] = []
+    for letter in letters:
+        before = len(new)
+        created.append(_number(letter, heads, known, new, counts))
+        if len(new) > before and letter.notice.push and letter.notice.tenant in queues.pushed:
+            pushes.append(push_row(letter.notice, created[-1].notification))
     if new:
         changed = [(*key, heads[key], count) for key, count in counts.items()]
-        await link.execute(WRITE, *columns(changed, 4), *columns(new, 10), hooked)
+        await link.execute(WRITE, *columns(changed, 4), *columns(new, 10), queues.hooked)
+    if pushes:
+        await link.execute(QUEUE, *columns(pushes, 8))
     return created
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from greendot.errors import StoreUnavailable
 from greendot.store.base import Created, InboxStore, Store, Written
 from greendot.store.hooks import Hooked
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.batches import Batches
-from greendot.store.postgres.inbox import Letter, PostgresInbox
+from greendot.store.postgres.inbox import Letter, PostgresInbox, Queues
+from greendot.store.postgres.jobs import PostgresJobs
 from greendot.store.postgres.keys import PostgresKeys
 from greendot.store.postgres.links import Limits, Links
 from greendot.store.postgres.marks import PostgresMarks
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.people import PostgresPeople
 from greendot.store.postgres.privacy import PostgresPrivacy
+from greendot.store.postgres.pushes import PostgresPushes
 from greendot.store.postgres.revocations import PostgresRevocations
 from greendot.store.postgres.rooms import PostgresRooms
 from greendot.store.postgres.status import PostgresStatus
@@ -33,9 +37,11 @@ class PostgresStore(
     PostgresTenants,
     PostgresPeople,
     PostgresRevocations,
+    PostgresPushes,
+    PostgresJobs,
 ):
     """See `Store`. At most `pool` connections; with `migrate`, old tables are brought up to date at the start; what
-    `hooked` tenants are to be told of is queued for them."""
+    `hooked` tenants are to be told of is queued for them, and for `pushed` tenants what is to be pushed."""
 
     def __init__(
         self,
@@ -45,10 +51,12 @@ class PostgresStore(
         migrate: bool = False,
         limits: Limits | None = None,
         hooked: Hooked | None = None,
+        pushed: Collection[str] = (),
     ) -> None:
         self._links = Links(url, pool, limits or Limits())
         self._migrate = migrate
         self._hooked = hooked or {}
+        self._pushed = pushed
         flights, patience_s = max(1, pool // 4), self._links.limits.patience_s  # other connections are for readers
         self._appends: Batches[Message, Written | None] = Batches(self._write_messages, flights, patience_s)
         self._notifies: Batches[list[Letter], list[Created]] = Batches(self._write_letters, flights, patience_s)
@@ -89,8 +97,8 @@ class PostgresStore(
         return await self._links.transact_once(lambda link: messages.write(link, batch, hooked))
 
     async def _write_letters(self, batch: list[list[Letter]]) -> list[list[Created]]:
-        hooked = self._wanting("notification.created")
-        return await self._links.transact_once(lambda link: inbox.write(link, batch, hooked))
+        queues = Queues(self._wanting("notification.created"), self._pushed)
+        return await self._links.transact_once(lambda link: inbox.write(link, batch, queues))
 
 
 _: type[Store] = PostgresStore

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from greendot.ids import new_message_id, number_of, numbered_id
 from greendot.store.base import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification
 from greendot.store.sqlite.hooks import SqliteHooks, queue, queue_marked
+from greendot.store.sqlite.pushes import SqlitePushes
 
 _FIELDS = "seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at, ack"
 _CONDITIONS: dict[Filter, str] = {
@@ -64,7 +65,7 @@ COUNTED = """
 """
 
 
-class SqliteInbox(SqliteHooks):
+class SqliteInbox(SqliteHooks, SqlitePushes):
     """See `InboxStore`."""
 
     async def notify(self, notices: Sequence[Notice]) -> list[Created]:
@@ -73,6 +74,7 @@ class SqliteInbox(SqliteHooks):
             made = ((n.tenant, n.user, c.notification) for n, c in zip(notices, created, strict=True) if c.new)
             wanted = "notification.created"
             queue(db, [(t, wanted, user, n.seq, n.created_at) for t, user, n in made if self._wants(t, wanted)])
+            self._queue_pushes(db, zip(notices, created, strict=True))
             return created
 
         return await self._thread.do(work)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from greendot.store.base import Store
 from greendot.store.hooks import Hooked
 from greendot.store.sqlite.inbox import SqliteInbox
+from greendot.store.sqlite.jobs import SqliteJobs
 from greendot.store.sqlite.keys import SqliteKeys
 from greendot.store.sqlite.messages import SqliteMessages
 from greendot.store.sqlite.people import SqlitePeople
@@ -28,12 +30,15 @@ class SqliteStore(
     SqliteTenants,
     SqlitePeople,
     SqliteRevocations,
+    SqliteJobs,
 ):
-    """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them."""
+    """See `Store`. `path` is a file, or `:memory:`; what `hooked` tenants are to be told of is queued for them,
+    and for `pushed` tenants what is to be pushed."""
 
-    def __init__(self, path: str, *, hooked: Hooked | None = None) -> None:
+    def __init__(self, path: str, *, hooked: Hooked | None = None, pushed: Collection[str] = ()) -> None:
         self._thread = DatabaseThread(path)
         self._hooked = hooked or {}
+        self._pushed = pushed
 
     async def start(self) -> None:
         await self._thread.start()

@@ -1,0 +1,130 @@
+"""The reminder over very many users: how long it takes, how much memory, and what becomes of it when it is killed.
+
+    python bench/reminder.py [--users 1000000]
+
+Every tenth user has something unread. A run over a hundredth of them says what memory it takes anyway; the run over all
+is killed halfway with SIGKILL, and the next goes on. The engine is played: nobody is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from greendot.clock import SystemClock
+from greendot.core.presence import Face, Snapshot
+from greendot.core.schedule import Every, Plan
+from greendot.jobs.job import Planned
+from greendot.jobs.reminder import Reminding, UnreadReminder
+from greendot.jobs.runner import Runner
+from greendot.store.sqlite import SqliteStore
+
+HOUR_MS = 3_600_000
+LEASE_S = 1.0
+COLUMNS = "tenant, user, seq, id, kind, body, key, created_at, seen_at, ack"
+
+
+class Nobody:
+    """An engine in which nobody is there."""
+
+    async def read(self, tenant, users):
+        nobody = Snapshot(Face(), Face(), None, [])
+        return [nobody for _ in users]
+
+
+def fill(path: Path, count: int) -> None:
+    asyncio.run(SqliteStore(str(path)).migrate())
+    at = SystemClock().now_ms() - 3 * HOUR_MS
+    db = sqlite3.connect(path)
+    inboxes = (("default", f"u{n:07}", 1, int(n % 10 == 0), 0) for n in range(count))
+    db.executemany("INSERT INTO inboxes VALUES (?, ?, ?, ?, ?)", inboxes)
+    waiting = (("default", f"u{n:07}", 1, f"1-{n}", "k", b"1", "k", at, at, 0) for n in range(0, count, 10))
+    db.executemany(f"INSERT INTO notifications ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", waiting)
+    db.commit()
+    db.close()
+
+
+async def run(path: str) -> None:
+    """In a process of its own: one run, and what it took."""
+    store = SqliteStore(path)
+    await store.start()
+    reminding = Reminding(lambda tenant: True)
+    planned = Planned(
+        UnreadReminder(store, Nobody(), store.notify, reminding), Plan(Every(2 * HOUR_MS)), "every 7200 s"
+    )
+    runner, begin = Runner(store, SystemClock(), LEASE_S), time.monotonic()
+    await runner.plan([planned])
+    while (ended := await runner.run(planned, early=True)) is None:
+        await asyncio.sleep(0.1)  # the lease of one that was killed has to end
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"seconds": time.monotonic() - begin, "done": ended.done, "rss": most, "outcome": ended.outcome}))
+    await store.close()
+
+
+def begun(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, __file__, "--run", str(path)], stdout=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> dict[str, float]:
+    out, _ = process.communicate()
+    return json.loads(out)
+
+
+def progress(path: Path) -> int:
+    db = sqlite3.connect(path, timeout=60)
+    row = db.execute("SELECT max(done) FROM job_runs").fetchone()
+    db.close()
+    return row[0] or 0
+
+
+def told_twice(path: Path) -> tuple[int, int]:
+    """How many were reminded, and how many of them more than once."""
+    db = sqlite3.connect(path)
+    each = "SELECT count(*) AS times FROM notifications WHERE kind = 'unread_reminder' GROUP BY user"
+    reminded, twice = db.execute(f"SELECT count(*), total(times > 1) FROM ({each})").fetchone()
+    db.close()
+    return reminded, int(twice)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--users", type=int, default=1_000_000)
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.run:
+        asyncio.run(run(given.run))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        few, many = Path(folder) / "few.db", Path(folder) / "many.db"
+        fill(few, given.users // 100)
+        fill(many, given.users)
+        small = ended(begun(few))
+        first = begun(many)
+        while progress(many) < given.users / 2:
+            time.sleep(0.1)
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+        whole = ended(begun(many))
+        reminded, twice = told_twice(many)
+    print(f"{given.users // 100:,} users: {small['seconds']:.1f} s, {small['rss'] / 1e6:.1f} MB")
+    print(
+        f"the second half of {given.users:,} after SIGKILL: {whole['done']:,} looked at in {whole['seconds']:.1f} s, "
+    )
+    print(f"  {whole['done'] / whole['seconds']:,.0f} users/s, {whole['rss'] / 1e6:.1f} MB")
+    print(f"reminded: {reminded:,}, more than once: {twice}")
+    held = reminded == -(-given.users // 10) and not twice and whole["rss"] < small["rss"] + 8_000_000
+    print("held" if held else "BROKEN")
+    sys.exit(not held)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""`greendot jobs`: when jobs run, what became of them, and running one by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from greendot.assembly import make_engine, make_store, pushes
+from greendot.cli.config import config_option, with_dev_secret
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.stored import INTERRUPTED, on_a_loop, on_store, store_option, store_settings
+from greendot.cli.tables import NOTHING, ago, duration, table
+from greendot.clock import SystemClock
+from greendot.engine.base import Engine
+from greendot.engine.redis.engine import RedisEngine
+from greendot.errors import ConfigError
+from greendot.housekeeping import JOBS, Around, all_jobs, plainly
+from greendot.jobs.run import TOLD_S, Telling
+from greendot.jobs.runner import Runner
+from greendot.settings import Settings
+from greendot.store.base import Store
+from greendot.store.jobs import Ended, JobRun, JobState
+
+FAILED = 1  # the exit code of a run that failed, or did not begin
+MOST_SHOWN = 1_000
+_ENGINE = "the memory engine's state lives inside the server process: the server runs this job by itself"
+_ASK_ENGINE = ("unread-reminder", "sweep")  # jobs that need to know who is there
+
+
+@click.group()
+def jobs() -> None:
+    """What is done now and then, by one of all servers."""
+
+
+@jobs.command("list")
+@json_option
+@store_option
+@config_option
+def list_(as_json: bool, store: str | None, config: Path | None) -> None:
+    """When each job ran and runs again, and what became of it."""
+    settings = store_settings(store, config)
+
+    async def look(there: Store) -> tuple[list[JobState], list[JobRun]]:
+        states = await there.jobs()
+        return states, [run for state in states for run in await there.job_runs(state.name, 1)]
+
+    states, runs = on_store(settings, look)
+    last = {run.name: run for run in runs}
+    if as_json:
+        found = [msgspec.to_builtins(state) | {"last": msgspec.to_builtins(last.get(state.name))} for state in states]
+        print_json({"jobs": found})
+        return
+    now = SystemClock().now_ms()
+    rows = [_job_row(state, last.get(state.name), now) for state in states]
+    rows += [
+        (name, NOTHING, "no server has planned it", *[NOTHING] * 4)
+        for name in JOBS
+        if name not in {state.name for state in states}
+    ]
+    click.echo(table(("JOB", "SCHEDULE", "NEXT", "LAST", "TOOK", "RESULT", "WHAT"), rows))
+
+
+@jobs.command()
+@click.argument("name", required=False)
+@click.option("--limit", type=click.IntRange(1, MOST_SHOWN), default=20, show_default=True, help="Runs to show.")
+@json_option
+@store_option
+@config_option
+def history(name: str | None, limit: int, as_json: bool, store: str | None, config: Path | None) -> None:
+    """The last runs, of one job or of all, the newest first."""
+    if name is not None:
+        _check(name)
+    runs = on_store(store_settings(store, config), lambda there: there.job_runs(name, limit))
+    if as_json:
+        print_json({"runs": runs})
+    elif not runs:
+        click.echo("Nothing has run yet.")
+    else:
+        now = SystemClock().now_ms()
+        rows = [(run.name, str(run.fence), *_run_cells(run, now)) for run in runs]
+        click.echo(table(("JOB", "RUN", "BEGAN", "TOOK", "RESULT", "WHAT"), rows))
+
+
+@jobs.command()
+@click.argument("name")
+@click.option("--engine", metavar="URL", help="The servers' engine: redis://HOST:PORT.")
+@store_option
+@config_option
+def run(name: str, engine: str | None, store: str | None, config: Path | None) -> None:
+    """Run a job now, due or not, unless a server does. Ctrl-C stops it; the next run goes on from there."""
+    _check(name)
+    settings = with_dev_secret(store_settings(store, config, engine))
+    if settings.engine.url == "memory" and name in _ASK_ENGINE:
+        raise ConfigError(f"{_ENGINE}. For servers that share a Redis give its URL: --engine redis://HOST:PORT")
+    ended = on_a_loop(_run(settings, name))
+    if ended is None:
+        click.echo(f"{name} is being run by another: `greendot jobs list` shows how it goes.", err=True)
+        sys.exit(FAILED)
+    click.echo(f"{name}: {ended.outcome}. {ended.note[:1].upper()}{ended.note[1:]}.")
+    if ended.outcome == "stopped":
+        click.echo("The next run goes on from there.")
+        sys.exit(INTERRUPTED)
+    sys.exit(0 if ended.outcome == "ok" else FAILED)
+
+
+def _check(name: str) -> None:
+    if name not in JOBS:
+        raise click.UsageError(f"There is no job {name!r}. There are: {', '.join(JOBS)}.")
+
+
+async def _run(settings: Settings, name: str) -> Ended | None:
+    async with _opened(settings) as (store, engine):
+        around = Around(plainly(store, engine), pushes(settings))
+        (planned,) = [one for one in all_jobs(settings, store, engine, around) if one.job.name == name]
+        runner = Runner(store, SystemClock(), settings.jobs.lease_s)
+        if name not in {state.name for state in await store.jobs()}:
+            await runner.plan([planned])
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _stop, runner, name)
+        return await runner.run(planned, early=True, telling=_telling())
+
+
+def _stop(runner: Runner, name: str) -> None:
+    """The first Ctrl-C ends it at its next step, a second at once."""
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    click.echo("Stopping …", err=True)
+    if name in runner.runs:
+        runner.runs[name].stop()
+
+
+def _telling() -> Telling:
+    def tell(name: str, done: int) -> None:
+        click.echo(f"{name}: {done:,} done …", err=True)
+
+    return Telling(tell, 1.0 if sys.stderr.isatty() else TOLD_S)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[tuple[Store, Engine]]:
+    store, engine = make_store(settings), make_engine(settings, SystemClock())
+    await store.start()
+    try:
+        if isinstance(engine, RedisEngine):
+            await engine.observe()
+        try:
+            yield store, engine
+        finally:
+            if isinstance(engine, RedisEngine):
+                await _sent(engine)
+                await engine.close()
+    finally:
+        await store.close()
+
+
+async def _sent(engine: RedisEngine) -> None:
+    """Whoever only came to run a job leaves at once, and would take along what has not been sent."""
+    await engine.bus.drained()
+    await asyncio.gather(*(server.call("PING") for server in engine.servers.all.values()), return_exceptions=True)
+
+
+def _job_row(state: JobState, last: JobRun | None, now: int) -> tuple[str, ...]:
+    cells = _run_cells(last, now) if last is not None else (NOTHING,) * 4
+    upcoming = f"in {duration(state.next_at - now)}" if state.next_at > now else "now"
+    if state.next_at - now >= 86_400_000:
+        upcoming = datetime.fromtimestamp(state.next_at / 1000).astimezone().isoformat(" ", "seconds")
+    if state.holder is not None:
+        upcoming = "runs"
+    return (state.name, state.schedule, upcoming, *cells)
+
+
+def _run_cells(run: JobRun, now: int) -> tuple[str, str, str, str]:
+    took = duration((now if run.ended_at is None else run.ended_at) - run.started_at)
+    what = run.note or (f"{run.done} done" if run.done else NOTHING)
+    return ago(run.started_at, now), took, run.outcome, what

@@ -1,0 +1,227 @@
+"""`greendot push`: what became of a notification, where a user can be reached, what could not be sent, trying it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from msgspec import structs
+
+from greendot.assembly import looks
+from greendot.cli.config import config_option, settings_from
+from greendot.cli.inspect import check_ids, json_option, print_json
+from greendot.cli.stored import on_a_loop, on_store, store_option, store_settings
+from greendot.cli.tables import NOTHING, ago, table
+from greendot.clock import SystemClock
+from greendot.errors import ConfigError
+from greendot.ids import new_message_id
+from greendot.push.sender import Parcel, Sent
+from greendot.push_assembly import ALL, make_senders
+from greendot.settings import Settings
+from greendot.settings.push import TenantPush
+from greendot.store.pushes import Device, PushRecord
+
+MOST_LISTED = 50
+SHOWN_OF_A_TOKEN = 6  # characters
+SHOWN = ("Greendot", "This is a test.")  # title and text of one
+WORDS = {
+    "seen": "It was seen, read or archived first.",
+    "expired": "It had expired, or was removed.",
+    "no_device": "The user has no device registered with a provider that is set up.",
+    "kind_off": "Its kind, or its tenant, is not pushed.",
+    "importance_low": "It is less important than what is pushed.",
+    "in_the_room": "The user is in the very room it is about.",
+    "active": "The user is active here: it is held, and pushed if it stays unseen.",
+    "idle": "The user is here, and idle: it is held, and pushed if it stays unseen.",
+    "busy": "The user is busy.",
+    "quiet_hours": "The user has quiet hours.",
+    "over_the_cap": "The user had as many as may be in an hour.",
+    "unseen": "The user was here, and it stayed unseen.",
+    "offline": "The user was away.",
+    "presence_unknown": "It was not known whether the user was here.",
+    "critical": "It is critical: neither busy nor quiet hours hold it.",
+    "": "Nobody has looked at it yet.",
+}
+
+tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose users.")
+any_tenant_option = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
+
+
+@click.group()
+def push() -> None:
+    """What is pushed to devices of those who are away."""
+
+
+@push.command()
+@click.argument("notification")
+@tenant_option
+@json_option
+@store_option
+@config_option
+def explain(notification: str, tenant: str, as_json: bool, store: str | None, config: Path | None) -> None:
+    """Why NOTIFICATION (its id) was pushed, is held, or never was; and what each device's provider said."""
+    check_ids("notification", (notification,), tenant)
+    found = on_store(store_settings(store, config), lambda store: store.push_of(tenant, notification))
+    if as_json:
+        print_json({"pushes": found})
+        return
+    if not found:
+        click.echo(
+            "Nothing is known of it: it was not to be pushed (`push: false`, its kind, its tenant without a provider), "
+            "or is not there, or it was long ago."
+        )
+        return
+    now = SystemClock().now_ms()
+    for record in found:
+        click.echo("\n".join(_explained(record, now)))
+
+
+def _explained(record: PushRecord, now: int) -> list[str]:
+    state = "given up" if record.is_dead else "over" if record.over_at is not None else "waits"
+    lines = [
+        f"Notification {record.notification}, number {record.seq} of {record.user}, {record.importance}, "
+        f"made {ago(record.created_at, now)}.",
+        f"{state.capitalize()}: {record.reason or 'new'}. {WORDS.get(record.reason, '')}".rstrip(),
+    ]
+    if record.due_at is not None:
+        left_s = max(0, record.due_at - now) / 1000
+        lines.append(f"It is looked at again in {left_s:.0f} s." if left_s else "It is due.")
+    if record.results:
+        rows = [
+            (one.device, one.provider, one.outcome, str(one.attempts), ago(one.at, now), one.reason or NOTHING)
+            for one in record.results
+        ]
+        lines.append(table(("DEVICE", "PROVIDER", "OUTCOME", "TRIES", "LAST", "WHY"), rows))
+    return lines
+
+
+@push.command()
+@click.argument("user")
+@tenant_option
+@json_option
+@store_option
+@config_option
+def devices(user: str, tenant: str, as_json: bool, store: str | None, config: Path | None) -> None:
+    """Where USER can be reached. Of tokens only the end is shown."""
+    check_ids("user", (user,), tenant)
+    found = on_store(store_settings(store, config), lambda store: store.devices(tenant, user))
+    shown = [device._replace(token=f"…{device.token[-SHOWN_OF_A_TOKEN:]}") for device in found]
+    if as_json:
+        print_json({"devices": [device._asdict() for device in shown]})
+    elif not shown:
+        click.echo(f"{user} has no device registered.")
+    else:
+        now = SystemClock().now_ms()
+        rows = [(d.device, d.provider, d.token, ago(d.created_at, now), ago(d.used_at, now)) for d in shown]
+        click.echo(table(("DEVICE", "PROVIDER", "TOKEN", "REGISTERED", "USED"), rows))
+
+
+@push.command()
+@json_option
+@store_option
+@config_option
+def status(as_json: bool, store: str | None, config: Path | None) -> None:
+    """How full the queue is, and by whom is pushed."""
+    settings, now = store_settings(store, config), SystemClock().now_ms()
+    counts = on_store(settings, lambda store: store.push_counts(now))
+    providers: dict[str, TenantPush] = {"all others" if settings.tenants else "all": settings.push, **_own(settings)}
+    if as_json:
+        print_json({**counts._asdict(), "providers": {name: own.providers for name, own in providers.items()}})
+        return
+    oldest = "" if counts.oldest_due_at is None else f", the first since {ago(counts.oldest_due_at, now)}"
+    click.echo(f"Waiting: {counts.waiting}, of them {counts.due} due{oldest}. Given up: {counts.dead}.")
+    for name, own in providers.items():
+        by = ", ".join(own.providers) if own.pushes else "nobody: no provider is set up, or push is off"
+        click.echo(f"Tenants {name}: by {by}{' (dry run)' if own.dry_run else ''}.")
+
+
+@push.command()
+@json_option
+@any_tenant_option
+@store_option
+@config_option
+def dead(as_json: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
+    """Pushes that were given up, the oldest first."""
+    found = on_store(store_settings(store, config), lambda store: store.dead_pushes(tenant, MOST_LISTED + 1))
+    if as_json:
+        print_json({"dead": found})
+        return
+    if not found:
+        click.echo("There are no dead letters.")
+        return
+    now = SystemClock().now_ms()
+    rows = [
+        (str(one.id), one.tenant, one.user, one.notification, str(one.attempts), ago(one.over_at, now), _why(one))
+        for one in found[:MOST_LISTED]
+    ]
+    click.echo(table(("ID", "TENANT", "USER", "NOTIFICATION", "TRIES", "GIVEN UP", "WHY"), rows))
+    if len(found) > MOST_LISTED:
+        click.echo("… and more.")
+    click.echo("Once the reason is gone, `greendot push replay --id ID` or `--all` has them sent.")
+
+
+def _why(record: PushRecord) -> str:
+    reasons = [one.reason for one in record.results if one.outcome in ("failed", "refused")]
+    return reasons[0] if reasons else record.reason
+
+
+@push.command()
+@click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be given several times.")
+@click.option("--all", "everything", is_flag=True, help="All dead letters.")
+@any_tenant_option
+@store_option
+@config_option
+def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
+    """Have dead letters sent again, to the devices that did not get them."""
+    if bool(ids) == everything:
+        raise click.UsageError("Give --id (`greendot push dead` shows them), or --all.")
+    settings, now = store_settings(store, config), SystemClock().now_ms()
+    found = on_store(settings, lambda store: store.replay_pushes(tenant, None if everything else ids, now))
+    click.echo(f"Queued again: {len(found)}." if found else "There are no such dead letters.")
+    if missing := sorted({*ids} - {*found}):
+        click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")
+
+
+@push.command()
+@click.option("--user", required=True, help="Whose devices.")
+@click.option("--device", help="Only this one.")
+@click.option("--dry-run", is_flag=True, help="Do everything but the sending.")
+@tenant_option
+@store_option
+@config_option
+def test(user: str, device: str | None, dry_run: bool, tenant: str, store: str | None, config: Path | None) -> None:
+    """Send a push to a user's devices by their providers, past the queue and the gate, and say what came back."""
+    check_ids("user", (user,), tenant)
+    settings_from(config, {}, looks())
+    settings = store_settings(store, config)
+    found = on_store(settings, lambda store: store.devices(tenant, user))
+    to = [one for one in found if device in (None, one.device)]
+    if not to:
+        named = f" called {device}" if device else ""
+        raise ConfigError(f"{user} has no device{named} registered: see `greendot push devices {user}`.")
+    sent = on_a_loop(_send(settings, tenant, to, dry_run=dry_run))
+    rows = [(one.device, one.provider, got.outcome, got.reason or NOTHING) for one, got in zip(to, sent, strict=True)]
+    click.echo(table(("DEVICE", "PROVIDER", "OUTCOME", "WHY"), rows))
+    if any(got.outcome != "sent" for got in sent):
+        raise ConfigError("not all of them were sent to.")
+
+
+async def _send(settings: Settings, tenant: str, to: list[Device], *, dry_run: bool) -> list[Sent]:
+    own, clock = settings.push_of(tenant), SystemClock()
+    name = tenant if tenant in settings.tenants else ALL
+    senders = make_senders(settings, name, structs.replace(own, dry_run=own.dry_run or dry_run), clock)
+    made, sent = new_message_id(), []
+    try:
+        for device in to:
+            parcel = Parcel(f"{made}.{device.device}", made, 0, "test", "high", clock.now_ms(), None, *SHOWN)
+            sender = senders.get(device.provider)
+            missing = Sent("refused", f"{device.provider} is not set up for tenant {tenant}")
+            sent.append(missing if sender is None else await sender.send(device, parcel))
+        return sent
+    finally:
+        for sender in senders.values():
+            await sender.close()
+
+
+def _own(settings: Settings) -> dict[str, TenantPush]:
+    return {name: tenant.push for name, tenant in settings.tenants.items()}

@@ -1,0 +1,93 @@
+"""`greendot worker`: push and jobs, without sockets, beside the servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import click
+import uvloop
+
+from greendot import __version__
+from greendot.assembly import looks, make_engine, make_store, pushes
+from greendot.cli.config import config_option, settings_from, store_shown, with_dev_secret
+from greendot.cli.logs import set_up_logging
+from greendot.cli.serve import log_key
+from greendot.clock import SystemClock
+from greendot.engine.redis.engine import RedisEngine
+from greendot.engine.redis.url import without_login
+from greendot.errors import ConfigError, EngineUnavailable
+from greendot.housekeeping import Around, make_jobs, plainly
+from greendot.jobs.scheduler import Scheduler
+from greendot.push_assembly import make_pushing
+from greendot.settings import Settings, strange_variables
+
+LOOK_S = 1.0  # as often as nodes look at each other
+
+
+@click.command()
+@click.option("--engine", metavar="URL", help="The servers' engine: redis://HOST:PORT.")
+@click.option("--store", metavar="URL", help="The servers' store: sqlite:///FILE or postgresql://….")
+@config_option
+def worker(engine: str | None, store: str | None, config: Path | None) -> None:
+    """Push to those who are away and run jobs, until Ctrl-C or SIGTERM, beside servers that share a Redis."""
+    flags = {"engine": {"url": engine}, "store": {"url": store}}
+    settings = with_dev_secret(settings_from(config, flags, looks()))
+    if settings.engine.url == "memory":
+        raise ConfigError(
+            "the memory engine lives inside the server process, and nobody else knows who is here: let the server push "
+            "(push.in_server = true), or give all of them a Redis: --engine redis://HOST:PORT"
+        )
+    if not (settings.pushes or settings.jobs.enabled):
+        raise ConfigError(
+            "there would be nothing to do: jobs are off (jobs.enabled), and so is push, or it has no provider "
+            "(push.fcm_credentials_file, push.apns_key_file, push.webpush_key_file, push.webhook_url)."
+        )
+    set_up_logging(settings.server.log, log_key(settings))
+    for note in strange_variables(os.environ):
+        click.echo(note)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_work(settings))
+
+
+async def _work(settings: Settings) -> None:
+    clock, stopping = SystemClock(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    engine, store = make_engine(settings, clock), make_store(settings)
+    assert isinstance(engine, RedisEngine)
+    async with AsyncExitStack() as stack:
+        await store.start()
+        stack.push_async_callback(store.close)
+        await engine.observe()
+        stack.push_async_callback(engine.close)
+        looking = asyncio.create_task(_keep_looking(engine))
+        stack.callback(looking.cancel)
+        if settings.pushes:
+            pushing = make_pushing(settings, engine, store, clock)
+            pushing.worker.start()
+            stack.push_async_callback(pushing.close)
+        around = Around(plainly(store, engine), pushes(settings))
+        scheduler = Scheduler(store, make_jobs(settings, store, engine, around), clock, settings.jobs.lease_s)
+        scheduler.start()
+        stack.push_async_callback(scheduler.close)
+        where = f"Engine: {without_login(settings.engine.url)}.  Store: {store_shown(settings)}."
+        click.echo(f"Greendot {__version__} works.  {where}  Stop with Ctrl-C.")
+        sys.stdout.flush()
+        await stopping.wait()
+    click.echo("Stopped.", err=True)
+
+
+async def _keep_looking(engine: RedisEngine) -> None:
+    """Nodes see by themselves who of them lives. What is none has to look: else it would count the sessions of one that
+    has died."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        try:
+            await engine.look_at_nodes()
+        except EngineUnavailable:
+            pass  # then nothing is known of anybody

@@ -1,0 +1,110 @@
+"""A run from its claim to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Sequence
+from socket import gethostname
+
+from greendot.clock import Clock
+from greendot.errors import GreendotError, StoreUnavailable
+from greendot.ids import new_message_id
+from greendot.jobs.job import Planned
+from greendot.jobs.run import LEASE_S, Lost, Run, Stopped, Telling
+from greendot.store.jobs import Ended, JobState, JobStore, Outcome
+
+MOST_NOTE = 300  # characters
+_log = logging.getLogger("greendot.jobs")
+
+
+class Runner:
+    """Runs jobs, for one process."""
+
+    def __init__(self, store: JobStore, clock: Clock, lease_s: float = LEASE_S) -> None:
+        self.runs: dict[str, Run] = {}  # those under way, by name
+        self.ended: dict[tuple[str, Outcome], int] = {}  # how many, by name
+        self._store = store
+        self._clock = clock
+        self._lease_s = lease_s
+        self._holder = f"{gethostname()}-{os.getpid()}-{new_message_id()}"  # operators may look for it
+
+    async def time(self) -> int:
+        """By how much the time of the store is ahead of ours."""
+        own = self._clock.now_ms()
+        return await self._store.job_time(own) - own
+
+    async def plan(self, planned: Sequence[Planned]) -> None:
+        """Make them known. One that was planned otherwise before is planned anew, from its last run on."""
+        now = self._clock.now_ms() + await self.time()
+        known = {state.name: state for state in await self._store.jobs()}
+        for one in planned:
+            before = known.get(one.job.name)
+            if before is None or before.schedule != one.schedule:
+                ran_at = None if before is None else before.ran_at
+                next_at = one.plan.first(now, ran_at, random.random())
+                await self._store.plan_job(one.job.name, one.schedule, next_at)
+
+    async def run(self, planned: Planned, *, early: bool = False, telling: Telling | None = None) -> Ended | None:
+        """Run it if it is due, or `early`, and nobody else does. None: it is not, or the run was lost."""
+        name, offset_ms = planned.job.name, await self.time()
+        now = self._clock.now_ms() + offset_ms
+        claimed = await self._store.claim_job(name, self._holder, now, round(self._lease_s * 1000), early=early)
+        if claimed is None:
+            return None
+        run = self.runs[name] = Run(self._store, claimed, self._clock, offset_ms, self._lease_s)
+        run.telling = telling or run.telling
+        try:
+            return await self._whole(planned, claimed, run, now)
+        finally:
+            del self.runs[name]
+
+    async def _whole(self, planned: Planned, claimed: JobState, run: Run, started_at: int) -> Ended | None:
+        outcome, note = await self._worked(planned, run)
+        self.ended[run.name, outcome] = self.ended.get((run.name, outcome), 0) + 1
+        if outcome == "lost":
+            _log.warning("job %s: the run was lost to another", run.name)
+            return None
+        now, failures, chance = run.now_ms(), claimed.failures, random.random()
+        if outcome == "ok":
+            next_at, failures = planned.plan.following(started_at, chance), 0
+        elif outcome == "failed":
+            failures += 1
+            next_at = planned.plan.again(now, failures, chance)
+        else:
+            next_at = min(claimed.next_at, now)  # whoever comes next goes on with it
+        ended = Ended(outcome, now, next_at, failures, run.done, note[:MOST_NOTE])
+        if not await self._store.end_job(run.name, claimed.fence, ended):
+            _log.warning("job %s: the run was lost to another", run.name)
+            return None
+        level = logging.ERROR if outcome == "failed" else logging.INFO
+        _log.log(level, "job %s: %s after %.1f s: %s", run.name, outcome, (now - started_at) / 1000, note)
+        return ended
+
+    async def _worked(self, planned: Planned, run: Run) -> tuple[Outcome, str]:
+        keeping = asyncio.get_running_loop().create_task(run.keep_on())
+        try:
+            return "ok", await planned.job.work(run)
+        except Stopped:
+            return "stopped", f"stopped after {run.done}"
+        except Lost:
+            return "lost", ""
+        except GreendotError as error:
+            await self._keep(run)
+            return "failed", str(error)
+        except Exception as error:
+            _log.exception("job %s failed", run.name)
+            await self._keep(run)
+            return "failed", f"{type(error).__name__}: {error}"
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+    async def _keep(self, run: Run) -> None:
+        """How far it came is where it is tried again."""
+        try:
+            await run.keep()
+        except StoreUnavailable:
+            pass

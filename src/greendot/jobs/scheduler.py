@@ -1,0 +1,115 @@
+"""The scheduler: on every node, it looks for what is due. Who claims a job first runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from greendot.clock import Clock
+from greendot.errors import StoreUnavailable
+from greendot.jobs.job import Planned
+from greendot.jobs.run import LEASE_S
+from greendot.jobs.runner import Runner
+from greendot.store.jobs import Ended, JobStore
+
+LOOK_S = 10.0  # at the latest: others may have run a job, or died running it
+SOON_S = 0.05  # at the earliest
+AWAY_S = 5.0  # between two looks at a store that is away
+FINISH_S = 5.0  # what runs when it is told to end may take so long to its next step
+_log = logging.getLogger("greendot.jobs")
+
+
+class Scheduler:
+    """Runs from `start` to `close`. Jobs of one process run side by side, each of them once at a time."""
+
+    def __init__(self, store: JobStore, planned: Sequence[Planned], clock: Clock, lease_s: float = LEASE_S) -> None:
+        self._store = store
+        self._planned = {one.job.name: one for one in planned}
+        self._runner = Runner(store, clock, lease_s)
+        self._clock = clock
+        self._running: dict[str, asyncio.Task[object]] = {}
+        self._is_planned = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._planned:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """What runs is stopped at its next step, and another goes on with it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [*self._running.values()]
+        for run in self._runner.runs.values():
+            run.stop()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=FINISH_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def turn(self) -> float:
+        """Begin what is due; in how many seconds to look again. Then `settle` waits for it."""
+        if not self._is_planned:
+            await self._plan()
+        offset_ms = await self._runner.time()
+        self._running = {name: task for name, task in self._running.items() if not task.done()}
+        now, soonest = self._clock.now_ms() + offset_ms, LOOK_S
+        for state in await self._store.jobs():
+            planned = self._planned.get(state.name)
+            if planned is None or state.name in self._running:
+                continue
+            due_at = state.next_at if state.holder is None else max(state.next_at, state.until)
+            if due_at <= now:
+                self._running[state.name] = asyncio.get_running_loop().create_task(self._one(planned))
+            else:
+                soonest = min(soonest, (due_at - now) / 1000)
+        return max(soonest, SOON_S)
+
+    async def settle(self) -> None:
+        """Wait for what runs."""
+        await asyncio.gather(*self._running.values())
+
+    async def run(self, name: str) -> Ended | None:
+        """Run a job now, due or not. None: another runs it."""
+        planned = self._planned[name]
+        if not self._is_planned:
+            await self._plan()
+        return await self._runner.run(planned, early=True)
+
+    def items(self) -> dict[str, int]:
+        """For metrics: how runs of this node ended."""
+        return {f"jobs_{outcome}_total": 0 for outcome in ("ok", "failed", "stopped", "lost")} | self._ended()
+
+    def _ended(self) -> dict[str, int]:
+        counted: dict[str, int] = {}
+        for (_, outcome), count in self._runner.ended.items():
+            key = f"jobs_{outcome}_total"
+            counted[key] = counted.get(key, 0) + count
+        return counted
+
+    async def _run(self) -> None:
+        while True:
+            pause = AWAY_S
+            try:
+                pause = await self.turn()
+            except StoreUnavailable as error:
+                _log.info("jobs wait for the store: %s", error)
+            except Exception:
+                _log.exception("the scheduler failed; it begins again")
+            if self._running:
+                await asyncio.wait([*self._running.values()], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(pause)
+
+    async def _plan(self) -> None:
+        await self._runner.plan([*self._planned.values()])
+        self._is_planned = True
+
+    async def _one(self, planned: Planned) -> None:
+        try:
+            await self._runner.run(planned)
+        except StoreUnavailable as error:
+            _log.warning("job %s: the store is away, it is run again later: %s", planned.job.name, error)

@@ -1,0 +1,1 @@
+"""Push: notifications for those who are away."""

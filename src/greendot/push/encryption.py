@@ -1,0 +1,66 @@
+"""Encryption of a Web Push message for one browser (RFC 8291): its push service carries it and cannot read it.
+
+An ephemeral key and the browser's make a shared secret, mixed with the browser's authentication secret; from that and a
+salt come the key and the nonce of one record in `aes128gcm` (RFC 8188).
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from base64 import urlsafe_b64decode
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+RECORD_BYTES = 4_096  # what every push service must take
+OVERHEAD_BYTES = 16 + 4 + 1 + 65 + 1 + 16  # salt, size, length of the key, key; end of the record; authentication
+MOST_BYTES = RECORD_BYTES - OVERHEAD_BYTES
+_POINT_BYTES = 65
+_SECRET_BYTES = 16
+_LAST_RECORD = b"\x02"
+
+
+class Recipient:
+    """A browser's keys. ValueError if they are none."""
+
+    def __init__(self, p256dh: str, auth: str) -> None:
+        self.point, self.secret = _decoded(p256dh), _decoded(auth)
+        if len(self.point) != _POINT_BYTES or len(self.secret) != _SECRET_BYTES:
+            raise ValueError("the keys of the subscription have the wrong length")
+        try:
+            self.key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), self.point)
+        except ValueError:
+            raise ValueError("the key of the subscription is not a point of P-256") from None
+
+
+def encrypted(
+    text: bytes, to: Recipient, *, key: ec.EllipticCurvePrivateKey | None = None, salt: bytes | None = None
+) -> bytes:
+    """The body of a request. Key and salt are new for each message, and are given only to check published examples."""
+    key = key or ec.generate_private_key(ec.SECP256R1())
+    salt = salt or os.urandom(16)
+    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    shared = key.exchange(ec.ECDH(), to.key)
+    material = _expanded(to.secret, shared, b"WebPush: info\0" + to.point + point, 32)
+    content_key = _expanded(salt, material, b"Content-Encoding: aes128gcm\0", 16)
+    nonce = _expanded(salt, material, b"Content-Encoding: nonce\0", 12)
+    sealed = AESGCM(content_key).encrypt(nonce, text + _LAST_RECORD, None)
+    return b"".join((salt, RECORD_BYTES.to_bytes(4), bytes((len(point),)), point, sealed))
+
+
+def _expanded(salt: bytes, material: bytes, info: bytes, size: int) -> bytes:
+    """HKDF with SHA-256, for at most one block."""
+    extracted = hmac.digest(salt, material, "sha256")
+    return hmac.digest(extracted, info + b"\x01", "sha256")[:size]
+
+
+def _decoded(text: str) -> bytes:
+    """Of base64 as browsers write it, or as others do."""
+    try:
+        return urlsafe_b64decode(
+            text.rstrip("=").replace("+", "-").replace("/", "_") + "=" * (-len(text.rstrip("=")) % 4)
+        )
+    except (ValueError, UnicodeError):
+        raise ValueError("the keys of the subscription are not in base64") from None

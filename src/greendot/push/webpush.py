@@ -1,0 +1,142 @@
+"""Web Push: to browsers, by the push service each of them chose (RFC 8030), which knows us by VAPID (RFC 8292)."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.outbound import Answer, Callers, NotAllowed, NotCalled, Terms
+from greendot.push.answers import no_answer, said, trouble
+from greendot.push.encryption import MOST_BYTES, Recipient, encrypted
+from greendot.push.payload import content, digest, fitted, ids_only, ttl_s
+from greendot.push.sender import Parcel, ProviderSender, Sent
+from greendot.push.signing import ec_key
+from greendot.store.pushes import Device
+
+MOST_ENDPOINT = 2_000  # characters
+MOST_TOPIC = 32
+VAPID_S = 12 * 3_600  # a token is good for so long; services take at most a day
+MOST_SERVICES = 200  # that connections are kept to, and tokens
+CONNECTIONS = 20  # to each
+URGENCY = {"low": "low", "normal": "normal", "high": "high", "critical": "high"}
+
+
+class Keys(Struct, frozen=True):
+    """A browser's, in URL-safe base64."""
+
+    p256dh: str
+    auth: str
+
+
+class Subscription(Struct, frozen=True):
+    """What a browser's `PushSubscription` is as JSON; a device's token is this text."""
+
+    endpoint: str
+    keys: Keys
+
+
+_decode = msgspec.json.Decoder(Subscription).decode
+_encode = msgspec.json.encode
+
+
+def read_subscription(token: str) -> tuple[Subscription, Recipient]:
+    """ValueError, in words that say nothing of what is in it."""
+    try:
+        found = _decode(token)
+    except msgspec.MsgspecError:
+        raise ValueError("it is not a PushSubscription as JSON, with endpoint, keys.p256dh and keys.auth") from None
+    if len(found.endpoint) > MOST_ENDPOINT or not (found.endpoint.isascii() and found.endpoint.isprintable()):
+        raise ValueError("the endpoint is not a URL")
+    try:
+        parts = urlsplit(found.endpoint)
+        is_good = parts.scheme == "https" and parts.hostname and parts.username is None and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good or set(found.endpoint) & {" ", "\\", "#"}:
+        raise ValueError("the endpoint is not an https URL of a push service")
+    return found, Recipient(found.keys.p256dh, found.keys.auth)
+
+
+class Vapid:
+    """Says who sends, to each service for itself. BadKey if the key is none. `contact`: a mailto: or https: address of
+    somebody who can be told of trouble."""
+
+    def __init__(self, private_key: str, contact: str, clock: Clock) -> None:
+        self._key = ec_key(private_key)
+        self.public_key = self._key.public_point()  # browsers subscribe with it
+        self._contact = contact
+        self._clock = clock
+        self._tokens: dict[str, tuple[str, float]] = {}  # by origin, with when they are renewed
+
+    def header(self, origin: str) -> str:
+        token, renew_at = self._tokens.get(origin, ("", 0.0))
+        now = self._clock.monotonic()
+        if now >= renew_at:
+            ends = self._clock.now_ms() // 1000 + VAPID_S
+            token = self._key.sign({"aud": origin, "exp": ends, "sub": self._contact})
+            if len(self._tokens) >= MOST_SERVICES:
+                self._tokens.clear()  # strangers chose many; making them again costs little
+            self._tokens[origin] = token, now + VAPID_S / 2
+        return f"vapid t={token}, k={self.public_key}"
+
+
+class WebPush:
+    """All services, for one tenant."""
+
+    def __init__(self, vapid: Vapid, terms: Terms, clock: Clock) -> None:
+        self._vapid = vapid
+        self._callers = Callers(terms, most=MOST_SERVICES, most_each=CONNECTIONS)
+        self._clock = clock
+
+    def place(self, device: Device) -> str:
+        try:
+            return urlsplit(_decode(device.token).endpoint).netloc
+        except (msgspec.MsgspecError, ValueError):
+            return ""
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        try:
+            to, recipient = read_subscription(device.token)
+        except ValueError as error:
+            return Sent("gone", str(error))
+        try:
+            answer = await self._post(to.endpoint, recipient, parcel)
+            if answer.status == 413:
+                answer = await self._post(to.endpoint, recipient, ids_only(parcel))
+        except NotAllowed as error:
+            return Sent("refused", str(error))
+        except NotCalled as error:
+            return no_answer(error)
+        return self._meant(urlsplit(to.endpoint).hostname or "", answer)
+
+    async def close(self) -> None:
+        await self._callers.close()
+
+    async def _post(self, endpoint: str, to: Recipient, parcel: Parcel) -> Answer:
+        _, text = fitted(parcel, lambda one: _encode(content(one)), MOST_BYTES)
+        parts = urlsplit(endpoint)
+        headers = {
+            "Authorization": self._vapid.header(f"{parts.scheme}://{parts.netloc}"),
+            "Content-Encoding": "aes128gcm",
+            "Content-Type": "application/octet-stream",
+            "TTL": str(ttl_s(parcel, self._clock.now_ms())),
+            "Urgency": URGENCY[parcel.importance],
+        }
+        if parcel.collapse is not None:
+            headers["Topic"] = digest(parcel.collapse, MOST_TOPIC)
+        return await self._callers.post(endpoint, encrypted(text, to), headers)
+
+    def _meant(self, host: str, answer: Answer) -> Sent:
+        if 200 <= answer.status < 300:
+            return Sent("sent")
+        if answer.status in (404, 410):
+            return Sent("gone", said(host, answer.status))
+        if answer.status == 429 or answer.status >= 500:
+            return trouble(host, answer, self._clock.now_ms())
+        return Sent("refused", said(host, answer.status))
+
+
+_: type[ProviderSender] = WebPush

@@ -1,0 +1,290 @@
+"""The worker: takes what is due from the queue, asks the gate, sends, and notes what came of it.
+
+Several work on one queue, on one node or many. What one holds when it dies is due again when its lease ends. What was
+sent and not noted is sent again then, under the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.core.gate import HOUR_MS, Decision, Matter, Policy, Seen, decide
+from greendot.errors import StoreUnavailable
+from greendot.ids import Id, new_message_id
+from greendot.push.quiet import Quiet, quiet_until
+from greendot.push.sender import Sender, Sent
+from greendot.push.sending import AN_ERROR, Trial, sent_to_all
+from greendot.store.base import Key, Notification
+from greendot.store.pushes import Device, Provider, Push, PushCounts, PushStore, Settled
+
+LEASE_MS = 60_000  # longer than a send may take
+AWAY_S = 1.0  # between two looks at a store that is away
+TOGETHER_S = 0.02  # what ends within it is noted in one commit
+COUNT_S = 10.0  # between two counts of the queue
+PRUNED = 1_000  # records of what is long over, forgotten each time
+
+Look = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, Seen]]]
+_log = logging.getLogger("greendot.push")
+
+
+class Pace(Struct, frozen=True):
+    """From the settings."""
+
+    at_once: int = 500  # pushes held by this worker
+    poll_s: float = 1.0
+    give_up_ms: int = 24 * HOUR_MS
+    keep_ms: int = 30 * 24 * HOUR_MS  # how long it is known what became of one
+
+
+class House(Struct, frozen=True):
+    """How one tenant pushes."""
+
+    senders: Mapping[Provider, Sender]
+    policy: Callable[[str], Policy]  # of a kind
+    ids_only: Callable[[str], bool]  # of a kind: nothing of what it says leaves the house
+
+
+class PushCounters(Struct):
+    """What was done, by a worker."""
+
+    decided: dict[tuple[str, str], int] = {}  # by action and reason
+    results: dict[tuple[str, str], int] = {}  # by provider and outcome
+    dead: int = 0
+    queue: PushCounts = PushCounts(0, 0, None, 0)  # as last looked at
+    oldest_s: int = 0  # how long the first of what is due has been, at that time
+
+
+class _Done(NamedTuple):
+    """What is to be noted of a push."""
+
+    key: Key
+    settled: Settled
+    gone: list[Device]
+
+
+class PushWorker:
+    """Runs from `start` to `close`. `houses` answers how a tenant pushes, `look` how users stand, given the rooms their
+    notifications are about."""
+
+    def __init__(
+        self, store: PushStore, houses: Callable[[str], House | None], look: Look, clock: Clock, pace: Pace
+    ) -> None:
+        self.counters = PushCounters()
+        self._store = store
+        self._houses = houses
+        self._look = look
+        self._clock = clock
+        self._pace = pace
+        self._holder = new_message_id()
+        self._sending: dict[int, asyncio.Task[None]] = {}  # by the ids of their pushes
+        self._done: list[_Done] = []  # to be noted
+        self._made: dict[Key, dict[int, int]] = {}  # when pushes were begun that are not noted yet, by user and id
+        self._woken = asyncio.Event()
+        self._count_at = 0.0  # monotonic seconds
+        self._ending = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def wake(self) -> None:
+        """There may be something due: look now, and not at the next turn."""
+        self._woken.set()
+
+    async def close(self, finish_s: float) -> None:
+        """What is being sent is finished, if it does not take longer; the rest is due again when the lease ends."""
+        self._ending = True
+        self._woken.set()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=finish_s)
+            self._task.cancel()
+        tasks = [task for task in (self._task, *self._sending.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def once(self) -> None:
+        """Do all that is due now, and note it: in place of `start`, where somebody else holds the clock."""
+        while True:
+            took = await self._take(self._room())
+            await asyncio.gather(*self._sending.values())
+            await self._note()
+            if not took:
+                return
+
+    # --- the loop ---
+
+    async def _run(self) -> None:
+        while not (self._ending and not self._sending and not self._done):
+            is_full = False
+            try:
+                # What could not be noted is noted first: nothing more is taken while that does not succeed.
+                await self._note()
+                room = self._room()
+                is_full = await self._take(room) == room > self._pace.at_once // 4
+                await self._note()
+                await self._count()
+            except StoreUnavailable as error:
+                _log.info("push waits for the store: %s", error)
+                await asyncio.sleep(AWAY_S)
+            except Exception:
+                _log.exception("push failed; it begins again")
+                await asyncio.sleep(AWAY_S)
+            if not is_full:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Until something was sent, or somebody says that there is something, or for a while."""
+        try:
+            async with asyncio.timeout(self._pace.poll_s):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        self._woken.clear()
+        if self._sending and not self._ending:
+            await asyncio.sleep(TOGETHER_S)  # others end soon too
+
+    def _room(self) -> int:
+        """For how many there is."""
+        return 0 if self._ending or self._done else self._pace.at_once - len(self._sending)
+
+    async def _take(self, room: int) -> int:
+        """Claim as many that are due, and begin with them. Answers how many there were."""
+        if room <= 0:
+            return 0
+        now = self._clock.now_ms()
+        claimed = await self._store.claim_pushes(self._holder, now, LEASE_MS, room, since=now - HOUR_MS)
+        # One that is still being sent after all this time, or was while this was asked, is not sent a second time.
+        mine = {*self._sending, *(one.settled.id for one in self._done)}
+        claimed = [push for push in claimed if push.id not in mine]
+        if claimed:
+            seen = await self._seen(claimed)
+            for push in claimed:
+                self._begin(push, seen.get((push.tenant, push.user), Seen(None)))
+        return len(claimed)
+
+    async def _note(self) -> None:
+        """What came of them. If that fails it is kept: the sends are not repeated for it."""
+        done = self._done[:]
+        if not done:
+            return
+        gone = [device for one in done for device in one.gone]
+        await self._store.settle_pushes(self._holder, [one.settled for one in done], gone, self._clock.now_ms())
+        del self._done[: len(done)]
+        for one in done:
+            begun = self._made.get(one.key, {})
+            begun.pop(one.settled.id, None)
+            if not begun:
+                self._made.pop(one.key, None)
+
+    async def _count(self) -> None:
+        """How full the queue is. What was over long ago is forgotten on the way."""
+        if (now := self._clock.monotonic()) >= self._count_at:
+            self._count_at = now + COUNT_S
+            at = self._clock.now_ms()
+            queue = self.counters.queue = await self._store.push_counts(at)
+            self.counters.oldest_s = 0 if queue.oldest_due_at is None else (at - queue.oldest_due_at) // 1000
+            await self._store.prune_pushes(at - self._pace.keep_ms, PRUNED)
+
+    # --- the gate ---
+
+    async def _seen(self, claimed: Sequence[Push]) -> Mapping[Key, Seen]:
+        try:
+            return await self._look(_rooms(claimed))
+        except StoreUnavailable:
+            raise
+        except Exception:  # where nothing is known, it is pushed
+            _log.exception("it could not be seen who is here")
+            return {}
+
+    def _begin(self, push: Push, seen: Seen) -> None:
+        """One that cannot even be judged must not hold up the others: it is put off, and given up in the end."""
+        try:
+            self._decided(push, seen)
+        except Exception:
+            _log.exception("push %s of tenant %s failed", push.id, Id(push.tenant))
+            self._done.append(_Done((push.tenant, push.user), self._trial(push).put_off(AN_ERROR), []))
+
+    def _decided(self, push: Push, seen: Seen) -> None:
+        house, notification, key = self._houses(push.tenant), push.notification, (push.tenant, push.user)
+        if house is None or notification is None:
+            found = Decision("never", "expired" if notification is None else "kind_off")
+        else:
+            found = self._decide(push, notification, house, seen)
+        _add(self.counters.decided, (found.action, found.reason))
+        if found.action == "now" and house is not None and notification is not None:
+            self._made.setdefault(key, {})[push.id] = self._clock.now_ms()
+            sending = asyncio.get_running_loop().create_task(self._send(push, notification, house, found.reason))
+            self._sending[push.id] = sending
+            return
+        due_at = found.at if found.action == "later" else None
+        self._done.append(_Done(key, Settled(push.id, found.reason, due_at=due_at, results=push.results), []))
+
+    def _decide(self, push: Push, notification: Notification, house: House, seen: Seen) -> Decision:
+        done = notification.seen_at or notification.read_at or notification.archived_at or notification.acked_at
+        matter = Matter(push.created_at, push.importance, push.room, notification.expires_at, done=done is not None)
+        chosen, now = push.choices, self._clock.now_ms()
+        quiet = quiet_until(Quiet(chosen.quiet_begins, chosen.quiet_ends, chosen.zone), now)
+        policy = house.policy(notification.kind)
+        found = decide(matter, seen, policy, now, quiet_until=quiet, recent=self._recent(push))
+        if found.action == "now" and not targets(push, house):
+            return Decision("never", "no_device")
+        return found
+
+    def _recent(self, push: Push) -> Sequence[int]:
+        """The user's pushes that count against the cap: those of the store, and those this worker is just making."""
+        if any(result.outcome == "sent" for result in push.results):
+            return ()  # it is counted already, and has some devices left
+        return [*push.recent, *self._made.get((push.tenant, push.user), {}).values()]
+
+    # --- sending ---
+
+    def _trial(self, push: Push) -> Trial:
+        return Trial(push, self._clock.now_ms(), self._pace.give_up_ms, random.random())
+
+    async def _send(self, push: Push, notification: Notification, house: House, reason: str) -> None:
+        key, to = (push.tenant, push.user), targets(push, house)
+        try:
+            sent = await sent_to_all(push, notification, to, house.senders, ids_only=house.ids_only(notification.kind))
+            settled = self._trial(push).settled(reason, to, sent, notification.expires_at)
+            self._count_results(to, sent, settled)
+            gone = [device for device, one in zip(to, sent, strict=True) if one.outcome == "gone"]
+            self._done.append(_Done(key, settled, gone))
+        except Exception:
+            _log.exception("push %s of tenant %s failed", push.id, Id(push.tenant))
+            self._done.append(_Done(key, self._trial(push).put_off(AN_ERROR), []))
+        finally:
+            self._sending.pop(push.id, None)
+            self._woken.set()
+
+    def _count_results(self, to: Sequence[Device], sent: Sequence[Sent], settled: Settled) -> None:
+        for device, one in zip(to, sent, strict=True):
+            _add(self.counters.results, (device.provider, one.outcome if one.is_tried else "held"))
+        self.counters.dead += settled.is_dead
+
+
+def targets(push: Push, house: House) -> list[Device]:
+    """The devices it still has to get to. One that was refused is tried again only if an operator says so."""
+    over = {"sent", "gone", "refused"} if push.attempts else {"sent", "gone"}
+    done = {result.device for result in push.results if result.outcome in over}
+    return [device for device in push.devices if device.provider in house.senders and device.device not in done]
+
+
+def _rooms(pushes: Sequence[Push]) -> dict[Key, set[str]]:
+    rooms: dict[Key, set[str]] = {}
+    for push in pushes:
+        theirs = rooms.setdefault((push.tenant, push.user), set())
+        if push.room is not None:
+            theirs.add(push.room)
+    return rooms
+
+
+def _add(counts: dict[tuple[str, str], int], key: tuple[str, str]) -> None:
+    counts[key] = counts.get(key, 0) + 1

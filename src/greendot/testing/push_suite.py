@@ -1,0 +1,228 @@
+"""The part of the store's contract that push rests on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from hashlib import sha256
+
+from msgspec import structs
+
+from greendot.store.base import Store
+from greendot.store.pushes import Choices, Device, Push, PushCounts, Result, Settled
+from greendot.testing.store_harness import NOW, StoreHarness, T, notice
+
+PUSHED = (T,)  # the tenants that push
+LEASE_MS = 10_000
+HOUR_MS = 3_600_000
+PHONE = Device(T, "ann", "phone", "fcm", "token-1", NOW, NOW)
+
+
+async def claim(store: Store, holder: str = "w1", now: int = NOW, limit: int = 100) -> list[Push]:
+    return await store.claim_pushes(holder, now, LEASE_MS, limit, since=now - HOUR_MS)
+
+
+def sent(push: Push, device: str = "phone", at: int = NOW) -> Settled:
+    return Settled(push.id, "offline", results=[Result(device, "fcm", "sent", at)], tried=True, sent=[device])
+
+
+class PushSuite(StoreHarness):
+    """Beside `StoreSuite`, for push. Subclasses define `pushing`."""
+
+    def pushing(self) -> AbstractAsyncContextManager[tuple[Store, Store]]:
+        """Two stores on the same records, with nothing in them, that queue for `PUSHED`."""
+        raise NotImplementedError
+
+    # --- devices ---
+
+    async def test_a_device_is_registered_replaced_listed_and_removed(self) -> None:
+        async with self.pushing() as (store, _):
+            laptop = PHONE._replace(device="laptop", provider="webpush", token="https://push.example/1")
+            assert await store.put_device(PHONE)
+            assert await store.put_device(laptop)
+            assert not await store.put_device(PHONE._replace(created_at=NOW + 5, used_at=NOW + 5)), "it is the same"
+            assert await store.devices(T, "ann") == [laptop, PHONE._replace(used_at=NOW + 5)]
+            newer = PHONE._replace(token="token-2", created_at=NOW + 6, used_at=NOW + 6)
+            assert await store.put_device(newer)
+            assert await store.devices(T, "ann") == [laptop, newer]
+            assert await store.devices("t2", "ann") == []
+            assert await store.drop_device(T, "ann", "phone")
+            assert not await store.drop_device(T, "ann", "phone")
+            assert await store.devices(T, "ann") == [laptop]
+
+    async def test_a_phone_that_changes_hands_rings_for_its_new_owner_only(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.put_device(PHONE)
+            elsewhere = PHONE._replace(tenant="t2")
+            await store.put_device(elsewhere)
+            await store.put_device(PHONE._replace(user="bob", device="bobs"))
+            assert await store.devices(T, "ann") == []
+            assert [device.user for device in await store.devices(T, "bob")] == ["bob"]
+            assert await store.devices("t2", "ann") == [elsewhere], "another tenant's tokens are its own"
+
+    async def test_a_token_may_be_long(self) -> None:
+        async with self.pushing() as (store, _):
+            token = "".join(sha256(str(number).encode()).hexdigest() for number in range(64))
+            for user in ("ann", "bob"):
+                assert await store.put_device(PHONE._replace(user=user, token=token))
+            assert await store.devices(T, "ann") == []
+            assert [device.token for device in await store.devices(T, "bob")] == [token]
+
+    async def test_devices_nobody_used_for_long_are_removed_a_few_at_a_time(self) -> None:
+        async with self.pushing() as (store, _):
+            for number in range(5):
+                await store.put_device(PHONE._replace(device=f"d{number}", token=f"t{number}", used_at=NOW + number))
+            assert await store.drop_unused_devices(NOW + 4, 3) == 3
+            assert await store.drop_unused_devices(NOW + 4, 3) == 1
+            assert [device.device for device in await store.devices(T, "ann")] == ["d4"]
+
+    async def test_what_a_user_chose_is_kept(self) -> None:
+        async with self.pushing() as (store, _):
+            assert await store.choices(T, "ann") == Choices()
+            for chosen in (Choices("Europe/Berlin", 1320, 420), Choices("UTC", 0, 60)):
+                await store.put_choices(T, "ann", chosen)
+                assert await store.choices(T, "ann") == chosen
+            assert await store.choices(T, "bob") == Choices()
+
+    async def test_who_is_erased_is_reached_nowhere(self) -> None:
+        async with self.pushing() as (store, _):
+            for user in ("ann", "bob"):
+                await store.put_device(PHONE._replace(user=user, token=user))
+                await store.put_choices(T, user, Choices("Europe/Berlin", 1, 2))
+                await store.notify([notice(user, key=f"k{number}") for number in range(5)])
+            place = (await store.erase_user(T, "ann", None, limit=2)).next
+            while place is not None:
+                place = (await store.erase_user(T, "ann", place, limit=2)).next
+            assert await store.devices(T, "ann") == []
+            assert await store.choices(T, "ann") == Choices()
+            assert [push.user for push in await claim(store)] == ["bob"] * 5
+            assert len(await store.devices(T, "bob")) == 1
+
+    # --- the queue ---
+
+    async def test_what_is_written_is_queued_once_with_all_that_decides(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.put_device(PHONE)
+            await store.put_choices(T, "ann", Choices("Europe/Berlin", 1320, 420))
+            about = structs.replace(notice(), importance="high", room="r1", collapse="c1")
+            for _ in range(2):  # the same key is the same notification
+                await store.notify([about])
+            await store.notify([structs.replace(notice("bob"), push=False), structs.replace(notice(), tenant="t2")])
+            (push,) = await claim(store)
+            assert (push.tenant, push.user, push.seq, push.created_at) == (T, "ann", 1, NOW)
+            assert (push.importance, push.room, push.collapse) == ("high", "r1", "c1")
+            assert (push.attempts, push.results, push.recent) == (0, [], [])
+            assert push.notification == (await store.notifications(T, "ann", limit=1))[0]
+            assert push.devices == [PHONE]
+            assert push.choices == Choices("Europe/Berlin", 1320, 420)
+
+    async def test_a_push_whose_notification_is_gone_says_so(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.notify([notice(expires_at=NOW + 1)])
+            await store.prune(NOW + 1, keep_ms=HOUR_MS, limit=10)
+            (push,) = await claim(store, now=NOW + 1)
+            assert push.notification is None
+
+    async def test_no_two_hold_the_same_and_a_lease_that_ends_is_anothers(self) -> None:
+        async with self.pushing() as (one, two):
+            await one.notify([notice(f"u{number}") for number in range(40)])
+            first, second = await asyncio.gather(claim(one, "w1", limit=25), claim(two, "w2", limit=25))
+            assert len(first) + len(second) == 40
+            assert {push.id for push in first}.isdisjoint({push.id for push in second})
+            assert await claim(two, "w3", NOW + LEASE_MS - 1) == []
+            again = await claim(two, "w3", NOW + LEASE_MS)
+            assert {push.id for push in again} == {push.id for push in first + second}
+            late = await one.settle_pushes("w1", [sent(push) for push in first], [], NOW + LEASE_MS)
+            assert late == set(), "who stood still for too long has nothing to say"
+            assert (await two.push_counts(NOW)).waiting == 40
+
+    async def test_the_longest_due_come_first_and_no_more_than_were_asked_for(self) -> None:
+        async with self.pushing() as (store, _):
+            for number in (3, 1, 2):
+                await store.notify([notice(f"u{number}", created_at=NOW + number)])
+            claimed = await claim(store, now=NOW + 3, limit=2)
+            assert {push.user for push in claimed} == {"u1", "u2"}
+            assert await claim(store, now=NOW + 2) == []
+
+    async def test_what_was_sent_is_over_and_said_to_be(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.put_device(PHONE)
+            await store.notify([notice()])
+            (push,) = await claim(store, now=NOW + 5)
+            assert await store.settle_pushes("w1", [sent(push, at=NOW + 5)], [], NOW + 5) == {push.id}
+            assert await claim(store, now=NOW + 10 * HOUR_MS) == []
+            (notification,) = await store.notifications(T, "ann", limit=1)
+            assert notification.push_at == NOW + 5
+            assert [device.used_at for device in await store.devices(T, "ann")] == [NOW + 5]
+            (record,) = await store.push_of(T, notification.id)
+            assert (record.reason, record.over_at, record.due_at, record.attempts) == ("offline", NOW + 5, None, 1)
+            assert record.results == [Result("phone", "fcm", "sent", NOW + 5)]
+            assert await store.push_of("t2", notification.id) == []
+
+    async def test_what_is_held_comes_again_when_it_is_due_with_what_was_tried(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.notify([notice()])
+            (push,) = await claim(store)
+            await store.settle_pushes("w1", [Settled(push.id, "active", due_at=NOW + 60_000)], [], NOW)
+            assert await claim(store, now=NOW + 59_999) == []
+            (push,) = await claim(store, now=NOW + 60_000)
+            assert push.attempts == 0, "it was not tried"
+            failed = Result("phone", "fcm", "failed", NOW + 60_000, reason="answered 500")
+            again = Settled(push.id, "offline", due_at=NOW + 61_000, results=[failed], tried=True)
+            await store.settle_pushes("w1", [again], [], NOW + 60_000)
+            (push,) = await claim(store, now=NOW + 61_000)
+            assert (push.attempts, push.results) == (1, [failed])
+
+    async def test_a_device_that_is_gone_is_removed_unless_it_has_another_token(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.put_device(PHONE)
+            laptop = PHONE._replace(device="laptop", token="token-9")
+            await store.put_device(laptop)
+            await store.put_device(laptop._replace(token="token-10"))
+            await store.settle_pushes("w1", [], [PHONE, laptop], NOW)
+            assert [device.token for device in await store.devices(T, "ann")] == ["token-10"]
+
+    async def test_recent_pushes_of_a_user_are_told(self) -> None:
+        async with self.pushing() as (store, _):
+            for number in range(3):
+                await store.notify([notice(key=f"k{number}"), notice("bob", key=f"k{number}")])
+                claimed = await claim(store, now=NOW + number)
+                made = [sent(push, at=NOW + number) for push in claimed if push.user == "ann"]
+                await store.settle_pushes("w1", made, [], NOW + number)
+            await store.notify([notice(key="k9")])
+            (push,) = [push for push in await claim(store, now=NOW + 9) if push.user == "ann"]
+            assert push.recent == [NOW, NOW + 1, NOW + 2]
+            assert await store.claim_pushes("w2", NOW + 9, LEASE_MS, 10, since=NOW) == []
+
+    async def test_dead_ones_are_listed_and_tried_again(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.notify([notice(f"u{number}") for number in range(3)])
+            claimed = await claim(store)
+            refused = Result("phone", "fcm", "refused", NOW, reason="answered 403")
+            dead = [Settled(push.id, "offline", results=[refused], tried=True, is_dead=True) for push in claimed]
+            await store.settle_pushes("w1", dead, [], NOW)
+            assert await store.push_counts(NOW) == PushCounts(0, 0, None, 3)
+            listed = await store.dead_pushes(None, 2)
+            assert [record.results for record in listed] == [[refused]] * 2
+            assert await store.dead_pushes("t2", 10) == []
+            assert await store.replay_pushes("t2", None, NOW + 1) == []
+            first = listed[0].id
+            assert await store.replay_pushes(T, [first, 10**9], NOW + 1) == [first]
+            (push,) = await claim(store, now=NOW + 1)
+            assert (push.id, push.attempts, push.results) == (first, 0, [refused]), "who got it is not to get it again"
+            assert len(await store.replay_pushes(None, None, NOW + 1)) == 2
+
+    async def test_the_queue_is_counted(self) -> None:
+        async with self.pushing() as (store, _):
+            assert await store.push_counts(NOW) == PushCounts(0, 0, None, 0)
+            await store.notify([notice(), notice("bob", created_at=NOW + 10)])
+            assert await store.push_counts(NOW + 5) == PushCounts(2, 1, NOW, 0)
+
+    async def test_what_is_over_is_forgotten_after_a_while(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.notify([notice(f"u{number}") for number in range(5)])
+            await store.settle_pushes("w1", [sent(push) for push in await claim(store, limit=4)], [], NOW)
+            assert await store.prune_pushes(NOW, 10) == 0
+            assert await store.prune_pushes(NOW + 1, 3) == 3
+            assert await store.prune_pushes(NOW + 1, 3) == 1
+            assert (await store.push_counts(NOW)).waiting == 1

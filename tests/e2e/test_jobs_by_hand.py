@@ -1,0 +1,67 @@
+"""`greendot jobs run` in a process of its own, beside whoever else uses the store."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+from pathlib import Path
+
+from e2e.processes import PATIENCE_S, _start, greendot
+from greendot.clock import SystemClock
+from greendot.store.jobs import Ended
+from greendot.store.sqlite import SqliteStore
+
+MANY = 60_000
+
+
+def fill(path: Path) -> None:
+    """Notifications that have expired: removing them takes a while."""
+    db = sqlite3.connect(path)
+    db.execute("INSERT INTO inboxes VALUES ('default', 'ann', ?, 0, 0)", (MANY,))
+    columns = "tenant, user, seq, id, kind, body, key, created_at, expires_at, seen_at, read_at, ack"
+    rows = (("default", "ann", n, f"{n}-x", "k", b"1", f"k{n}", 1, 2, 1, 1, 0) for n in range(1, MANY + 1))
+    db.executemany(f"INSERT INTO notifications ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    db.commit()
+    db.close()
+
+
+async def test_ctrl_c_stops_a_run_cleanly_and_the_next_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "greendot.db"
+    store = SqliteStore(str(path))
+    await store.start()
+    try:
+        fill(path)
+        process = await _start(tmp_path, "jobs", "run", "retention", GREENDOT_JOBS_LEASE_S="1")
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not [run for run in await store.job_runs("retention", 1) if run.done]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
+        assert process.returncode == 130, err.decode()
+        assert out.decode().startswith("retention: stopped. Stopped after ")
+        assert "The next run goes on from there." in out.decode()
+        assert err.decode() == "Stopping …\n"
+        (stopped,) = await store.job_runs("retention", 9)
+        assert stopped.done > 0
+        assert stopped.outcome == "stopped"
+        (state,) = await store.jobs()
+        assert state.holder is None
+        assert state.next_at <= SystemClock().now_ms(), "whoever comes next goes on with it"
+        other = await store.claim_job("retention", "another", SystemClock().now_ms(), 60_000)
+        assert other is not None
+        refused = await greendot(tmp_path, "jobs", "run", "retention")
+        assert (refused.code, refused.out) == (1, "")
+        assert "is being run by another" in refused.err
+        await store.end_job("retention", other.fence, Ended("stopped", 1, 1))
+        ended = await greendot(tmp_path, "jobs", "run", "retention")
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.startswith("retention: ok. Removed from ")
+        assert await store.notifications("default", "ann", after=0, limit=1) == []
+    finally:
+        await store.close()

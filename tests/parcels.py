@@ -1,0 +1,31 @@
+"""Something to push, and devices to push it to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, structs
+
+from greendot.push.sender import Parcel
+from greendot.store.pushes import Device, Provider
+
+BODY = b'{"title":"Mia","text":"Are you there?","room":"lobby"}'
+PARCEL = Parcel(
+    key="n1.phone",
+    id="n1",
+    seq=7,
+    kind="message",
+    importance="normal",
+    created_at=1_700_000_000_000,
+    title="Mia",
+    text="Are you there?",
+    body=Raw(BODY),
+)
+
+
+def parcel(**changes: Any) -> Parcel:
+    return structs.replace(PARCEL, **changes)
+
+
+def device(provider: Provider, token: str, **changes: Any) -> Device:
+    return Device("default", "ada", "phone", provider, token, 0, 0)._replace(**changes)

@@ -1,0 +1,34 @@
+"""An app of the tenant's own that sends pushes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from greendot.protocol.webhooks import BadSignature, check_signature
+from played.requests import Answer, Asked
+from played.server import Played
+
+SECRET = "the secret of a push webhook, for tests only"
+
+
+class PlayedApp(Played):
+    """Tokens in `gone` are no more."""
+
+    def __init__(self, clock: Any = None) -> None:
+        super().__init__(clock)
+        self.gone: set[str] = set()
+
+    def real(self, asked: Asked) -> Answer:
+        try:
+            check_signature(asked.body, asked.headers["greendot-signature"], SECRET, self.now_s())
+        except (BadSignature, KeyError):
+            return Answer(401)
+        request = msgspec.json.decode(asked.body)
+        if request["token"] in self.gone:
+            return Answer(410)
+        if asked.headers["idempotency-key"] != request["notification"]["key"]:
+            return Answer(400)
+        self.take(request["notification"]["key"], request)
+        return Answer(204)

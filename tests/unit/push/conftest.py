@@ -1,0 +1,27 @@
+"""What the tests of providers share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greendot.core.addresses import networks
+from greendot.outbound import Terms
+from redis_servers.tls import Certificates, certificates
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificates(Path(tmp_path_factory.mktemp("tls")))
+
+
+@pytest.fixture
+def terms(made: Certificates) -> Terms:
+    """Loopback may be called, and its certificates are known."""
+    return Terms(
+        allowed=networks(["127.0.0.0/8"]),
+        timeout_s=10.0,
+        ca_file=str(made.authority),
+        listed_in="push.allow_private",
+    )

@@ -1,0 +1,451 @@
+"""The worker: what is due is decided, sent and noted, whatever goes wrong meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from greendot.core.gate import HOUR_MS, Policy, Seen
+from greendot.errors import StoreUnavailable
+from greendot.push.sender import Parcel, Sent
+from greendot.push.worker import LEASE_MS, House, Pace, PushWorker
+from greendot.store.base import Notice
+from greendot.store.pushes import Choices, Device, PushRecord, Settled
+from greendot.store.sqlite import SqliteStore
+from greendot.testing.clock import START_MS, ManualClock
+
+T = "t1"
+
+
+class PlayedSender:
+    """Answers as it is told to, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.parcels: list[Parcel] = []
+        self.answer: Callable[[Device], Sent] = lambda device: Sent("sent")
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        self.keys.append(parcel.key)
+        self.parcels.append(parcel)
+        await self.gate.wait()
+        return self.answer(device)
+
+    async def close(self) -> None: ...
+
+
+class Bench:
+    """A worker on a store, with a sender, and time that is moved by hand."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.clock = ManualClock()
+        self.sender = PlayedSender()
+        self.policy = Policy()
+        self.seen: dict[str, Seen] = {}  # who is not in it is away
+        self.workers: list[PushWorker] = []
+
+    def worker(self, **pace: Any) -> PushWorker:
+        house = House({"fcm": self.sender}, lambda kind: self.policy, lambda kind: kind == "secret")
+        worker = PushWorker(self.store, lambda tenant: house, self._look, self.clock, Pace(**pace))
+        self.workers.append(worker)
+        return worker
+
+    async def _look(self, rooms: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], Seen]:
+        return {key: self.seen.get(key[1], Seen("offline")) for key in rooms}
+
+    async def device(self, user: str, device: str = "phone") -> None:
+        now = self.clock.now_ms()
+        await self.store.put_device(Device(T, user, device, "fcm", f"token-{user}-{device}", now, now))
+
+    async def notify(self, user: str = "ann", kind: str = "ping", **more: Any) -> str:
+        """With a device for it, if the user has none. Answers the notification's id."""
+        if not await self.store.devices(T, user):
+            await self.device(user)
+        key = f"k{self.clock.now_ms()}-{len(await self.store.notifications(T, user, limit=300))}"
+        body = more.pop("body", b'{"title":"Hi","text":"there"}')
+        made = await self.store.notify([Notice(T, user, kind, body, key, self.clock.now_ms(), **more)])
+        return made[0].notification.id
+
+    async def record(self, notification: str) -> PushRecord:
+        (found,) = await self.store.push_of(T, notification)
+        return found
+
+
+@asynccontextmanager
+async def benched() -> AsyncIterator[Bench]:
+    store = SqliteStore(":memory:", pushed=(T,))
+    await store.start()
+    found = Bench(store)
+    try:
+        yield found
+    finally:
+        found.sender.gate.set()
+        for worker in found.workers:
+            await worker.close(1.0)
+        await store.close()
+
+
+async def test_who_is_away_is_pushed_at_once_with_what_is_to_be_shown() -> None:
+    async with benched() as bench:
+        made = await bench.notify()
+        await bench.worker().once()
+        (parcel,) = bench.sender.parcels
+        assert (parcel.key, parcel.id, parcel.title, parcel.text) == (f"{made}.phone", made, "Hi", "there")
+        record = await bench.record(made)
+        assert (record.reason, record.over_at, record.is_dead) == ("offline", START_MS, False)
+        assert [(result.device, result.outcome) for result in record.results] == [("phone", "sent")]
+
+
+async def test_what_a_kind_keeps_in_the_house_is_not_sent() -> None:
+    async with benched() as bench:
+        await bench.notify(kind="secret")
+        await bench.worker().once()
+        (parcel,) = bench.sender.parcels
+        assert (parcel.title, parcel.text, parcel.body) == (None, None, None)
+
+
+async def test_who_is_active_is_pushed_when_it_stays_unseen() -> None:
+    async with benched() as bench:
+        bench.seen["ann"] = Seen("online")
+        made, worker = await bench.notify(), bench.worker()
+        await worker.once()
+        assert (await bench.record(made)).reason == "active"
+        bench.clock.advance(59.999)
+        await worker.once()
+        assert bench.sender.keys == []
+        bench.clock.advance(0.001)
+        await worker.once()
+        assert bench.sender.keys == [f"{made}.phone"]
+        assert (await bench.record(made)).reason == "unseen"
+
+
+async def test_what_was_seen_meanwhile_is_not_pushed() -> None:
+    async with benched() as bench:
+        bench.seen["ann"] = Seen("online")
+        made, worker = await bench.notify(), bench.worker()
+        await worker.once()
+        await bench.store.mark(T, "ann", "seen", ids=[made], through=None, at=bench.clock.now_ms())
+        bench.clock.advance(60)
+        await worker.once()
+        assert bench.sender.keys == []
+        assert (await bench.record(made)).reason == "seen"
+
+
+async def test_quiet_hours_hold_what_is_not_critical() -> None:
+    async with benched() as bench:
+        # It is half past seven in the morning in UTC: quiet from one hour before until one after.
+        minute = START_MS // 60_000 % 1_440
+        await bench.store.put_choices(T, "ann", Choices("UTC", minute - 60, minute + 60))
+        made, worker = await bench.notify(), bench.worker()
+        urgent = await bench.notify(importance="critical")
+        await worker.once()
+        assert bench.sender.keys == [f"{urgent}.phone"]
+        assert (await bench.record(made)).reason == "quiet_hours"
+        bench.clock.advance(3600)
+        await worker.once()
+        assert bench.sender.keys == [f"{urgent}.phone", f"{made}.phone"]
+
+
+async def test_a_time_zone_that_nobody_knows_any_more_holds_nobody_up() -> None:
+    async with benched() as bench:
+        await bench.store.put_choices(T, "ann", Choices("Atlantis/Sunken", 0, 1_439))
+        other, made = await bench.notify("bob"), await bench.notify("ann")
+        await bench.worker().once()
+        assert bench.sender.keys == [f"{other}.phone"]
+        assert (await bench.record(made)).reason == "quiet_hours", "by UTC"
+
+
+async def test_the_cap_holds_within_what_is_taken_together() -> None:
+    async with benched() as bench:
+        bench.policy = Policy(per_hour=3)
+        made = [await bench.notify() for _ in range(5)]
+        await bench.notify("bob")
+        worker = bench.worker()
+        await worker.once()
+        assert sorted(bench.sender.keys[:4]) == sorted(bench.sender.keys), "three of ann's, and bob's"
+        assert len([key for key in bench.sender.keys if key.split(".")[0] in made]) == 3
+        bench.clock.advance(3_599)
+        await worker.once()
+        assert len(bench.sender.keys) == 4
+        bench.clock.advance(1)
+        await worker.once()
+        assert len(bench.sender.keys) == 6
+
+
+async def test_the_cap_counts_what_is_still_being_sent() -> None:
+    async with benched() as bench:
+        bench.policy = Policy(per_hour=1)
+        bench.sender.gate.clear()
+        await bench.notify()
+        worker = bench.worker(poll_s=0.001)
+        worker.start()
+        await _until(lambda: len(bench.sender.keys) == 1)
+        second = await bench.notify()
+        worker.wake()
+        await _until_awaited(lambda: _reason(bench, second), "over_the_cap")
+        assert len(bench.sender.keys) == 1
+
+
+async def test_what_has_no_device_is_over() -> None:
+    async with benched() as bench:
+        made = await bench.notify()
+        await bench.store.drop_device(T, "ann", "phone")
+        await bench.worker().once()
+        assert (await bench.record(made)).reason == "no_device"
+
+
+async def test_a_tenant_that_does_not_push_any_more_sends_nothing() -> None:
+    async with benched() as bench:
+        made = await bench.notify()
+        worker = PushWorker(bench.store, lambda tenant: None, bench._look, bench.clock, Pace())
+        await worker.once()
+        assert (await bench.record(made)).reason == "kind_off"
+
+
+# --- what goes wrong ---
+
+
+async def test_what_failed_is_tried_again_by_the_same_key_until_it_is_given_up() -> None:
+    async with benched() as bench:
+        bench.sender.answer = lambda device: Sent("failed", "answered 500")
+        made, worker = await bench.notify(), bench.worker(give_up_ms=HOUR_MS)
+        for _ in range(40):
+            await worker.once()
+            record = await bench.record(made)
+            if record.is_dead:
+                break
+            assert record.due_at is not None
+            bench.clock.advance((record.due_at - bench.clock.now_ms()) / 1000)
+        assert record.is_dead
+        assert bench.clock.now_ms() - START_MS <= HOUR_MS
+        assert {*bench.sender.keys} == {f"{made}.phone"}
+        assert record.attempts == len(bench.sender.keys) >= 5
+        assert record.results[0].reason == "answered 500"
+        assert worker.counters.dead == 1
+        # An operator has it tried again.
+        bench.sender.answer = lambda device: Sent("sent")
+        await bench.store.replay_pushes(None, None, bench.clock.now_ms())
+        await worker.once()
+        assert (await bench.record(made)).results[0].outcome == "sent"
+
+
+async def test_what_was_held_for_days_is_not_given_up_at_the_first_failure() -> None:
+    async with benched() as bench:
+        bench.seen["ann"] = Seen("offline", busy=True)
+        made, worker = await bench.notify(), bench.worker(give_up_ms=HOUR_MS)
+        bench.clock.advance(7_200)
+        bench.seen.clear()
+        bench.sender.answer = lambda device: Sent("failed", "answered 500")
+        await worker.once()
+        assert (await bench.record(made)).due_at is not None
+
+
+async def test_the_wait_a_provider_asks_for_is_kept() -> None:
+    async with benched() as bench:
+        bench.sender.answer = lambda device: Sent("failed", "answered 429", wait_s=120.0)
+        made, worker = await bench.notify(), bench.worker()
+        await worker.once()
+        due_at = (await bench.record(made)).due_at
+        assert due_at is not None
+        assert due_at >= START_MS + 120_000
+
+
+async def test_being_held_back_is_no_attempt() -> None:
+    async with benched() as bench:
+        bench.sender.answer = lambda device: Sent("failed", "it rests", wait_s=5.0, is_tried=False)
+        made, worker = await bench.notify(), bench.worker(give_up_ms=1_000)
+        for _ in range(10):
+            await worker.once()
+            bench.clock.advance(5)
+        record = await bench.record(made)
+        assert (record.attempts, record.is_dead, len(bench.sender.keys)) == (0, False, 10)
+
+
+async def test_each_device_gets_it_once_whatever_becomes_of_the_others() -> None:
+    async with benched() as bench:
+        await bench.device("ann", "laptop")
+        await bench.device("ann", "tablet")
+        await bench.device("ann", "watch")
+        answers = {"laptop": Sent("failed", "500"), "tablet": Sent("gone", "410"), "watch": Sent("refused", "403")}
+        bench.sender.answer = lambda device: answers.get(device.device, Sent("sent"))
+        await bench.device("ann")
+        made, worker = await bench.notify(), bench.worker()
+        await worker.once()
+        assert len(bench.sender.keys) == 4
+        assert "tablet" not in [device.device for device in await bench.store.devices(T, "ann")]
+        answers.clear()
+        bench.clock.advance(2)
+        await worker.once()
+        assert bench.sender.keys[4:] == [f"{made}.laptop"]
+        record = await bench.record(made)
+        outcomes = {result.device: result.outcome for result in record.results}
+        assert outcomes == {"phone": "sent", "laptop": "sent", "tablet": "gone", "watch": "refused"}
+        # Replayed, it goes to the one that did not get it, and to no other.
+        bench.sender.keys.clear()
+        await bench.store.replay_pushes(None, None, bench.clock.now_ms())
+        await worker.once()
+        assert bench.sender.keys == [f"{made}.watch"]
+
+
+async def test_a_sender_that_raises_loses_nothing_and_stops_nobody() -> None:
+    async with benched() as bench:
+
+        def answer(device: Device) -> Sent:
+            if device.user == "ann":
+                raise RuntimeError("a mistake in the sender")
+            return Sent("sent")
+
+        bench.sender.answer = answer
+        made, others = await bench.notify("ann"), [await bench.notify(f"u{number}") for number in range(5)]
+        worker = bench.worker()
+        await worker.once()
+        assert [(await bench.record(other)).results[0].outcome for other in others] == ["sent"] * 5
+        record = await bench.record(made)
+        assert (record.due_at is not None, record.results[0].outcome) == (True, "failed")
+        bench.sender.answer = lambda device: Sent("sent")
+        bench.clock.advance(2)
+        await worker.once()
+        assert (await bench.record(made)).results[0].outcome == "sent"
+
+
+async def test_a_look_that_raises_lets_everything_through() -> None:
+    async with benched() as bench:
+
+        async def look(rooms: object) -> dict[tuple[str, str], Seen]:
+            raise RuntimeError("a mistake in the look")
+
+        made = await bench.notify()
+        house = House({"fcm": bench.sender}, lambda kind: Policy(), lambda kind: False)
+        await PushWorker(bench.store, lambda tenant: house, look, bench.clock, Pace()).once()
+        assert (await bench.record(made)).reason == "presence_unknown"
+
+
+async def test_what_was_sent_and_could_not_be_noted_is_noted_later_and_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with benched() as bench:
+        made, settle, failures = await bench.notify(), bench.store.settle_pushes, 0
+
+        async def flaky(holder: str, settled: list[Settled], gone: list[Device], now: int) -> set[int]:
+            nonlocal failures
+            if settled and failures < 2:
+                failures += 1
+                raise StoreUnavailable("away")
+            return await settle(holder, settled, gone, now)
+
+        monkeypatch.setattr(bench.store, "settle_pushes", flaky)
+        monkeypatch.setattr("greendot.push.worker.AWAY_S", 0.001)
+        worker = bench.worker(poll_s=0.001)
+        worker.start()
+        await _until_awaited(lambda: _outcome(bench, made), "sent")
+        assert failures == 2
+        assert bench.sender.keys == [f"{made}.phone"]
+
+
+async def test_a_worker_that_stood_still_sends_no_second_one_beside_its_own() -> None:
+    async with benched() as bench:
+        bench.sender.gate.clear()
+        made, worker = await bench.notify(), bench.worker(poll_s=0.001)
+        worker.start()
+        await _until(lambda: len(bench.sender.keys) == 1)
+        bench.clock.advance(LEASE_MS / 1000 + 1)
+        for _ in range(10):
+            await asyncio.sleep(0.002)
+        bench.sender.gate.set()
+        await _until_awaited(lambda: _outcome(bench, made), "sent")
+        assert bench.sender.keys == [f"{made}.phone"]
+
+
+async def test_what_a_worker_held_when_it_died_is_anothers_when_the_lease_ends() -> None:
+    async with benched() as bench:
+        made = await bench.notify()
+        await bench.store.claim_pushes("one that dies", bench.clock.now_ms(), LEASE_MS, 10, since=0)
+        worker = bench.worker()
+        await worker.once()
+        assert bench.sender.keys == []
+        bench.clock.advance(LEASE_MS / 1000)
+        await worker.once()
+        assert bench.sender.keys == [f"{made}.phone"]
+
+
+async def test_two_workers_send_each_push_once() -> None:
+    async with benched() as bench:
+        made = [await bench.notify(f"u{number}") for number in range(60)]
+        workers = [bench.worker(at_once=7, poll_s=0.001) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        await _until(lambda: len(bench.sender.keys) >= 60)
+        for worker in workers:
+            await worker.close(5.0)
+        assert sorted(bench.sender.keys) == sorted(f"{one}.phone" for one in made)
+        assert (await bench.store.push_counts(bench.clock.now_ms())).waiting == 0
+
+
+async def test_no_more_is_taken_than_can_be_sent() -> None:
+    async with benched() as bench:
+        for number in range(20):
+            await bench.notify(f"u{number}")
+        bench.sender.gate.clear()
+        worker = bench.worker(at_once=5, poll_s=0.001)
+        worker.start()
+        await _until(lambda: len(bench.sender.keys) == 5)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert len(bench.sender.keys) == 5, "the rest waits in the store, where others can take it"
+        bench.sender.gate.set()
+        await _until(lambda: len(bench.sender.keys) == 20)
+
+
+async def test_a_worker_that_is_closed_finishes_what_it_sends() -> None:
+    async with benched() as bench:
+        bench.sender.gate.clear()
+        made, worker = await bench.notify(), bench.worker(poll_s=0.001)
+        worker.start()
+        await _until(lambda: len(bench.sender.keys) == 1)
+        closing = asyncio.create_task(worker.close(5.0))
+        await asyncio.sleep(0)
+        bench.sender.gate.set()
+        await closing
+        assert await _outcome(bench, made) == "sent"
+
+
+async def test_what_was_decided_and_done_is_counted() -> None:
+    async with benched() as bench:
+        bench.seen["bob"] = Seen("idle")
+        await bench.notify("ann")
+        await bench.notify("bob")
+        worker = bench.worker()
+        await worker.once()
+        assert worker.counters.decided == {("now", "offline"): 1, ("later", "idle"): 1}
+        assert worker.counters.results == {("fcm", "sent"): 1}
+
+
+# --- waiting ---
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  (what is waited for has no event)
+            await asyncio.sleep(0.002)
+
+
+async def _until_awaited(look: Callable[[], Awaitable[str]], expected: str) -> None:
+    async with asyncio.timeout(10):
+        while await look() != expected:  # noqa: ASYNC110  (the same)
+            await asyncio.sleep(0.002)
+
+
+async def _reason(bench: Bench, notification: str) -> str:
+    return (await bench.record(notification)).reason
+
+
+async def _outcome(bench: Bench, notification: str) -> str:
+    results = (await bench.record(notification)).results
+    return results[0].outcome if results else ""

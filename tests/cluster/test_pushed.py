@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cluster.nodes import GRACE_S, LEASE_S, node, redis_url, serving
-from e2e.processes import Process, running, until
+from e2e.processes import Process, running, start, until
 from e2e.pushed import push_settings
 from greendot.clock import SystemClock
 from greendot.core.gate import Policy, Seen
@@ -167,3 +167,28 @@ async def work_on(folder: Path, environment: dict[str, str]) -> None:
         for sender in senders.values():
             await sender.close()
         await asyncio.sleep(0)
+
+
+async def test_a_worker_pushes_for_servers_that_do_not(redis: RedisProcess, tmp_path: Path) -> None:
+    url = redis_url(redis.port)
+    async with (
+        a_provider(tmp_path) as (fcm, environment),
+        node(tmp_path, url, **environment | {"GREENDOT_PUSH_IN_SERVER": "false"}) as server,
+    ):
+        ann = await server.client("ann")
+        for user in ("ann", "bob"):
+            await device(server, user)
+        held, made = await notify(server, "ann"), await notify(server, "bob")
+        worker = await start(tmp_path, "worker", "--engine", url, **environment)
+        try:
+            await until(lambda: made in fcm.keys, 20)
+            await until(lambda: held in fcm.keys, 20)
+            worker.send_signal(signal.SIGTERM)
+            out, err = await asyncio.wait_for(worker.communicate(), 15)
+        finally:
+            if worker.returncode is None:
+                worker.kill()
+                await worker.communicate()
+        assert (worker.returncode, b"works." in out, b"Traceback" in err) == (0, True, False), err
+        assert fcm.keys == {made: 1, held: 1}
+        await ann.end()

@@ -157,7 +157,7 @@ class Process:
 @asynccontextmanager
 async def running(data_dir: Path, *flags: str, **environment: str) -> AsyncIterator[Process]:
     """`greendot serve` on a free port, with SECRET and API_KEY unless the test says otherwise."""
-    process = await _start(data_dir, "serve", "--port", "0", *flags, **environment)
+    process = await start(data_dir, "serve", "--port", "0", *flags, **environment)
     lines = []
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -178,7 +178,7 @@ async def running(data_dir: Path, *flags: str, **environment: str) -> AsyncItera
 
 async def greendot(data_dir: Path, *arguments: str, **environment: str) -> Ended:
     """Run a command that is expected to end by itself."""
-    process = await _start(data_dir, *arguments, **environment)
+    process = await start(data_dir, *arguments, **environment)
     try:
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     finally:
@@ -188,7 +188,7 @@ async def greendot(data_dir: Path, *arguments: str, **environment: str) -> Ended
     return Ended(process.returncode or 0, out.decode(), err.decode())
 
 
-async def _start(data_dir: Path, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
+async def start(data_dir: Path, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
     given = {"GREENDOT_AUTH_SECRET": SECRET, "GREENDOT_API_KEY": API_KEY} | environment
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
     return await asyncio.create_subprocess_exec(

@@ -34,7 +34,10 @@ Reason = Literal[
 ]
 
 HOUR_MS = 3_600_000
-LOOK_AGAIN_MS = 60_000  # what has no known end is looked at so often: busy without one, the room somebody is in
+LOOK_AGAIN_MS = 60_000  # busy without a known end is looked at so often
+LOOK_AROUND_MS = (
+    15_000  # and the room somebody is in, or after the hold if that is shorter: who is in it may be a ghost
+)
 
 
 class Policy(Struct, frozen=True):
@@ -114,7 +117,8 @@ def _here(matter: Matter, seen: Seen, policy: Policy, now: int) -> Decision:
     if seen.state == "offline":
         return Decision("now", "offline")
     if matter.room is not None and matter.room in seen.rooms:
-        return Decision("later", "in_the_room", now + LOOK_AGAIN_MS)
+        held_ms = max(1_000, round(policy.active_hold_s * 1000))
+        return Decision("later", "in_the_room", now + min(LOOK_AROUND_MS, held_ms))
     is_active = seen.state == "online"
     until = matter.created_at + round((policy.active_hold_s if is_active else policy.idle_hold_s) * 1000)
     if now < until:

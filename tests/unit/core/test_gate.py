@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from greendot.core.gate import (
     HOUR_MS,
     LOOK_AGAIN_MS,
+    LOOK_AROUND_MS,
     Decision,
     Importance,
     Matter,
@@ -50,7 +51,9 @@ def test_what_was_seen_is_never_pushed() -> None:
 def test_who_is_in_the_room_hears_of_its_messages_there_for_as_long_as_that_is() -> None:
     about = Matter(T, room="lobby")
     late = T + 10 * HOUR_MS
-    assert decide(about, Seen("online", {"lobby"}), POLICY, late) == ("later", "in_the_room", late + LOOK_AGAIN_MS)
+    assert decide(about, Seen("online", {"lobby"}), POLICY, late) == ("later", "in_the_room", late + LOOK_AROUND_MS)
+    brief = Policy(active_hold_s=3)
+    assert decide(about, Seen("online", {"lobby"}), brief, late).at == late + 3_000, "a ghost costs no more than a hold"
     assert decide(about, Seen("online", {"other"}), POLICY, late) == Decision("now", "unseen")
     assert decide(NEWS, Seen("online", {"lobby"}), POLICY, late) == Decision("now", "unseen")
 

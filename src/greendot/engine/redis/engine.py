@@ -18,7 +18,7 @@ from greendot.clock import Clock, SystemClock
 from greendot.core.breaker import Level
 from greendot.core.presence import Ref
 from greendot.engine.answers import NodeInfo, Swept
-from greendot.engine.base import Engine, Host, Message, Pace, Part, Topic
+from greendot.engine.base import Engine, Host, Message, Pace, Topic
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.checks import check
@@ -28,7 +28,7 @@ from greendot.engine.redis.nodes import HOME, Death, Nodes, Periods, Table
 from greendot.engine.redis.presence import RedisPresence, Verbs
 from greendot.engine.redis.present import RedisRooms
 from greendot.engine.redis.server import Server
-from greendot.engine.redis.servers import Servers
+from greendot.engine.redis.servers import Partitions, Servers
 from greendot.engine.redis.sweeper import Sweeper
 from greendot.engine.redis.timekeeping import EngineTime
 from greendot.engine.redis.typing import RedisTyping
@@ -50,21 +50,6 @@ class Options(Struct, frozen=True):
     typing_ttl_ms: int = 5_000
     typing_throttle_ms: int = 2_000
     seen_retention_ms: int = 30 * 86_400_000
-
-
-class Partitions(Part):
-    """The users and rooms on some partitions."""
-
-    def __init__(self, partitions: Iterable[int], servers: Servers) -> None:
-        self._partitions = frozenset(partitions)
-        self._servers = servers
-
-    def covers(self, tenant: str, name: str) -> bool:
-        return keys.partition_of(tenant, name) in self._partitions
-
-    def away(self) -> Part | None:
-        away = [partition for partition in self._partitions if not self._servers.of(partition).up]
-        return Partitions(away, self._servers) if away else None
 
 
 class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
@@ -130,8 +115,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             raise
 
     async def look_at_nodes(self) -> None:
-        table = await self.lives.table()
-        self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
+        lives = (await self.lives.table()).lives
+        self._verbs.alive = {node for node, life in lives.items() if life == "live"}
 
     async def close(self) -> None:
         host, self._host = self._host, None

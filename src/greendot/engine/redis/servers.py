@@ -8,8 +8,9 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from greendot.engine.base import Part
 from greendot.engine.redis import topology
-from greendot.engine.redis.keys import PARTITIONS
+from greendot.engine.redis.keys import PARTITIONS, partition_of
 from greendot.engine.redis.link import Argument, RedisError
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.engine.redis.server import Server
@@ -204,3 +205,18 @@ class Servers:
         elif code == "NOSCRIPT":  # what was refused is lost, the next will pass
             for script in SCRIPTS.values():
                 server.post("SCRIPT", "LOAD", script.source)
+
+
+class Partitions(Part):
+    """The users and rooms on some partitions."""
+
+    def __init__(self, partitions: Iterable[int], servers: Servers) -> None:
+        self._partitions = frozenset(partitions)
+        self._servers = servers
+
+    def covers(self, tenant: str, name: str) -> bool:
+        return partition_of(tenant, name) in self._partitions
+
+    def away(self) -> Part | None:
+        away = [partition for partition in self._partitions if not self._servers.of(partition).up]
+        return Partitions(away, self._servers) if away else None

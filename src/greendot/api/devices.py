@@ -24,7 +24,7 @@ class PutDevice(Struct):
     """The body of PUT /v1/users/{user}/devices/{device}."""
 
     provider: PushProvider
-    token: str
+    token: Annotated[str, Meta(min_length=1, max_length=4_096)]
 
 
 class ShownDevice(Struct):

@@ -18,7 +18,7 @@ from greendot.clock import Clock, SystemClock
 from greendot.core.breaker import Level
 from greendot.core.presence import Ref
 from greendot.engine.answers import NodeInfo, Swept
-from greendot.engine.base import Engine, Host, Message, Pace, Topic
+from greendot.engine.base import Engine, Host, Message, Pace, Part, Topic
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.checks import check

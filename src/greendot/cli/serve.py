@@ -181,7 +181,8 @@ def _announce(settings: Settings, port: int, notes: list[str]) -> None:
         click.echo(f"Open  http{s}://{shown}:{port}/  in two browser tabs.")
     if settings.admin.enabled:
         host, admin_port = _shown(settings.admin.host or settings.server.host), settings.admin.port or port
-        click.echo(f"Dashboard:  http{s}://{host}:{admin_port}/admin  (asks for an admin key)")
+        key = "the API key" if settings.server.dev else "an admin key"
+        click.echo(f"Dashboard:  http{s}://{host}:{admin_port}/admin  (asks for {key})")
     click.echo(f"Engine: {without_login(settings.engine.url)}.  Store: {store}.  {workers}Stop with Ctrl-C.")
     for note in notes:
         click.echo(note)

@@ -117,7 +117,8 @@ class Doorstep:
         """An operator who forgot to list a page must find out; one who is attacked must not drown in it."""
         if self._now() >= self._told_at + TELL_S:
             self._told_at = self._now()
-            _log.warning("a page from %.200r was refused: it is neither from this host nor in door.origins", origin)
+            shown = (origin or b"")[:200].decode("latin-1")
+            _log.warning("a page from %r was refused: it is neither from this host nor in door.origins", shown)
 
 
 def joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

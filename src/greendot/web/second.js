@@ -55,7 +55,9 @@ export class SecondDevice {
     const root = $("second");
     root.querySelector(".own .dot").dataset.state = state;
     setText(root.querySelector(".own .state"), !isLive ? "not connected" : own ? state : "…");
-    setBadge(root.querySelector(".bell .badge"), client.inbox.unread, "unread notifications");
+    const bell = root.querySelector(".bell .badge");
+    setBadge(bell, client.inbox.unread, "unread notifications");
+    bell.classList.toggle("quiet", client.inbox.unseen === 0); // seen, but not read
     setText(root.querySelector(".unread-sum"), rooms.unread ? `${rooms.unread} unread` : "all read");
   }
 }

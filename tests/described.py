@@ -6,6 +6,7 @@ import json
 import re
 from functools import cache
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema_rs
 
@@ -35,7 +36,8 @@ def conforms(method: str, target: str, status: int, kind: str | None, body: byte
 
 
 def _operation(method: str, path: str) -> dict[str, Any] | None:
-    # A path that is written out comes before one with an id in its place.
+    # A path that is written out comes before one with an id in its place; a slash is one however it is written.
+    path = unquote(path)
     for known in sorted(PATHS, key=lambda path: path.count("{")):
         if PATHS[known].fullmatch(path):
             found: dict[str, Any] | None = DOCUMENT["paths"][known].get(method.lower())

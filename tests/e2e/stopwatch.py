@@ -20,20 +20,18 @@ from statistics import median
 from typing import Any, NamedTuple
 
 WARM_UP = 50
-LOOKS = (1_000, 2_000, 4_000)  # samples of each, after which the medians are compared
+BLOCK = 50  # samples of each whose medians are compared: what the machine does changes more slowly than that
+LOOKS = (1_000, 2_000, 4_000)  # samples of each, after which it is looked at how far they differ
 MOST = 0.05
 
 
 class Told(NamedTuple):
-    """The medians, in microseconds."""
+    """The medians, in microseconds, and by how much those of blocks differ, in the middle."""
 
     one: float
     other: float
+    difference: float
     samples: int
-
-    @property
-    def difference(self) -> float:
-        return abs(self.one - self.other) / self.other
 
 
 class _Socket:
@@ -143,17 +141,23 @@ def main() -> None:
             if number >= 0:
                 times[which].append(took)
         if number + 1 in LOOKS:
-            one, other = (median(of) * 1e6 for of in times)
-            if abs(one - other) / other < MOST:
+            told = _told(*times)
+            if told.difference < MOST:
                 break
-    print(json.dumps([one, other, len(times[0])]))
+    print(json.dumps(told))
+
+
+def _told(one: list[float], other: list[float]) -> Told:
+    blocks = range(0, len(one), BLOCK)
+    ratio = median(median(one[at : at + BLOCK]) / median(other[at : at + BLOCK]) for at in blocks)
+    return Told(median(one) * 1e6, median(other) * 1e6, abs(ratio - 1), len(one))
 
 
 async def compared(port: int, one: Any, other: Any, *, token: str = "", key: str = "") -> Told:
     """Ask for the one and for the other, by WebSocket with a token or by HTTP with a key.
 
-    Each is a command or request, or a list of them of which the last is timed. Where the medians of 1,000 samples
-    each differ by more than they may, there are more samples: a difference that is real stays, one of the machine does
+    Each is a command or request, or a list of them of which the last is timed. Where medians differ by more than they
+    may after 1,000 samples of each, there are more samples: a difference that is real stays, one of the machine does
     not.
     """
     turns = [turn if isinstance(turn, list) and isinstance(turn[0], list | dict) else [turn] for turn in (one, other)]

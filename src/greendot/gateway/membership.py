@@ -20,7 +20,7 @@ from greendot.gateway.room import LocalRoom
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.protocol.codes import Err
-from greendot.store.base import Key, Role, Room, Standing, Store
+from greendot.store.base import Key, Role, Room, RoomOf, Standing, Store
 
 T = TypeVar("T")
 SeatKey = tuple[str, str, str]  # tenant, room and user
@@ -41,6 +41,7 @@ class Membership:
         self._store = store
         self._local = local
         self._rooms: Batched[Key, Room | None] = Batched(shared, store.heads, None)
+        self._seats: Batched[SeatKey, RoomOf | None] = Batched(shared, store.seats, None)
         self._standings: Batched[SeatKey, Standing] = Batched(shared, store.standings, Standing(None, 0))
 
     async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> Admission:
@@ -83,14 +84,26 @@ class Membership:
 
     async def _asked(self, session: Session, room: str, make: bool) -> Admission | None:
         """By the store, which is asked the same of a room that is not there as of one that is closed."""
+        if session.grants.may_join(room):
+            return await self._opened(session, room, make)
+        key = session.tenant, room, session.user
+        local = self._known(session.tenant, room)
+        revision = local.members_rev if local is not None else 0
+        seat = await self._seats.get(key)
+        if seat is None:
+            return None
+        if local is not None and local.members_rev == revision:
+            local.roles[session.user] = Standing(seat.role, seat.marker)
+        return Admission(*seat)
+
+    async def _opened(self, session: Session, room: str, make: bool) -> Admission | None:
+        """A room the token opens, if there is one."""
         found, standing = await asyncio.gather(
             self._rooms.get((session.tenant, room)), self._standing((session.tenant, room, session.user), fresh=True)
         )
-        if found is None and make and session.grants.may_join(room):
+        if found is None and make:
             found = await self._store.put_room(session.tenant, room)
-        if found is None or not may_be_in(session.grants, found, standing.role):
-            return None
-        return Admission(found, *standing)
+        return None if found is None else Admission(found, *standing)
 
     async def _standing(self, seat: SeatKey, *, fresh: bool) -> Standing:
         tenant, room, user = seat

@@ -214,6 +214,13 @@ class RoomStore(Protocol):
         """These (tenant, room, user), in one read; who is no member and has read nothing is left out."""
         ...
 
+    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], RoomOf]:
+        """The rooms of these (tenant, room, user) that the user is a member of, or that are open, in one read.
+
+        A room that is closed to the user is left out as one that does not exist: telling them apart would take time.
+        """
+        ...
+
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
         """Where these rooms stand, in one read; those that do not exist are left out."""
         ...

@@ -164,3 +164,20 @@ class RoomSuite(StoreHarness):
             found = await store.standings(asked)
             assert found == {(T, "r1", "ann"): ("admin", 1), (T, "r1", "bob"): (None, 1)}
             assert await store.standings([]) == {}
+
+    async def test_the_rooms_users_may_be_in_are_one_read_and_closed_ones_are_left_out_like_absent_ones(self) -> None:
+        async with self.opened() as store:
+            await store.put_room(T, "hall", open=True)
+            await store.put_room(T, "den")
+            await store.append(T, "den", draft())
+            await store.put_member(T, "den", "ann", "admin")
+            for user in ("ann", "bob"):
+                await store.put_marker(T, "den", user, 1)
+            hall, den = await store.room(T, "hall"), await store.room(T, "den")
+            asked = [(T, room, user) for room in ("hall", "den", "nowhere") for user in ("ann", "bob")]
+            assert await store.seats([*asked, ("t2", "hall", "ann")]) == {
+                (T, "hall", "ann"): (hall, None, 0),
+                (T, "hall", "bob"): (hall, None, 0),
+                (T, "den", "ann"): (den, "admin", 1),
+            }
+            assert await store.seats([]) == {}

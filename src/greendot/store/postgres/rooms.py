@@ -33,6 +33,14 @@ STANDINGS = """
     LEFT JOIN greendot_markers k USING (tenant, room, user_id)
     WHERE m.role IS NOT NULL OR k.seq IS NOT NULL
 """
+SEATS = f"""
+    SELECT s.user_id, {_ROOM}, m.role, coalesce(k.seq, 0)
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
+    JOIN greendot_rooms r USING (tenant, room)
+    LEFT JOIN greendot_members m USING (tenant, room, user_id)
+    LEFT JOIN greendot_markers k USING (tenant, room, user_id)
+    WHERE r.open OR m.role IS NOT NULL
+"""
 MEMBERS = """
     SELECT user_id, role FROM greendot_members WHERE tenant = $1 AND room = $2 AND user_id > $3
     ORDER BY user_id LIMIT $4
@@ -127,6 +135,10 @@ class PostgresRooms:
     async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Standing]:
         found = await self._links.fetch(STANDINGS, *([seat[part] for seat in seats] for part in range(3)))
         return {(row[0], row[1], row[2]): Standing(row[3], row[4]) for row in found}
+
+    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], RoomOf]:
+        found = await self._links.fetch(SEATS, *([seat[part] for seat in seats] for part in range(3)))
+        return {(row[1], row[2], row[0]): RoomOf(Room(*row[1:7]), row[7], row[8]) for row in found}
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
         found = await self._links.fetch(HEADS, [key[0] for key in rooms], [key[1] for key in rooms])

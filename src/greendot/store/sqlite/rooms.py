@@ -26,6 +26,13 @@ STANDING = """
     SELECT (SELECT role FROM members WHERE tenant = ?1 AND room = ?2 AND user = ?3),
            ifnull((SELECT seq FROM markers WHERE tenant = ?1 AND room = ?2 AND user = ?3), 0)
 """
+SEAT = """
+    SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, m.role, ifnull(k.seq, 0)
+    FROM rooms r
+    LEFT JOIN members m ON m.tenant = ?1 AND m.room = ?2 AND m.user = ?3
+    LEFT JOIN markers k ON k.tenant = ?1 AND k.room = ?2 AND k.user = ?3
+    WHERE r.tenant = ?1 AND r.room = ?2 AND (r.open OR m.role IS NOT NULL)
+"""
 MEMBERS = "SELECT user, role FROM members WHERE tenant = ? AND room = ? AND user > ? ORDER BY user LIMIT ?"
 
 COUNT = "SELECT count(*) FROM members WHERE tenant = ? AND room = ?"
@@ -129,6 +136,13 @@ class SqliteRooms:
                 if role is not None or marker:
                     found[seat] = Standing(role, marker)
             return found
+
+        return await self._thread.do(work)
+
+    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], RoomOf]:
+        def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], RoomOf]:
+            found = ((seat, db.execute(SEAT, seat).fetchone()) for seat in seats)
+            return {seat: RoomOf(_room(row[:6]), row[6], row[7]) for seat, row in found if row is not None}
 
         return await self._thread.do(work)
 

@@ -21,7 +21,8 @@ from postgres_server import fresh_schema
 EXAMPLES = 10  # of each operation, beside those at the bounds of every field
 ALL, AT_RANDOM = "coverage,fuzzing,stateful", "fuzzing,stateful"
 # What no schema can say: that two ids differ, that a moment is to come, that one of two parts of a query is left out,
-# what a provider's token or a time zone looks like. A request that fits the document may be refused here; what is refused elsewhere has to be in the document.
+# what a provider's token or a time zone looks like. A request that fits the document may be refused here; what is
+# refused elsewhere has to be in the document.
 PARTLY_SAID = (
     "PUT /v1/users/{user}/contacts/{other}",
     "DELETE /v1/users/{user}/contacts/{other}",

@@ -59,7 +59,8 @@ async def looking(node: Process) -> AsyncIterator[Onlooker]:
 
 
 async def test_nodes_are_shown_together_and_one_that_dies_is_seen_to(tmp_path: Path, redis: RedisProcess) -> None:
-    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, Clients() as clients:
+    pushing = {"GREENDOT_PUSH_ENABLED": "true", "GREENDOT_PUSH_DRY_RUN": "true"}
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON, **pushing) as nodes, Clients() as clients:
         await clients.join(nodes[0], "ann")
         for user in ("bob", "carl"):
             await clients.join(nodes[1], user)
@@ -71,6 +72,10 @@ async def test_nodes_are_shown_together_and_one_that_dies_is_seen_to(tmp_path: P
             assert all(row["renewed_ago_ms"] < LEASE_S * 1000 for row in rows.values())
             assert all(row["gauges"]["redis_command_latency_us"] > 0 for row in rows.values())
             await onlooker.shows(lambda frame: "store_latency_ms" in frame["worst"])
+            frame = onlooker.of("sample")[-1]
+            assert frame["worst"]["push_queue_waiting"] == 0  # one queue, whoever tells of it
+            assert "push_queue_waiting" not in frame["sums"]
+            await onlooker.shows(lambda frame: {"retention", "sweep"} <= {job["name"] for job in frame["jobs"]})
             scraped = (await nodes[0].ask("GET", "/metrics")).body.decode()
             assert {name for name in documented() if f"\n{name}{{" not in scraped} == {"ws_closed_total"}  # none yet
             assert "# TYPE ws_closed_total counter" in scraped

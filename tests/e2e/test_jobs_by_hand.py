@@ -7,7 +7,7 @@ import signal
 import sqlite3
 from pathlib import Path
 
-from e2e.processes import PATIENCE_S, _start, greendot
+from e2e.processes import PATIENCE_S, greendot, start
 from greendot.clock import SystemClock
 from greendot.store.jobs import Ended
 from greendot.store.sqlite import SqliteStore
@@ -32,7 +32,7 @@ async def test_ctrl_c_stops_a_run_cleanly_and_the_next_goes_on(tmp_path: Path) -
     await store.start()
     try:
         fill(path)
-        process = await _start(tmp_path, "jobs", "run", "retention", GREENDOT_JOBS_LEASE_S="1")
+        process = await start(tmp_path, "jobs", "run", "retention", GREENDOT_JOBS_LEASE_S="1")
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while not [run for run in await store.job_runs("retention", 1) if run.done]:  # noqa: ASYNC110

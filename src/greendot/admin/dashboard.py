@@ -11,6 +11,7 @@ import logging
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import to_builtins
 
 from greendot import __version__
 from greendot.admin import frames
@@ -69,6 +70,7 @@ class Dashboard:
         self._finding = Finding(desk)
         self._gathered: dict[tuple[View, str | None], Gathering] = {}
         self._nodes: list[NodeInfo] = []
+        self._jobs: list[dict[str, Any]] = []
         self._turn = 0
         self._timer: Any = None
 
@@ -233,6 +235,8 @@ class Dashboard:
             except EngineUnavailable:
                 pass  # those known last are asked; whoever cannot be reached does not answer
         looks = {socket: look for socket, look in self._looks.items() if look.viewer is not None}
+        if turn % NODES_EVERY == 0 and any(look.viewer is not None and look.viewer.nodes for look in looks.values()):
+            await self._look_at_jobs()
         if turn % KEY_EVERY == KEY_EVERY - 1:
             for socket, look in [*looks.items()]:
                 if not await self._still_counts(socket, look):
@@ -243,6 +247,25 @@ class Dashboard:
             by_view.setdefault((_view(look.viewer), look.viewer.tail), []).append(socket)
         await asyncio.gather(*(self._show(view, tail, sockets) for (view, tail), sockets in by_view.items()))
 
+    async def _look_at_jobs(self) -> None:
+        """They are of the whole cluster, as the nodes are."""
+        store = self._desk.store
+        try:
+            states = await store.jobs()
+            last = [await store.job_runs(state.name, 1) for state in states]
+        except StoreUnavailable:
+            return
+        self._jobs = [
+            {
+                "name": state.name,
+                "schedule": state.schedule,
+                "next_at": state.next_at,
+                "failures": state.failures,
+                "run": to_builtins(runs[0]) if runs else None,
+            }
+            for state, runs in zip(states, last, strict=True)
+        ]
+
     async def _show(self, view: View, tail: str | None, sockets: list[Socket]) -> None:
         kinds = frozenset[str]().union(*(self._looks[socket].kinds for socket in sockets if socket in self._looks))
         # What waits for those who see nodes is not what waits for those who do not, even of one tenant.
@@ -252,7 +275,10 @@ class Dashboard:
         samples = {node: read_sample(text) for node, text in answers.items()}
         now = self._desk.clock.now_ms()
         gathering = self._gathered.setdefault((view, tail), Gathering(view))
-        frame = frames.event("sample", gathering.frame(self._nodes, samples, now), now)
+        shown = gathering.frame(self._nodes, samples, now)
+        if view.nodes:
+            shown["jobs"] = self._jobs
+        frame = frames.event("sample", shown, now)
         for socket in sockets:
             look = self._looks.get(socket)
             if look is None:

@@ -12,7 +12,7 @@ from greendot.core.rates import Reading, rates, summed, worst
 from greendot.engine.answers import NodeInfo
 from greendot.protocol.insight import Sample
 
-# Of these the slowest node's is shown; everything else that is no count is added up.
+# Of these the slowest node's is shown, or what all of them have alike; everything else that is no count is added up.
 WORST = frozenset(
     {
         "realtime_overload_level",
@@ -21,6 +21,10 @@ WORST = frozenset(
         "realtime_bus_lag_ms",
         "redis_command_latency_us",
         "store_latency_ms",
+        "push_queue_waiting",
+        "push_queue_due",
+        "push_queue_oldest_s",
+        "push_dead_letters",
     }
 )
 SHOWN_DEAD_MS = 600_000  # a node that has ended is shown for so long

@@ -3,6 +3,7 @@
 import { $, say } from "./dom.js";
 import { Find } from "./find.js";
 import { History } from "./history.js";
+import { showJobs } from "./jobs.js";
 import { Link } from "./link.js";
 import { showNodes } from "./nodes.js";
 import { Panels } from "./panels.js";
@@ -85,6 +86,7 @@ function heard(type, data, ts) {
     if (paused) return;
     panels.show(history, seconds);
     showNodes(data.nodes, ts);
+    showJobs(data.jobs, ts);
   }
 }
 
@@ -98,6 +100,7 @@ function welcome(who) {
   say($("who"), `${who.key}: ${tenants}`);
   say($("scope"), `${who.nodes ? "all nodes" : `${tenants}, on all nodes`}, by the key ${who.key}`);
   showNodes(who.nodes ? [] : null, 0);
+  showJobs(null, 0);
   find.welcome(link, who);
   tail.welcome(link, who);
 }

@@ -1,7 +1,7 @@
 // What is plotted, for those who see nodes and for those who see one tenant. Names are those of /metrics.
 
 import { h, $, say } from "./dom.js";
-import { closeWords, milliseconds, number } from "./format.js";
+import { closeWords, milliseconds, number, span } from "./format.js";
 import { Plot } from "./plot.js";
 
 const MOST_CODES = 6;
@@ -45,6 +45,29 @@ const NODES = {
     { title: "Drift repaired", format: rate, note: "sessions set right", lines: [
       ["rates.presence_reconciliation_removed_total", "removed"],
       ["rates.presence_restored_sessions_total", "restored"],
+    ] },
+    { title: "Push queue", format: number, optional: true, note: "notifications that wait to be pushed", lines: [
+      ["worst.push_queue_waiting", "held or waiting"],
+      ["worst.push_queue_due", "due now"],
+      ["worst.push_dead_letters", "dead letters"],
+    ] },
+    { title: "Age of the push queue", format: span, optional: true, note: "how long the oldest is due", lines: [
+      ["worst.push_queue_oldest_s", "oldest", 1000],
+    ] },
+    { title: "Pushes, by provider", format: rate, optional: true, lines: [
+      ["rates.push_fcm_sent_total", "FCM"],
+      ["rates.push_apns_sent_total", "APNs"],
+      ["rates.push_webpush_sent_total", "Web Push"],
+      ["rates.push_webhook_sent_total", "webhook"],
+      ["rates.push_given_up_total", "given up"],
+    ] },
+    { title: "The push gate, by reason", format: rate, optional: true, lines: [
+      ["rates.push_decided_offline_total", "away: now"],
+      ["rates.push_decided_unseen_total", "unseen: now"],
+      ["rates.push_decided_active_total", "active: held"],
+      ["rates.push_decided_idle_total", "idle: held"],
+      ["rates.push_decided_seen_total", "seen: never"],
+      ["rates.push_decided_no_device_total", "no device: never"],
     ] },
     { title: "Latency", format: milliseconds, note: "of the slowest node", lines: [
       ["worst.redis_command_latency_us", "Redis", 0.001],
@@ -111,6 +134,7 @@ export class Panels {
       }));
       // What this server does not have, such as a Redis, is left out.
       const told = drawn.filter((line) => line.points.some(([, value]) => value !== null));
+      this.plots[index].element.hidden = Boolean(panel.optional) && !told.length;
       this.plots[index].show(told.length ? told : drawn, seconds, latest.at);
       say(this.plots[index].extra, panel.extra ? panel.extra(latest.values) : "");
     });

@@ -117,7 +117,7 @@ def _as_it_answers(kill: Callable[[], None], asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("dies", [_as_it_is_asked, _as_it_answers], ids=lambda dies: dies.__name__)
-@pytest.mark.parametrize("at", [1, 7])
+@pytest.mark.parametrize("at", [0, 1, 7])  # 0: before it sends anything, when it asks Google who it is
 async def test_who_is_killed_while_sending_loses_nothing_and_sends_one_too_many_at_most(
     dies: Callable[[Callable[[], None], Asked], str | None], at: int, tmp_path: Path
 ) -> None:
@@ -133,6 +133,8 @@ async def test_who_is_killed_while_sending_loses_nothing_and_sends_one_too_many_
             for number in range(10):
                 await device(server, f"u{number}")
             fcm.behave = behave
+            if at == 0:
+                fcm.is_asked = lambda: os.kill(server.pid, signal.SIGKILL)
             keys = set()
             for number in range(10):
                 try:
@@ -140,7 +142,7 @@ async def test_who_is_killed_while_sending_loses_nothing_and_sends_one_too_many_
                 except (OSError, AssertionError, IndexError):
                     break  # it is dead, and that one was never promised
             await server.ended()
-        fcm.behave = lambda request: None
+        fcm.behave, fcm.is_asked = lambda request: None, lambda: None
         await work_on(tmp_path, environment)
         assert keys <= {*fcm.keys}, "none is lost"
         assert max(fcm.keys.values()) <= 2, "under the same key"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
@@ -71,6 +72,7 @@ class PlayedFcm(Played):
         self.granted: dict[str, float] = {}  # access tokens, with the seconds they end at
         self.lives_s = 3_600
         self.grants: list[Answer | str] = []  # instead of tokens, for the next who ask
+        self.is_asked: Callable[[], None] = lambda: None  # for a token
 
     def account(self) -> str:
         """The file of the service account."""
@@ -93,6 +95,7 @@ class PlayedFcm(Played):
     def does(self, asked: Asked) -> Answer | str:
         if asked.path != "/token":
             return super().does(asked)
+        self.is_asked()
         return self.grants.pop(0) if self.grants else self._grant(asked)
 
     def real(self, asked: Asked) -> Answer:

@@ -85,7 +85,7 @@ static double run_level(int level) {
     double server_share = (server_cpu_used() - server_cpu) / took, rate = (deliveries - before) / took;
     if (rate == 0) die("nothing was delivered within %.1f s", took);
     await_stragglers();
-    printf("{\"mode\":\"broadcast\",\"dialect\":\"%s\",\"subscribers\":%d,\"in_flight\":%d,\"seconds\":%.3f,"
+    printf("{\"mode\":\"broadcast\",\"dialect\":\"%s\",\"subscribers\":%d,\"in_flight\":%d,\"seconds\":%.6f,"
            "\"deliveries_per_s\":%.0f,\"messages_per_s\":%.1f,\"frame_bytes\":%u,\"generator_cpu\":%.2f,"
            "\"server_cpu\":%.2f}\n",
            opt.dialect->name, opt.connections, level, took, rate, rate / opt.connections, delivery_bytes, cpu_share,

@@ -111,7 +111,8 @@ FILL = f"""
                CASE WHEN n % 500 > 0 THEN 1 END, CASE WHEN n % 100 > 0 THEN 1 END FROM generate_series(1, {MANY}) n;
     INSERT INTO greendot_notifications (tenant, user_id, seq, id, kind, body, key, created_at)
         SELECT 't', 'u' || n, 1, '1-x', 'k', '1', 'k1', n FROM generate_series(2, 2000) n;
-    INSERT INTO greendot_push_devices SELECT 't', 'u' || n, 'd', 'fcm', 't' || n, 1, n FROM generate_series(1, 2000) n;
+    INSERT INTO greendot_push_devices
+        SELECT 't', 'u' || n, 'd', 'fcm', 't' || n, 'h' || n, 1, n FROM generate_series(1, 2000) n;
     INSERT INTO greendot_reminders SELECT 't', 'u' || n, n FROM generate_series(1, 2000) n;
     INSERT INTO greendot_push_choices SELECT 't', 'u' || n, 'UTC', 1, 2 FROM generate_series(1, 2000) n;
     INSERT INTO greendot_pushes (tenant, user_id, seq, notification, importance, created_at, due_at, sent_at, over_at)

@@ -21,6 +21,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/notifications": {"user": "ann", "kind": "k", "body": 1},
     "POST /v1/signals": {"user": "ann", "kind": "k"},
     "POST /v1/tokens/revoke": {"jti": "none"},
+    "PUT /v1/users/{user}/devices/{device}": {"provider": "fcm", "token": "t"},
 }
 
 
@@ -36,8 +37,7 @@ async def make(
 
 async def call(served: Served, key: str, route: str) -> Answer:
     method, path = route.split()
-    for part, name in {"{room}": "club", "{user}": "ann", "{other}": "bob", "{session}": "none-1"}.items():
-        path = path.replace(part, name)
+    path = path.format(room="club", user="ann", other="bob", session="none-1", device="phone")
     return await ask(served.port, method, path, BODIES.get(route), Authorization=f"Bearer {key}")
 
 

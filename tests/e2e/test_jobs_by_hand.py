@@ -12,7 +12,7 @@ from greendot.clock import SystemClock
 from greendot.store.jobs import Ended
 from greendot.store.sqlite import SqliteStore
 
-MANY = 60_000
+MANY = 200_000  # so many that it is not over before it is stopped
 
 
 def fill(path: Path) -> None:

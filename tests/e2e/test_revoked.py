@@ -245,7 +245,7 @@ async def test_entries_end_with_the_last_token_they_could_be_about() -> None:
         assert len(served.node.revoking._known) == 2
         await served.advance(100 + EVERY_S)
         assert len(served.node.revoking._known) == 0
-        await served.advance(600)
+        await served.job("retention")
         assert await served.node.store.revocations(0, 10) == []
 
 

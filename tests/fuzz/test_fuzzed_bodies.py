@@ -62,7 +62,7 @@ def test_whatever_is_sent_as_a_body_is_answered_as_the_document_says(tmp_path: P
         @given(requests)
         def send(request: tuple[Operation, bytes]) -> None:
             operation, body = request
-            path = operation.path.format(room="lobby", user="alice", other="bob", session="none")
+            path = operation.path.format(room="lobby", user="alice", other="bob", session="none", device="phone")
             # It says for itself that the answer is one the document speaks of; 500 is not among them.
             asking = ask(live.server.port, operation.method, path, body, Authorization=f"Bearer {API_KEY}")
             answer = live.do(asking)

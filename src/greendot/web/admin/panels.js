@@ -5,6 +5,7 @@ import { closeWords, milliseconds, number, span } from "./format.js";
 import { Plot } from "./plot.js";
 
 const MOST_CODES = 6;
+const age = (value) => (value === null ? "–" : value < 120 ? `${number(value)} s` : span(value * 1000));
 const rate = (value) => (value === null ? "–" : `${number(value)}/s`);
 
 const NODES = {
@@ -51,8 +52,8 @@ const NODES = {
       ["worst.push_queue_due", "due now"],
       ["worst.push_dead_letters", "dead letters"],
     ] },
-    { title: "Age of the push queue", format: span, optional: true, note: "how long the oldest is due", lines: [
-      ["worst.push_queue_oldest_s", "oldest", 1000],
+    { title: "Age of the push queue", format: age, optional: true, note: "how long the oldest is due", lines: [
+      ["worst.push_queue_oldest_s", "oldest"],
     ] },
     { title: "Pushes, by provider", format: rate, optional: true, lines: [
       ["rates.push_fcm_sent_total", "FCM"],

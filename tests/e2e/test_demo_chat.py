@@ -138,6 +138,7 @@ def test_a_message_that_is_refused_says_so_and_can_be_tried_again(open_tab: Open
     lea.open_room("guests")
     lea.say("still a member")
     expect(last(lea)).to_have_text("still a member")
+    expect(lea.page.locator(".message.draft")).to_have_count(0)  # the server has it
     site.call("DELETE", "v1/rooms/guests/members/lea")
     expect(lea.page.locator("#present")).to_have_text("you are no longer in this room")
     lea.say("no longer one")

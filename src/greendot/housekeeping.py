@@ -38,7 +38,13 @@ def all_jobs(settings: Settings, store: Store, engine: Engine, around: Around) -
     every: list[Job] = [
         UnreadReminder(store, engine, around.notify, reminding),
         CleanupTokens(store, round(jobs.cleanup_tokens.unused_days * DAY_MS)),
-        Retention(store, engine, round(settings.inbox.keep_days * DAY_MS), around.pruned),
+        Retention(
+            store,
+            engine,
+            round(settings.inbox.keep_days * DAY_MS),
+            round(settings.push.keep_s * 1000),
+            around.pruned,
+        ),
         Sweep(engine),
     ]
     return [planned(job, _times(settings, job.name)) for job in every]

@@ -58,7 +58,7 @@ class Pushing:
         self._own = {name: self._house(settings, name, own.push, clock) for name, own in settings.tenants.items()}
         self._common = self._house(settings, ALL, settings.push, clock)
         push = settings.push
-        pace = Pace(push.concurrency, give_up_ms=round(push.give_up_after_s * 1000), keep_ms=round(push.keep_s * 1000))
+        pace = Pace(push.concurrency, give_up_ms=round(push.give_up_after_s * 1000))
         self.worker = PushWorker(store, lambda tenant: self._own.get(tenant, self._common), look, clock, pace)
 
     def _house(self, settings: Settings, tenant: str, push: TenantPush, clock: Clock) -> House | None:

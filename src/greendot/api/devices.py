@@ -13,7 +13,7 @@ from greendot.api.operation import operation
 from greendot.api.problem import Problem
 from greendot.api.request import json, read_body
 from greendot.protocol.commands import PushProvider
-from greendot.store.pushes import Choices, Device
+from greendot.store.pushes import MOST_TOKEN, Choices, Device
 
 SHOWN_OF_A_TOKEN = 6  # characters at its end: enough to tell two apart
 
@@ -24,7 +24,7 @@ class PutDevice(Struct):
     """The body of PUT /v1/users/{user}/devices/{device}."""
 
     provider: PushProvider
-    token: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    token: Annotated[str, Meta(min_length=1, max_length=MOST_TOKEN)]
 
 
 class ShownDevice(Struct):

@@ -8,18 +8,11 @@ from greendot.clock import Clock
 from greendot.errors import Refused
 from greendot.protocol.codes import Err
 from greendot.store.base import Key
-from greendot.store.pushes import Device, Provider, PushStore
+from greendot.store.pushes import Device, Provider, PushStore, check_size
 
 MOST_DEVICES = 20  # of one user
-MOST_TOKEN = 4_096  # characters
 
 CheckToken = Callable[[Provider, str], None]  # ValueError, which says what is expected, if it is no token of theirs
-
-
-def check_size(provider: Provider, token: str) -> None:
-    """What holds for the tokens of all providers."""
-    if not token or len(token) > MOST_TOKEN:
-        raise ValueError(f"a token has 1 to {MOST_TOKEN} characters")
 
 
 class Devices:

@@ -14,7 +14,6 @@ from greendot.store.pushes import PushStore
 AT_ONCE = 500  # removed in one commit
 DAY_MS = 86_400_000
 KEEP_HOOKS_MS = 30 * DAY_MS  # dead letters of webhooks
-KEEP_PUSHES_MS = 30 * DAY_MS  # what became of pushes
 
 
 class Retention:
@@ -23,10 +22,13 @@ class Retention:
 
     name = "retention"
 
-    def __init__(self, store: Store, bus: Bus, keep_ms: int, pruned: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, store: Store, bus: Bus, keep_ms: int, keep_pushes_ms: int, pruned: Callable[[int], None] | None = None
+    ) -> None:
         self._store = store
         self._bus = bus
         self._keep_ms = keep_ms
+        self._keep_pushes_ms = keep_pushes_ms
         self._pruned = pruned
 
     async def work(self, run: Run) -> str:
@@ -35,7 +37,7 @@ class Retention:
         removed = {
             "revocations": await little_by_little(run, lambda: store.remove_revocations(now, limit=AT_ONCE)),
             "dead letters": await little_by_little(run, lambda: store.prune_hooks(now - KEEP_HOOKS_MS, AT_ONCE)),
-            "pushes": await little_by_little(run, lambda: store.prune_pushes(now - KEEP_PUSHES_MS, AT_ONCE)),
+            "pushes": await little_by_little(run, lambda: store.prune_pushes(now - self._keep_pushes_ms, AT_ONCE)),
         }
         counted = ", ".join(f"{count} {what}" for what, count in removed.items())
         return f"removed from {inboxes} inboxes, {counted}"

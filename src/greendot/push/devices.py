@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from greendot.push import apns
 from greendot.push.webpush import read_subscription
-from greendot.store.pushes import Provider
-
-MOST_TOKEN = 4_096  # characters; FCM's are 200, a browser's subscription 500
+from greendot.store.pushes import Provider, check_size
 
 
 def check_token(provider: Provider, token: str) -> None:
     """ValueError, which says what is expected, if it can be seen that nothing could ever be sent to it."""
-    if not token or len(token) > MOST_TOKEN:
-        raise ValueError(f"a token has 1 to {MOST_TOKEN} characters")
+    check_size(provider, token)
     if provider == "webpush":
         read_subscription(token)
     elif provider == "apns" and not apns.TOKEN.fullmatch(token):

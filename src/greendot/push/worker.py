@@ -28,7 +28,6 @@ LEASE_MS = 60_000  # longer than a send may take
 AWAY_S = 1.0  # between two looks at a store that is away
 TOGETHER_S = 0.02  # what ends within it is noted in one commit
 COUNT_S = 10.0  # between two counts of the queue
-PRUNED = 1_000  # records of what is long over, forgotten each time
 
 Look = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, Seen]]]
 _log = logging.getLogger("greendot.push")
@@ -40,7 +39,6 @@ class Pace(Struct, frozen=True):
     at_once: int = 500  # pushes held by this worker
     poll_s: float = 1.0
     give_up_ms: int = 24 * HOUR_MS
-    keep_ms: int = 30 * 24 * HOUR_MS  # how long it is known what became of one
 
 
 class House(Struct, frozen=True):
@@ -185,13 +183,12 @@ class PushWorker:
                 self._made.pop(one.key, None)
 
     async def _count(self) -> None:
-        """How full the queue is. What was over long ago is forgotten on the way."""
+        """How full the queue is."""
         if (now := self._clock.monotonic()) >= self._count_at:
             self._count_at = now + COUNT_S
             at = self._clock.now_ms()
             queue = self.counters.queue = await self._store.push_counts(at)
             self.counters.oldest_s = 0 if queue.oldest_due_at is None else (at - queue.oldest_due_at) // 1000
-            await self._store.prune_pushes(at - self._pace.keep_ms, PRUNED)
 
     # --- the gate ---
 

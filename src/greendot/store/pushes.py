@@ -21,6 +21,15 @@ Provider = Literal["fcm", "apns", "webpush", "webhook"]
 Outcome = Literal["sent", "failed", "gone", "refused"]  # failed: it is tried again; refused: it is not
 
 
+MOST_TOKEN = 4_096  # characters; FCM's are 200, a browser's subscription 500
+
+
+def check_size(provider: Provider, token: str) -> None:
+    """ValueError, which says what is expected: what holds for the tokens of all providers."""
+    if not token or len(token) > MOST_TOKEN:
+        raise ValueError(f"a token has 1 to {MOST_TOKEN} characters")
+
+
 class Device(NamedTuple):
     """Where a user can be reached: what the provider calls it, and when that was last good for something."""
 

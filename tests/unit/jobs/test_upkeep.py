@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from greendot.jobs.upkeep import AT_ONCE, DAY_MS
 from greendot.store.base import Notice
-from greendot.store.pushes import Device
+from greendot.store.pushes import Device, Settled
 from greendot.store.revocations import Revocation
 from greendot.testing.server import Served, serving
 
@@ -35,6 +35,19 @@ async def test_retention_removes_what_has_expired_and_devices_are_told() -> None
         assert badges == [{"unread": 0, "unseen": 0}]
         await served.job("retention")
         assert (await note(served, "retention")).startswith("removed from 0 inboxes, 0 revocations")
+
+
+async def test_what_became_of_a_push_is_known_as_long_as_the_settings_say() -> None:
+    push = {"enabled": True, "dry_run": True, "keep_s": 3_600.0}
+    async with serving(push=push) as served:
+        store, now = served.node.store, served.clock.now_ms()
+        (made,) = await store.notify([Notice(T, "ann", "k", b"1", "k", now)])
+        (push_of_it,) = await store.claim_pushes("w", now, 1_000, 10, since=now)
+        await store.settle_pushes("w", [Settled(push_of_it.id, "no_device")], [], now)
+        for later_s, known in ((3_600, 1), (1, 0)):
+            await served.advance(later_s)
+            await served.job("retention")
+            assert len(await store.push_of(T, made.notification.id)) == known
 
 
 async def test_devices_that_were_not_used_for_sixty_days_are_removed() -> None:

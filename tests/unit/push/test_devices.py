@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from greendot.push.devices import MOST_TOKEN, check_token
-from greendot.store.pushes import Provider
+from greendot.push.devices import check_token
+from greendot.store.pushes import MOST_TOKEN, Provider
 
 KEYS = {
     "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",

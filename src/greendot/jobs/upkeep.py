@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from greendot.store.base import Store
 from greendot.store.pushes import PushStore
 
 AT_ONCE = 500  # removed in one commit
+PAUSE_S = 0.02  # after each: in SQLite others who share the file would not get their turn
 DAY_MS = 86_400_000
 KEEP_HOOKS_MS = 30 * DAY_MS  # dead letters of webhooks
 
@@ -52,6 +54,7 @@ class Retention:
                 self._pruned(len(changed))
             inboxes += len(changed)
             await run.step(len(changed))
+            await asyncio.sleep(PAUSE_S)
         return inboxes
 
 
@@ -96,4 +99,5 @@ async def little_by_little(run: Run, remove: Callable[[], Awaitable[int]]) -> in
     while removed := await remove():
         total += removed
         await run.step(removed)
+        await asyncio.sleep(PAUSE_S)
     return total

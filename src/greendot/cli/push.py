@@ -10,7 +10,14 @@ from msgspec import structs
 from greendot.assembly import looks
 from greendot.cli.config import config_option, settings_from
 from greendot.cli.inspect import check_ids, json_option, print_json
-from greendot.cli.stored import on_a_loop, on_store, store_option, store_settings
+from greendot.cli.stored import (
+    dead_letter_options,
+    on_a_loop,
+    on_store,
+    store_option,
+    store_settings,
+    wanted_letters,
+)
 from greendot.cli.tables import NOTHING, ago, table
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
@@ -166,17 +173,15 @@ def _why(record: PushRecord) -> str:
 
 
 @push.command()
-@click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be given several times.")
-@click.option("--all", "everything", is_flag=True, help="All dead letters.")
+@dead_letter_options
 @any_tenant_option
 @store_option
 @config_option
 def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
     """Have dead letters sent again, to the devices that did not get them."""
-    if bool(ids) == everything:
-        raise click.UsageError("Give --id (`greendot push dead` shows them), or --all.")
+    wanted = wanted_letters(ids, everything, "greendot push dead")
     settings, now = store_settings(store, config), SystemClock().now_ms()
-    found = on_store(settings, lambda store: store.replay_pushes(tenant, None if everything else ids, now))
+    found = on_store(settings, lambda store: store.replay_pushes(tenant, wanted, now))
     click.echo(f"Queued again: {len(found)}." if found else "There are no such dead letters.")
     if missing := sorted({*ids} - {*found}):
         click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")

@@ -24,6 +24,19 @@ T = TypeVar("T")
 store_option = click.option("--store", metavar="URL", help="The servers' store: sqlite:///FILE or postgresql://….")
 
 
+def dead_letter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Which of what could not be sent."""
+    some = click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be repeated.")
+    return some(click.option("--all", "everything", is_flag=True, help="All dead letters.")(command))
+
+
+def wanted_letters(ids: tuple[int, ...], everything: bool, lists: str) -> tuple[int, ...] | None:
+    """Those that were named; None: all. `lists` is the command that shows them."""
+    if bool(ids) == everything:
+        raise click.UsageError(f"Give --id (`{lists}` shows them), or --all.")
+    return None if everything else ids
+
+
 def store_settings(store: str | None, config: Path | None, engine: str | None = None) -> Settings:
     """ConfigError if there is no store to look into: looking makes none."""
     settings = settings_from(config, {"store": {"url": store}, "engine": {"url": engine}})

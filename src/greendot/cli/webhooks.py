@@ -11,7 +11,14 @@ from msgspec import structs
 from greendot.assembly import call_terms, make_hook
 from greendot.cli.config import config_option, settings_from
 from greendot.cli.inspect import json_option, print_json
-from greendot.cli.stored import on_a_loop, on_store, store_option, store_settings
+from greendot.cli.stored import (
+    dead_letter_options,
+    on_a_loop,
+    on_store,
+    store_option,
+    store_settings,
+    wanted_letters,
+)
 from greendot.cli.tables import NOTHING, ago, several, table
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
@@ -90,17 +97,15 @@ def dead(as_json: bool, tenant: str | None, store: str | None, config: Path | No
 
 
 @webhooks.command()
-@click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be given several times.")
-@click.option("--all", "everything", is_flag=True, help="All dead letters.")
+@dead_letter_options
 @tenant_option
 @store_option
 @config_option
 def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
     """Have dead letters sent again. A hook that was stopped goes on."""
-    if bool(ids) == everything:
-        raise click.UsageError("Give --id (`greendot webhooks dead` shows them), or --all.")
+    wanted = wanted_letters(ids, everything, "greendot webhooks dead")
     settings = store_settings(store, config)
-    found = on_store(settings, lambda store: store.replay_hooks(tenant, None if everything else ids))
+    found = on_store(settings, lambda store: store.replay_hooks(tenant, wanted))
     click.echo(f"{several(len(found), 'event')} will be sent." if found else "There are no such dead letters.")
     if missing := sorted({*ids} - {*found}):
         click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")

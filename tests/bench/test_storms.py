@@ -12,7 +12,7 @@ import pytest
 
 from storms import TOKENS, StormBench, compile_storm
 
-pytestmark = pytest.mark.timeout(170)
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(170)]
 
 
 @pytest.fixture

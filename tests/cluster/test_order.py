@@ -76,6 +76,7 @@ async def hear(listeners: tuple[Listener, ...], number: int) -> None:
     await until(lambda: all(len(listener.of("room.message")) >= number for listener in listeners))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("comes", [True, False], ids=["late", "never"])
 async def test_what_another_node_wrote_first_is_seen_first_and_within_100_ms(
     comes: bool, tmp_path: Path, redis: RedisProcess

@@ -147,7 +147,9 @@ class Tab:
         self.expect_connected()
 
     def expect_connected(self) -> None:
+        """Connected, and in the room: what is typed before is told to nobody."""
         expect(self.page.locator("#connection")).to_have_text("Connected")
+        expect(self.page.locator("#present")).not_to_have_text("not connected")
 
     def person(self, user: str) -> Locator:
         return self.page.locator(f'#people [data-user="{user}"]')

@@ -118,6 +118,7 @@ async def test_nobody_is_named_by_an_app_that_was_not_asked() -> None:
         assert await states(await served.client("dan"), "ann") == ["offline"]
 
 
+@pytest.mark.alone
 async def test_an_app_that_is_silent_costs_a_watcher_its_time_limit_and_then_nothing() -> None:
     async with (
         asked(("bob", "ann")) as app,

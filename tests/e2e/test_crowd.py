@@ -18,6 +18,7 @@ PAIRS, MOST_PAIRS = 3, 9  # rounds without and with the slow reader; more only i
 WORSE = 1.2  # times the 99th percentile without it
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(180)
 async def test_a_reader_with_a_zero_window_in_a_room_of_1000_is_not_noticed_by_the_others(tmp_path: Path) -> None:
     program, tokens = compiled(tmp_path), tmp_path / "tokens"

@@ -115,6 +115,7 @@ async def slower(pair: tuple[WireClient, WireClient], flooder: Flooding, command
     return median(flooded) / median(quiet), floods
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("command", "what"), COMMANDS.items())
 async def test_a_flooder_gets_errors_and_other_rooms_do_not_notice(tmp_path: Path, command: str, what: str) -> None:
     async with (

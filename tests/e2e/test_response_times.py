@@ -19,6 +19,8 @@ from greendot.ids import new_key_id, new_key_secret
 from greendot.store.base import Draft, Notice
 from greendot.testing import Served, WireClient, serving
 
+pytestmark = pytest.mark.alone
+
 IN_A_ROOM: dict[str, dict[str, Any]] = {
     "room.join": {},
     "room.history": {},

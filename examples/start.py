@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,14 @@ EXAMPLES = {
     "outbox": [str(HERE / "django_outbox" / "manage.py"), "runserver", "--noreload"],
     "react": [str(HERE / "pages.py"), str(HERE / "react_chat" / "dist")],
     "cursors": [str(HERE / "pages.py"), str(HERE / "cursors")],
+}
+WHAT = {
+    "flask": "a Flask app that signs in, gives tokens and notifies",
+    "fastapi": "the same with FastAPI",
+    "django": "the same with Django",
+    "outbox": "a Django shop whose orders notify through the outbox, in one transaction",
+    "react": "a team chat in React (needs Node 20)",
+    "cursors": "everybody's cursor on one page",
 }
 PAGES = {"react", "cursors"}
 TRY = """
@@ -51,6 +60,7 @@ Ctrl-C ends both.
 
 def main() -> int:
     arguments = parse()
+    check_ports(arguments)
     # Ended politely from outside, it ends what it has started, as for Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -58,16 +68,52 @@ def main() -> int:
             return run(stack, arguments)
     except KeyboardInterrupt:
         return 0
+    except subprocess.CalledProcessError as error:  # it has said why itself
+        print(f"{' '.join(map(str, error.cmd))} failed, so {arguments.name} is not started.", file=sys.stderr)
+        return 1
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Start an example with a Greendot server of its own.")
-    parser.add_argument("name", choices=sorted(EXAMPLES))
+    listed = "\n".join(f"  {name:8} {what}" for name, what in WHAT.items())
+    parser = argparse.ArgumentParser(
+        description="Start an example with a Greendot server of its own.",
+        epilog=f"examples:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", choices=sorted(EXAMPLES), nargs="?")
     parser.add_argument("--port", type=int, default=5000, help="of the example (5000)")
     parser.add_argument("--greendot-port", type=int, default=8000, help="of Greendot (8000)")
     parser.add_argument("--greendot", metavar="URL", help="a server for a page, instead of one of its own")
     parser.add_argument("--database", metavar="URL", help="a PostgreSQL for the outbox; one is started without it")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.name is None:
+        say = f"Which example? Say its name: make example NAME=cursors (python examples/start.py cursors)\n{listed}"
+        parser.exit(2, f"{say}\n")
+    return arguments
+
+
+def check_ports(arguments: argparse.Namespace) -> None:
+    """Ends with what to do if one is taken. Else who has it would answer in our place, or a traceback would."""
+    wanted = {"--port": arguments.port}
+    if not arguments.greendot:
+        wanted["--greendot-port"] = arguments.greendot_port
+    for flag, port in wanted.items():
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(("127.0.0.1", port))
+            except (OSError, OverflowError) as error:
+                why = getattr(error, "strerror", None) or error
+                other = f'make example NAME={arguments.name} ARGS="{flag} {free_port()}"'
+                print(f"Port {port} cannot be used: {why}. Stop what has it, or: {other}", file=sys.stderr)
+                sys.exit(2)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
 
 
 def run(stack: ExitStack, arguments: argparse.Namespace) -> int:

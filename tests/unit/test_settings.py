@@ -260,15 +260,15 @@ def test_a_list_is_written_with_commas_in_the_environment(file: Path) -> None:
 
 def test_kinds_are_named_in_the_file_and_only_there(file: Path) -> None:
     file.write_text('[kinds.alarm]\npromise = "acknowledged"\n[kinds.badge]\npromise = "recomputable"\nbus = "hint"\n')
-    environment = {"GREENDOT_KINDS_ALARM": "durable"}
-    assert load(file, environment, {}).kinds == {"alarm": Kind("acknowledged"), "badge": Kind("recomputable", "hint")}
+    assert load(file, {}, {}).kinds == {"alarm": Kind("acknowledged"), "badge": Kind("recomputable", "hint")}
+    assert "[kinds] is for the file only" in complaint(file, {"GREENDOT_KINDS_ALARM": "durable"})
 
 
 def test_a_tenant_has_the_limits_of_all_but_for_its_own(file: Path) -> None:
     file.write_text(
         "[limits]\nrooms = 20\nwatches = 30\n[tenants.acme.limits]\nrooms = 40\nroom_sends_per_s = 7\n[tenants.b]\n"
     )
-    loaded = load(file, {"GREENDOT_LIMITS_WATCHES": "50", "GREENDOT_TENANTS_ACME": "ignored"}, {})
+    loaded = load(file, {"GREENDOT_LIMITS_WATCHES": "50"}, {})
     acme, plain = loaded.tenants["acme"].limits, loaded.tenants["b"].limits
     assert (acme.rooms, acme.watches, acme.room_sends_per_s) == (40, 50, 7)
     assert acme == msgspec.structs.replace(loaded.limits, rooms=40, room_sends_per_s=7)
@@ -310,9 +310,3 @@ def test_an_id_is_checked_with_the_rule_in_words() -> None:
     assert check_id("user", "ada") == "ada"
     with pytest.raises(ConfigError, match=r"user 'a b' is not a valid id: 1 to 128"):
         check_id("user", "a b")
-
-
-def test_a_misspelt_variable_of_a_known_section_is_found_and_others_are_left_alone() -> None:
-    with pytest.raises(ConfigError, match="grace_s"):
-        load(None, {"GREENDOT_PRESENCE_GRACES": "5"}, {})
-    assert load(None, {"GREENDOT_SERVICE_HOST": "10.0.0.1", "GREENDOT_HOME": "/x"}, {}) == Settings()

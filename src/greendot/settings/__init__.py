@@ -10,7 +10,8 @@ from greendot.settings.mistakes import Mistake
 from greendot.settings.names import check_id
 from greendot.settings.sections import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
 from greendot.settings.shown import shown
-from greendot.settings.sources import Look, Read, load, read, strange_variables
+from greendot.settings.sources import Look, Read, load, read
+from greendot.settings.variables import strange_variables
 from greendot.settings.visibility import Visibility
 
 __all__ = [

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import fields
 
 from greendot.errors import ConfigError
 from greendot.settings.checks import check
 from greendot.settings.mistakes import Mistake, refuse, within
-from greendot.settings.sections import Kind, Settings, Tenant
-from greendot.settings.values import Values, nearest
+from greendot.settings.sections import Settings, Tenant
+from greendot.settings.values import Values
+from greendot.settings.variables import misspelt, read_environment, variable
 
-NAMED: dict[str, type] = {"kinds": Kind, "tenants": Tenant}  # sections of sections, by names people give
 OWN = ("limits", "visibility", "push")  # sections that tenants may have of their own, and else share
 ENVIRONMENT = "in the environment"
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
@@ -47,13 +45,15 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Sources, look
 
 
 def read(file: Path | None, environment: Mapping[str, str], flags: Sources, looks: Sequence[Look] = ()) -> Read:
-    """The same with the mistakes beside it. ConfigError if there is no file, or it is none."""
+    """The same with the mistakes beside it. ConfigError if there is no file, or it is none: what the settings come to
+    is not known then, but what is wrong in other places is."""
     merged: dict[str, dict[str, Any]] = {}
     origins: dict[str, str] = {}  # by setting: where it was last set
     mistakes: list[Mistake] = []
+    written, broken = _read_file(file)
     for source, given in (
-        (f"in {file}", _read_file(file) if file else {}),
-        (ENVIRONMENT, _read_environment(environment)),
+        (f"in {file}", written),
+        (ENVIRONMENT, read_environment(environment)),
         ("on the command line", flags),
     ):
         values = Values()
@@ -61,6 +61,9 @@ def read(file: Path | None, environment: Mapping[str, str], flags: Sources, look
             _lay_over(merged.setdefault(section, {}), keys)
             origins |= dict.fromkeys(_settings_in(section, keys), source)
         mistakes += [_named(mistake, {source: mistake.keys}) for mistake in values.mistakes]
+    mistakes += [Mistake(mistake.keys, f"{ENVIRONMENT}: {mistake.sentence}") for mistake in misspelt(environment)]
+    if broken:
+        raise ConfigError(broken, *(mistake.sentence for mistake in mistakes))
     _complete(merged)
     settings = msgspec.convert(merged, Settings, strict=False)
     mistakes += _unrelated(check(settings), mistakes, origins)
@@ -68,34 +71,16 @@ def read(file: Path | None, environment: Mapping[str, str], flags: Sources, look
     return Read(settings, mistakes + _unrelated(further, [], origins))
 
 
-def _read_file(path: Path) -> Sources:
+def _read_file(path: Path | None) -> tuple[Sources, str]:
+    """What is in it, or why that cannot be said."""
+    if path is None:
+        return {}, ""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text()), ""
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        return {}, f"cannot read {path}: {error.strerror}"
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
-
-
-def _read_environment(environment: Mapping[str, str]) -> Sources:
-    values: dict[str, dict[str, Any]] = {}
-    for section in _sections():
-        prefix = f"GREENDOT_{section.name}_".upper()
-        lists = {field.name for field in fields(section.type) if isinstance(field.default, tuple)}
-        for name, value in environment.items():
-            if name.startswith(prefix):  # a misspelt one is found later, like one in the file
-                key = name.removeprefix(prefix).lower()
-                place, key = _placed(values.setdefault(section.name, {}), section.type, key)
-                place[key] = value if key not in lists else _split(value)
-    return values
-
-
-def _placed(values: dict[str, Any], kind: Any, key: str) -> tuple[dict[str, Any], str]:
-    """Where a key belongs: some sections have sections of their own."""
-    for field in fields(kind):
-        if isinstance(field.type, type) and issubclass(field.type, Struct) and key.startswith(f"{field.name}_"):
-            return values.setdefault(field.name, {}), key.removeprefix(f"{field.name}_")
-    return values, key
+        return {}, f"{path} is not valid TOML: {error}"
 
 
 def _lay_over(values: dict[str, Any], further: Mapping[str, Any]) -> None:
@@ -105,18 +90,6 @@ def _lay_over(values: dict[str, Any], further: Mapping[str, Any]) -> None:
             _lay_over(values[key], value)
         else:
             values[key] = value
-
-
-def _split(value: str) -> list[str]:
-    return [item.strip() for item in value.split(",") if item.strip()]
-
-
-def strange_variables(environment: Mapping[str, str]) -> list[str]:
-    """Variables that look like settings of ours and are none, each with what may be meant."""
-    known = [f"GREENDOT_{s.name}_{field.name}".upper() for s in _sections() for field in fields(s.type)]
-    sections = tuple(f"GREENDOT_{section.name}_".upper() for section in _sections())
-    strange = [name for name in environment if name.startswith("GREENDOT_") and not name.startswith(sections)]
-    return [f"{name} is not a setting.{nearest(name, known)}" for name in strange if get_close_matches(name, known, 1)]
 
 
 def _settings_in(at: str, keys: Mapping[str, Any]) -> Iterable[str]:
@@ -177,11 +150,6 @@ def _named(mistake: Mistake, places: Mapping[str, tuple[str, ...]]) -> Mistake:
     """With where to look: the file, the variables."""
     told = []
     for source, settings in places.items():
-        variables = [f"GREENDOT_{name.replace('.', '_')}".upper().partition("[")[0] for name in settings]
+        variables = [variable(name) for name in settings]
         told.append(f"{source} ({', '.join(variables)})" if source == ENVIRONMENT and len(variables) < 4 else source)
     return Mistake(mistake.keys, f"{' and '.join(told)}: {mistake.sentence}" if told else mistake.sentence)
-
-
-def _sections() -> list[FieldInfo]:
-    """Those with fixed keys, which may also come from the environment."""
-    return [field for field in fields(Settings) if field.name not in NAMED]

@@ -66,6 +66,7 @@ def of_machine() -> MachineFacts:
         open_files=None if most == resource.RLIM_INFINITY else most,
         memory_free=_memory_free(),
         somaxconn=_number("/proc/sys/net/core/somaxconn"),
+        conntrack=_number("/proc/sys/net/netfilter/nf_conntrack_max"),
         clock_synchronised=_synchronised(),
         year=time.gmtime().tm_year,
     )

@@ -93,7 +93,7 @@ def doctor(tmp_path: Path) -> Doctor:
 @pytest.fixture(scope="module")
 def database() -> Iterator[PostgresProcess]:
     """As one would be in production, and a login of its own."""
-    with postgres_server(fsync="on") as server:
+    with postgres_server(fsync="on", autovacuum="on") as server:
         yield server
 
 
@@ -106,6 +106,44 @@ async def prepared(database: PostgresProcess) -> str:
     migrate = [sys.executable, "-m", "greendot", "migrate", "--store", url]
     await asyncio.to_thread(subprocess.run, migrate, check=True, capture_output=True, timeout=WITHIN_S)
     return url
+
+
+# --- ten at once ---
+
+
+async def test_ten_planted_problems_are_all_found_by_one_call_each_with_advice(doctor: Doctor, tmp_path: Path) -> None:
+    """Settings, Redis, PostgreSQL, their clocks, files and the machine: nothing that is found hides another."""
+    file = doctor.folder / "greendot.toml"
+    file.write_text("[webhooks]\nsecrets = 'hush-hush'\n")
+    file.chmod(0o644)
+    awry = {"maxmemory_policy": "allkeys-lru", "client_output_buffer_limit": "pubsub 1mb 1mb 1"}
+    with (
+        RedisProcess("redis", tmp_path / "redis", clock_file=tmp_path / "clock", **awry) as redis,
+        postgres_server(synchronous_commit="off", autovacuum="off", statement_timeout="100ms") as database,
+    ):
+        redis.jump(-90_000)
+        told = doctor(
+            *("--config", str(file), "--engine", f"redis://127.0.0.1:{redis.port}", "--store", database.url),
+            open_files=250,
+            GREENDOT_PRESENSE_GRACE_S="5",
+            GREENDOT_DOOR_ORIGINS="*",
+        )
+    planted = {
+        "GREENDOT_PRESENSE_GRACE_S is no setting. Did you mean GREENDOT_PRESENCE_GRACE_S?": "error",
+        "[webhooks] has no setting 'secrets'. Did you mean 'secret'?": "error",
+        "may be read or written by everybody on this machine (mode 644)": "warning",
+        "door.origins: `*`": "warning",
+        "maxmemory-policy is allkeys-lru": "error",
+        "cuts subscribers off at 1.0 MB": "warning",
+        "its clock is": "error",
+        "synchronous_commit is off": "error",
+        "autovacuum is off": "warning",
+        "statement_timeout is 100 ms": "warning",
+        "a process may have 250 files open": "warning",
+    }
+    assert {words: told.about(words) for words in planted} == {words: [weight] for words, weight in planted.items()}
+    assert [one for one in told.bad if not (one["why"] and one["do"])] == []
+    assert (told.code, "hush-hush" in told.text) == (2, False)
 
 
 # --- a good set-up ---
@@ -349,3 +387,14 @@ def test_mistakes_are_findings_and_the_rest_is_looked_at_all_the_same(doctor: Do
 def test_dev_mode_where_others_get_there_is_found(doctor: Doctor) -> None:
     told = doctor("--dev", "--host", "0.0.0.0")
     assert told.about("server.dev: dev mode on 0.0.0.0") == ["error"]
+
+
+def test_beside_a_dev_server_its_secret_is_found(doctor: Doctor) -> None:
+    (doctor.folder / ".greendot").mkdir()
+    (doctor.folder / ".greendot" / "secret").write_text(f"{GOOD['GREENDOT_AUTH_SECRET']}\n")
+    inside = dict.fromkeys(("GREENDOT_DOOR_ORIGINS", "GREENDOT_DOOR_HOSTS", "GREENDOT_DOOR_TRUSTED_PROXIES"), "")
+    told = doctor(**inside, GREENDOT_AUTH_SECRET="")
+    assert told.about("auth.secret is not set") == []
+    assert told.about("looked at as if --dev were given") == ["note"]
+    assert told.about("server.dev: dev mode") == ["warning"]
+    assert GOOD["GREENDOT_AUTH_SECRET"] not in told.text

@@ -8,14 +8,14 @@ import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 import uvloop
 
 from greendot import probes
 from greendot.assembly import looks, secret_look
-from greendot.cli.config import config_option, dev_secret, given
+from greendot.cli.config import config_option, dev_file, dev_secret, given
 from greendot.cli.inspect import json_option, print_json
 from greendot.cli.serve import server_flags, server_options
 from greendot.cli.tables import printable, several
@@ -57,16 +57,40 @@ def doctor(
     Give it what the server is given. Exit code: 0 with nothing worse than notes, 1 with warnings, 2 with errors.
     """
     flags = given(server_flags(host, port, engine, store, workers, dev))
-    found = read(config, os.environ, flags, (*looks(), secret_look()))
+    found, said = _read(config, flags)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         facts = runner.run(_facts(found, config, host, connections))
-    strange = [note("environment", text, "It has no effect.", "Remove it.") for text in strange_variables(os.environ)]
-    findings = by_weight([*diagnosis(found.settings, found.mistakes, facts), *strange])
+    findings = by_weight([*diagnosis(found.settings, found.mistakes, facts), *said])
     if as_json:
         print_json({"findings": findings} | _counts(findings))
     else:
         _show(findings)
     sys.exit(exit_code(findings))
+
+
+def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Read, list[Finding]]:
+    """The settings, and what is to be said of where they come from.
+
+    Where no secret is set and a dev server has made one, it is that server that is meant.
+    """
+    asked = (*looks(), secret_look())
+    found = read(config, os.environ, flags, asked)
+    why = "It may be another program's."
+    said = [note("environment", text, why, "Remove it, if it was for us.") for text in strange_variables(os.environ)]
+    settings, auth = found.settings, found.settings.auth
+    if settings.server.dev or auth.secret or auth.keys or auth.jwks_url or not dev_secret(settings):
+        return found, said
+    found = read(config, os.environ, flags | {"server": flags.get("server", {}) | {"dev": True}}, asked)
+    where = dev_file(settings, "secret")
+    said.append(
+        note(
+            "server.dev",
+            f"no secret is set, and a dev server's is in {where}: looked at as if --dev were given",
+            "A server for others needs a secret of its own.",
+            "For production, give what that server is given: greendot doctor --config FILE",
+        )
+    )
+    return found, said
 
 
 async def _facts(found: Read, config: Path | None, host: str | None, connections: int) -> Facts:

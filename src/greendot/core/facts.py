@@ -21,6 +21,12 @@ class RedisFacts(Struct, frozen=True, kw_only=True):
     cluster_state: str | None = None
     lets_anyone_in: bool = False  # also who says no password
     has_more_rights: bool = False  # than Greendot needs
+    clients: int = 0  # connected now
+    clients_most: int = 0  # 0: it does not tell
+    snapshot_failed: bool = False  # the last one it tried to write
+    persists: bool = False  # snapshots or a log of all writes
+    notifies: str = ""  # of which changes of keys it tells whoever listens (notify-keyspace-events)
+    pubsub_buffer: int | None = None  # bytes that may wait for a subscriber; 0: any number
     skew_ms: float = 0.0  # its clock ahead of ours
 
 
@@ -34,6 +40,9 @@ class PostgresFacts(Struct, frozen=True, kw_only=True):
     encoding: str = "UTF8"
     fsync: bool = True
     synchronous_commit: str = "on"
+    full_page_writes: bool = True
+    autovacuum: bool = True
+    statement_timeout_ms: int = 0  # 0: none
     most_connections: int = 0  # for users without special rights
     superuser: bool = False
     tls: bool = False
@@ -79,5 +88,6 @@ class MachineFacts(Struct, frozen=True, kw_only=True):
     open_files: int | None  # a process may have at most; None: any number
     memory_free: int | None  # bytes
     somaxconn: int | None  # connections that may wait to be taken
+    conntrack: int | None = None  # connections that its firewall can keep in mind; None: it has none
     clock_synchronised: bool | None
     year: int

@@ -41,6 +41,10 @@ def _machine(settings: Settings, found: MachineFacts, connections: int) -> Findi
         why = "When very many come at once, some have to try again."
         do = f"sysctl -w net.core.somaxconn={4 * BACKLOG}"
         yield warning("machine", f"net.core.somaxconn is {found.somaxconn}", why, do)
+    if found.conntrack is not None and found.conntrack < 2 * connections:
+        why = "When its table is full the firewall drops packets of newcomers and of those who are there."
+        do = f"sysctl -w net.netfilter.nf_conntrack_max={4 * connections}"
+        yield warning("machine", f"net.netfilter.nf_conntrack_max is {found.conntrack:,}", why, do)
     if workers > found.cores:
         why = "Workers that share a core slow each other down."
         yield note("server.workers", f"{workers}, on {found.cores} cores", why, f"--workers {found.cores}")

@@ -16,6 +16,7 @@ LISTPACK = 256
 SKEW_MS, TOO_MUCH_SKEW_MS = 500.0, 5_000.0
 FULL, NEARLY_FULL = 0.95, 0.8
 LEAST_PASSWORD = 20
+LEAST_BUFFER = 8_000_000
 
 
 def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
@@ -46,6 +47,7 @@ def _server(about: str, server: RedisFacts, *, clustered: bool) -> Findings:
         do = "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf."
         yield error(about, f"maxmemory-policy is {server.policy}", why, do)
     yield from _memory(about, server)
+    yield from _duties(about, server)
     if server.clustered != clustered:
         found = "it is part of a cluster" if server.clustered else "it is no cluster"
         do = "Write redis+cluster:// in engine.url." if server.clustered else "Write redis:// in engine.url."
@@ -79,6 +81,30 @@ def _memory(about: str, server: RedisFacts) -> Findings:
             "When it is full, new clients are sent away.",
             "Raise maxmemory, or give Greendot a Redis of its own.",
         )
+
+
+def _duties(about: str, server: RedisFacts) -> Findings:
+    """What it does beside, and for whom."""
+    if server.snapshot_failed:
+        why = "Until one succeeds it refuses every write (MISCONF): nobody comes online."
+        do = 'redis-cli CONFIG SET save "": nothing here needs a snapshot. Or look at its log and its disk.'
+        yield error(about, "its last snapshot failed", why, do)
+    elif server.persists:
+        why = "Nothing here is worth it: nodes fill an empty Redis again. Forks take memory and time."
+        yield note(about, "it writes snapshots or a log to disk", why, 'save "" and appendonly no in redis.conf.')
+    if server.clients_most and server.clients > NEARLY_FULL * server.clients_most:
+        found = f"{server.clients} of {server.clients_most} connections (maxclients) are taken"
+        why = "A node that gets none cannot start, or come back."
+        yield warning(about, found, why, "Raise maxclients, or look who has them: redis-cli CLIENT LIST")
+    if server.notifies:
+        why = "Every change of a key is published. Greendot does not listen to it."
+        do = 'redis-cli CONFIG SET notify-keyspace-events "", unless another app needs it.'
+        yield note(about, f"notify-keyspace-events is {server.notifies}", why, do)
+    if server.pubsub_buffer is not None and 0 < server.pubsub_buffer < LEAST_BUFFER:
+        found = f"client-output-buffer-limit cuts subscribers off at {server.pubsub_buffer / 1e6:.1f} MB"
+        why = "A node that is late for a moment loses its link, and reads again all it follows."
+        do = 'redis-cli CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60"'
+        yield warning(about, found, why, do)
 
 
 def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:

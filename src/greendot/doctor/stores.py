@@ -12,6 +12,7 @@ from greendot.settings import Settings
 
 OLDEST = 140_000
 MEGABYTE = 1_000_000
+SHORT_MS = 5_000
 LITTLE, TOO_LITTLE = 1_000 * MEGABYTE, 100 * MEGABYTE
 # Locks and shared memory of SQLite do not work there, and files break.
 NETWORK = {"9p", "afs", "afpfs", "ceph", "cifs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "glusterfs", "lustre",
@@ -92,6 +93,18 @@ def _promises(about: str, found: PostgresFacts) -> Findings:
             "ALTER SYSTEM SET synchronous_commit = on, then SELECT pg_reload_conf(); or for the user: ALTER ROLE … SET."
         )
         yield error(about, "synchronous_commit is off", why, do)
+    if not found.full_page_writes:
+        why = "A page that was half written in a power cut stays so."
+        do = "ALTER SYSTEM SET full_page_writes = on, then SELECT pg_reload_conf()."
+        yield error(about, "full_page_writes is off", why, do)
+    if not found.autovacuum:
+        why = "What is deleted and changed goes on taking room, and reads become slower every day."
+        do = "ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf()."
+        yield warning(about, "autovacuum is off", why, do)
+    if 0 < found.statement_timeout_ms < SHORT_MS:
+        why = "Under load writes wait for others, and those that are ended so are not acknowledged."
+        do = "ALTER ROLE greendot SET statement_timeout = 0: Greendot has its own limits."
+        yield warning(about, f"statement_timeout is {found.statement_timeout_ms} ms", why, do)
 
 
 def sqlite(settings: Settings, found: SqliteFacts, wanted: int) -> Findings:

@@ -15,6 +15,7 @@ from greendot.engine.redis.url import Address, Place, parse
 from greendot.errors import ConfigError, EngineUnavailable
 
 LIMIT_S = 6.0  # for one server
+_ASKED = ("hash-max-listpack-value", "save", "notify-keyspace-events", "client-output-buffer-limit")
 
 
 async def redis_facts(url: str) -> list[RedisFacts]:
@@ -60,7 +61,7 @@ async def _ask(link: Link, address: Address, *, anyone: bool) -> RedisFacts:
     asked = time.time()
     seconds, microseconds = await link.call("TIME")
     now = (asked + time.time()) / 2  # it was asked as long ago as its answer took to come
-    listpack = await _if_allowed(link, "CONFIG", "GET", "hash-max-listpack-value")
+    config = await _config(link)
     cluster = await _if_allowed(link, "CLUSTER", "INFO") if info.get("cluster_enabled") == "1" else None
     return RedisFacts(
         address=str(address),
@@ -70,11 +71,17 @@ async def _ask(link: Link, address: Address, *, anyone: bool) -> RedisFacts:
         policy=info.get("maxmemory_policy", "noeviction"),
         memory_used=int(info.get("used_memory", 0)),
         memory_most=int(info.get("maxmemory", 0)),
-        listpack_value=None if listpack is None else _number(listpack),
+        listpack_value=int(config["hash-max-listpack-value"]) if "hash-max-listpack-value" in config else None,
         clustered=info.get("cluster_enabled") == "1",
         cluster_state=None if cluster is None else _fields(cluster).get("cluster_state"),
         lets_anyone_in=anyone,
-        has_more_rights=listpack is not None,  # CONFIG is not among those it needs
+        has_more_rights=bool(config),  # CONFIG is not among those it needs
+        clients=int(info.get("connected_clients", 0)),
+        clients_most=int(info.get("maxclients", 0)),
+        snapshot_failed=info.get("rdb_last_bgsave_status", "ok") != "ok",
+        persists=info.get("aof_enabled") == "1" or bool(config.get("save")),
+        notifies=config.get("notify-keyspace-events", ""),
+        pubsub_buffer=_pubsub_buffer(config.get("client-output-buffer-limit", "")),
         skew_ms=(int(seconds) + int(microseconds) / 1e6 - now) * 1000,
     )
 
@@ -87,10 +94,24 @@ async def _if_allowed(link: Link, *command: str) -> Any:
 
 
 def _fields(answer: Any) -> dict[str, str]:
-    text = bytes(answer).decode(errors="replace") if not isinstance(answer, str) else answer
-    return {name: value.strip() for name, colon, value in (line.partition(":") for line in text.splitlines()) if colon}
+    lines = (line.partition(":") for line in _text(answer).splitlines())
+    return {name: value.strip() for name, colon, value in lines if colon}
 
 
-def _number(answer: Any) -> int | None:
-    values = list(answer.values()) if isinstance(answer, dict) else list(answer)[1::2]
-    return int(values[0]) if values else None
+async def _config(link: Link) -> dict[str, str]:
+    """What it is set to; empty where we may not ask."""
+    answer = await _if_allowed(link, "CONFIG", "GET", *_ASKED)
+    if answer is None:
+        return {}
+    pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
+    return {_text(name): _text(value) for name, value in pairs}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else bytes(value).decode(errors="replace")
+
+
+def _pubsub_buffer(limits: str) -> int | None:
+    """From `normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60`: the hard one."""
+    words = limits.split()
+    return int(words[words.index("pubsub") + 1]) if "pubsub" in words else None

@@ -21,6 +21,9 @@ _SETTINGS = """
            current_setting('server_encoding') AS encoding,
            current_setting('fsync')::bool AS fsync,
            current_setting('synchronous_commit') AS synchronous_commit,
+           current_setting('full_page_writes')::bool AS full_page_writes,
+           current_setting('autovacuum')::bool AS autovacuum,
+           (SELECT setting::int FROM pg_settings WHERE name = 'statement_timeout') AS statement_timeout_ms,
            current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
                AS most_connections,
            (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,

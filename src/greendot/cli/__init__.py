@@ -7,8 +7,10 @@ import sys
 import click
 
 from greendot import __version__
-from greendot.cli.config import check_config
+from greendot.cli.completion import completion
+from greendot.cli.config import check_config, defaultconfig
 from greendot.cli.doctor import doctor
+from greendot.cli.genconfig import genconfig
 from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
 from greendot.cli.jobs import jobs
 from greendot.cli.keys import keys
@@ -46,10 +48,11 @@ def version() -> None:
 
 looking = nodes, presence, sessions, typing, rooms, inbox
 changing = sweep, migrate, outbox, webhooks, push, jobs, repair
-finding_out = openapi, check_config, doctor, version
+finding_out = openapi, doctor, version
+setting_up = check_config, genconfig, defaultconfig, completion
 running = serve, worker
 people = token, revoke, notify, keys, tenants, user
-for command in (*running, *people, *looking, *changing, *finding_out):
+for command in (*running, *people, *looking, *changing, *setting_up, *finding_out):
     cli.add_command(command)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import click
 import msgspec
 
+from greendot import __version__
 from greendot.assembly import looks
 from greendot.engine.redis import url
 from greendot.errors import ConfigError
-from greendot.settings import Api, Look, Settings, load, shown, strange_variables
+from greendot.settings import Api, Look, Settings, commented, load, shown, strange_variables
 
 config_option = click.option(
     "--config",
@@ -47,6 +48,16 @@ def check_config(config: Path | None) -> None:
     for note in strange_variables(os.environ):
         click.echo(f"Note: {note}")
     click.echo("The settings are good.")
+
+
+@click.command()
+def defaultconfig() -> None:
+    """Print all settings there are as a TOML file: each with its default, what it means and what it may be.
+
+    \b
+      greendot defaultconfig > greendot.toml
+    """
+    click.echo(commented(__version__), nl=False)
 
 
 def store_shown(settings: Settings) -> str:

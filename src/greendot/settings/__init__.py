@@ -5,6 +5,7 @@ settings are checked once, at the start, with a sentence a person can act on.
 """
 
 from greendot.settings.checks import check
+from greendot.settings.commented import commented
 from greendot.settings.door import Door
 from greendot.settings.mistakes import Mistake
 from greendot.settings.names import check_id
@@ -30,6 +31,7 @@ __all__ = [
     "Visibility",
     "check",
     "check_id",
+    "commented",
     "load",
     "read",
     "shown",

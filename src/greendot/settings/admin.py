@@ -15,7 +15,7 @@ SHORTEST_KEY = 32
 class Admin(Struct, frozen=True, forbid_unknown_fields=True):
     """The dashboard at `/admin`, for people who run the server."""
 
-    enabled: bool = False
+    enabled: bool = False  # at /admin; with --dev it is on
     host: str = ""  # with a port of its own: the address to listen on; empty: that of the server
     port: Annotated[int, Meta(ge=0, le=65535)] = 0  # of its own; 0: on the server's
     key: Secret = ""  # opens it for all tenants and nodes; empty: API keys only

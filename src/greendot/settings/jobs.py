@@ -16,7 +16,7 @@ Jitter = Annotated[float, Meta(ge=0, le=86_400)]
 class JobTimes(Struct, frozen=True, forbid_unknown_fields=True):
     """When a job runs."""
 
-    enabled: bool = True
+    enabled: bool = True  # whether it runs at all
     every_s: Interval = 600.0  # from when one run begins to when the next does
     cron: str = ""  # in place of `every_s`: minute, hour, day, month, weekday
     zone: str = "UTC"  # of the cron expression

@@ -20,7 +20,7 @@ _ANY = "all"
 class PushKind(Struct, frozen=True, forbid_unknown_fields=True):
     """What is different for one kind of notification; what is not said is as for all."""
 
-    enabled: bool = True
+    enabled: bool = True  # false: never pushed
     active_hold_s: Hold | None = None
     idle_hold_s: Hold | None = None
     least: Importance | None = None
@@ -32,12 +32,12 @@ class TenantPush(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True  # where there is a provider
     fcm_credentials_file: str = ""  # of a service account, as Google gives it out; empty: no FCM
     fcm_project: str = ""  # empty: the account's own
-    fcm_url: str = "https://fcm.googleapis.com"
+    fcm_url: str = "https://fcm.googleapis.com"  # where FCM is
     apns_key_file: str = ""  # Apple's .p8; empty: no APNs
-    apns_key_id: str = ""
-    apns_team_id: str = ""
+    apns_key_id: str = ""  # as Apple calls the key
+    apns_team_id: str = ""  # as Apple calls the team
     apns_topic: str = ""  # the app's bundle id
-    apns_sandbox: bool = False
+    apns_sandbox: bool = False  # for apps that are not from the store yet
     apns_url: str = ""  # empty: Apple's
     webpush_key_file: str = ""  # the private VAPID key; empty: no Web Push
     webpush_subject: str = ""  # mailto: or https://, whom push services can tell of trouble

@@ -26,13 +26,14 @@ Rate = Annotated[int, Meta(ge=0, le=10_000_000)]
 
 
 class Server(Struct, frozen=True, forbid_unknown_fields=True):
-    host: str = "0.0.0.0"  # noqa: S104  (a server is there for others; --dev is not, and listens on loopback)
-    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
-    workers: Annotated[int, Meta(ge=1, le=1024)] = 1
+    # A server is there for others, so all addresses; with --dev it is not.
+    host: str = "0.0.0.0"  # to listen on; 127.0.0.1 with --dev  # noqa: S104
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000  # 0 takes a free one
+    workers: Annotated[int, Meta(ge=1, le=1024)] = 1  # processes on one port; more than 1 need Redis
     data_dir: str = ".greendot"  # the embedded store and, in dev mode, the generated secret and key
     drain_s: Seconds = 1.0  # how long a stopping server waits for its sockets to close
     log: str = "info"  # debug, info, warning or error
-    dev: bool = False
+    dev: bool = False  # to try things out: demo page, tokens for whoever asks, loopback only
     tenant_metrics: bool = (
         False  # connections, users, sends and refusals of each registered tenant, by name, in /metrics
     )
@@ -80,7 +81,7 @@ class Presence(Struct, frozen=True, forbid_unknown_fields=True):
     clean_grace_s: Seconds = 5.0  # the same after a clean close by the client
     silent_grace_s: Seconds = 15.0  # the same after `dead_after_s` of silence
     idle_s: Positive = 300.0  # without activity for so long is idle
-    last_seen_days: Annotated[float, Meta(gt=0, le=3650)] = 30.0
+    last_seen_days: Annotated[float, Meta(gt=0, le=3650)] = 30.0  # how long it is known when somebody was here
     celebrity_watchers: Count = 1_000  # above so many on a node, a change is told in slices
     celebrity_polling: Count = 20_000  # above so many on a node, changes are not told: watchers ask
     polled: tuple[str, ...] = ()  # `tenant/user`: theirs are not told however few watch
@@ -94,7 +95,7 @@ class Typing(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Node(Struct, frozen=True, forbid_unknown_fields=True):
     lease_s: Positive = 15.0  # a node silent for so long is dead
-    renew_s: Positive = 5.0
+    renew_s: Positive = 5.0  # how often a node says that it is there
 
 
 class Admission(Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,29 +120,29 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     user_connections: Rate = 100  # of one user on a node; 0: no limit
     tenant_connections: Rate = 0  # of one tenant on a node; 0: no limit
     commands_per_s: Count = 50  # per connection
-    commands_burst: Count = 200
+    commands_burst: Count = 200  # that may come at once
     sends_per_s: Annotated[int, Meta(ge=0, le=100_000_000)] = 0  # writes to sockets by one node; 0: as many as it can
     # From here on 0 is no limit. What is not said is bounded by the commands.
     burst_s: Annotated[float, Meta(gt=0, le=3_600)] = 4.0  # what comes in so long at the rates below may come at once
-    user_commands_per_s: Rate = 200
-    tenant_commands_per_s: Rate = 20_000
-    connection_typing_per_s: Rate = 0
-    user_typing_per_s: Rate = 20
-    room_typing_per_s: Rate = 200
-    tenant_typing_per_s: Rate = 0
-    connection_signals_per_s: Rate = 0
-    user_signals_per_s: Rate = 100
-    room_signals_per_s: Rate = 1_000
-    tenant_signals_per_s: Rate = 0
-    connection_sends_per_s: Rate = 0
-    user_sends_per_s: Rate = 50
-    room_sends_per_s: Rate = 100
-    tenant_sends_per_s: Rate = 10_000
-    connection_watches_per_s: Rate = 5_000
-    user_watches_per_s: Rate = 10_000
-    tenant_watches_per_s: Rate = 100_000
+    user_commands_per_s: Rate = 200  # commands of all kinds of a user, on a node
+    tenant_commands_per_s: Rate = 20_000  # commands of all kinds of a tenant, on a node
+    connection_typing_per_s: Rate = 0  # starts and stops of typing of a connection
+    user_typing_per_s: Rate = 20  # starts and stops of typing of a user, on a node
+    room_typing_per_s: Rate = 200  # starts and stops of typing in a room, on a node
+    tenant_typing_per_s: Rate = 0  # starts and stops of typing of a tenant, on a node
+    connection_signals_per_s: Rate = 0  # signals of a connection
+    user_signals_per_s: Rate = 100  # signals of a user, on a node
+    room_signals_per_s: Rate = 1_000  # signals in a room, on a node
+    tenant_signals_per_s: Rate = 0  # signals of a tenant, on a node
+    connection_sends_per_s: Rate = 0  # messages of a connection
+    user_sends_per_s: Rate = 50  # messages of a user, on a node
+    room_sends_per_s: Rate = 100  # messages in a room, on a node
+    tenant_sends_per_s: Rate = 10_000  # messages of a tenant, on a node
+    connection_watches_per_s: Rate = 5_000  # users watched or asked for of a connection
+    user_watches_per_s: Rate = 10_000  # users watched or asked for of a user, on a node
+    tenant_watches_per_s: Rate = 100_000  # users watched or asked for of a tenant, on a node
     key_requests_per_s: Rate = 500  # by HTTP, with one API key, what has no limit of its own: reads, changes of rooms
-    tenant_requests_per_s: Rate = 1_000
+    tenant_requests_per_s: Rate = 1_000  # requests by HTTP of a tenant, on a node
 
     def rate(self, scope: str, activity: str) -> int:
         """Of what `scope` may do a second; 0 where there is no such limit."""

@@ -107,8 +107,9 @@ def expected(kind: Any) -> str:
         return f"one of {', '.join(get_args(kind))}"
     if get_origin(kind) is tuple:
         return "a list" if _is_struct(get_args(kind)[0]) else f"a list, each of it {expected(get_args(kind)[0])}"
-    options = [option for option in get_args(kind) or (kind,) if option is not type(None)]
-    return _WORDS[options[0]] + _bounds(meta)
+    if options := [option for option in get_args(kind) if option is not type(None)]:  # or nothing
+        return expected(options[0])
+    return _WORDS[kind] + _bounds(meta)
 
 
 def _bounds(meta: Meta) -> str:

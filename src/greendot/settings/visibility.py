@@ -14,11 +14,11 @@ from greendot.settings.webhooks import LEAST_SECRET, Webhooks, check_url
 class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
     """Of everybody, or of a tenant."""
 
-    policy: Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"] = "tenant"
+    policy: Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"] = "tenant"  # who sees whom
     recent_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0  # how long a contact is recent
     ask_url: str = ""  # of the app, where the policy is to ask
     ask_secret: Secret = ""  # signs the questions; at least 32 characters
-    ask_timeout_s: Annotated[float, Meta(gt=0, le=30)] = 2.0
+    ask_timeout_s: Annotated[float, Meta(gt=0, le=30)] = 2.0  # for an answer
     ask_cache_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # how long an answer counts
 
 

@@ -30,10 +30,10 @@ _ANY = "all"
 class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     """Where one tenant's app is told."""
 
-    url: str = ""  # empty: it is not
+    url: str = ""  # of the app; empty: it is not told
     secret: Secret = ""  # signs what is sent; at least 32 characters
     secret_before: Secret = ""  # while the secret is being changed, the one before signs as well
-    events: tuple[HookType, ...] = ALL_TYPES
+    events: tuple[HookType, ...] = ALL_TYPES  # of which it is told
 
 
 class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):

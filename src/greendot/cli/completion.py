@@ -1,0 +1,24 @@
+"""`greendot completion`: what a shell needs to complete commands and options."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+VARIABLE = "_GREENDOT_COMPLETE"  # what click looks for
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what makes SHELL complete `greendot` when TAB is pressed. Once for all:
+
+    \b
+      bash: echo 'eval "$(greendot completion bash)"' >> ~/.bashrc
+      zsh:  echo 'eval "$(greendot completion zsh)"' >> ~/.zshrc       (behind compinit)
+      fish: greendot completion fish > ~/.config/fish/completions/greendot.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # click has all of the choices
+    click.echo(kind(context.find_root().command, {}, "greendot", VARIABLE).source())

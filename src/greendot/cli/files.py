@@ -1,0 +1,50 @@
+"""Files that commands write: whole or not at all, for their owner only, and over no other unless that was said."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from greendot.errors import ConfigError
+
+
+def refuse_to_overwrite(path: Path, *, force: bool) -> None:
+    """Before any work is done. ConfigError if something is there."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name a file in it.")
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already, and is left as it is. Name another file, or overwrite it: --force")
+
+
+@contextmanager
+def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
+    """An empty file beside `path`, which takes its name when the work is done. If that fails it is removed."""
+    refuse_to_overwrite(path, force=force)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield beside
+        _make_sure(beside)
+        if force:
+            os.replace(beside, path)
+        else:
+            os.link(beside, path)  # fails if somebody else was faster
+        _make_sure(path.parent)
+    except FileExistsError:
+        raise ConfigError(f"{path} was made by somebody else meanwhile, and is left as it is.") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _make_sure(path: Path) -> None:
+    """It outlives a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,60 @@
+"""A shell completes commands and options."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.calls import call, complaint
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With the command in it, as an installation has it."""
+    program = tmp_path / "greendot"
+    program.write_text(f"#!{sys.executable}\nfrom greendot.cli import main\nmain()\n")
+    program.chmod(0o755)
+    return tmp_path
+
+
+def completed(folder: Path, *typed: str) -> set[str]:
+    """What a bash with the completion has found when TAB is pressed behind these words."""
+    script = """
+        eval "$(greendot completion bash)" || exit
+        COMP_WORDS=(greendot "$@"); COMP_CWORD=$#
+        _greendot_completion greendot
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash on this machine")
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    command = [bash, "--norc", "-c", script, "bash", *typed]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+    return {*result.stdout.split()}
+
+
+def test_bash_completes_commands_and_options(folder: Path) -> None:
+    assert completed(folder, "def") == {"defaultconfig"}
+    assert completed(folder, "keys", "ro") == {"rotate"}
+    assert {"--origin", "--no-input"} <= completed(folder, "genconfig", "--")
+
+
+@pytest.mark.parametrize(("shell", "word"), [("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete --")])
+def test_each_shell_has_its_own(shell: str, word: str) -> None:
+    said = call("completion", shell).output
+    assert word in said
+    assert "_GREENDOT_COMPLETE" in said
+
+
+def test_another_shell_is_refused_and_the_help_says_how_to_install_it() -> None:
+    assert "'csh' is not one of" in complaint("completion", "csh")
+    said = call("completion", "--help").output
+    assert """echo 'eval "$(greendot completion bash)"' >> ~/.bashrc""" in said
+    assert "~/.config/fish/completions" in said

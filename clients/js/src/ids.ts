@@ -2,7 +2,7 @@
 
 import { GreendotError } from "./errors.js";
 
-const ID = /^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$/;
+const ID = /^\w[\w.@=+-]{0,127}$/;
 
 /** `id`, if the server would take it. One that is not valid would have a whole command refused, with those beside it. */
 export function validId(what: string, id: string): string {

@@ -150,10 +150,10 @@ export class Inbox {
 
   #counted({ unread, unseen }: Badge): void {
     if (unread === this.unread && unseen === this.unseen) return;
-    this.unread = unread;
-    this.unseen = unseen;
-    this.#events.emit("badge", { unread, unseen });
-    this.#core.events.emit("badge", { unread, unseen });
+    const badge = { unread, unseen };
+    Object.assign(this, badge);
+    this.#events.emit("badge", badge);
+    this.#core.events.emit("badge", badge);
   }
 
   #mark(type: string, which: Marks): Promise<Badge> {

@@ -47,6 +47,7 @@ export class Session {
   #tokens: Tokens;
   #random: () => number;
   #url: string;
+  #webSocket: WebSocketMaker | undefined;
   #link: Link | null = null;
   #attempt = 0; // the number of the attempt under way; whatever belongs to an older one is ignored
   #failures = 0;
@@ -64,6 +65,7 @@ export class Session {
     this.#options = options;
     this.#owner = owner;
     this.#url = addressOf(options.url);
+    this.#webSocket = options.webSocket ?? globalThis.WebSocket;
     this.#tokens = new Tokens(options.getToken);
     this.#random = random;
     this.clock = clock;
@@ -132,6 +134,8 @@ export class Session {
 
   connect(): void {
     const { state } = this.connection;
+    // Not when it is made: pages are also drawn on servers, where nobody connects.
+    if (!this.#webSocket) throw new GreendotError("bad_field", "no WebSocket here: give `webSocket`");
     if (state === "online" || state === "connecting") return;
     if (state === "idle" || state === "closed") {
       this.#failures = 0;
@@ -301,9 +305,7 @@ export class Session {
   }
 
   #open(): Socket {
-    const make = this.#options.webSocket ?? (globalThis.WebSocket as WebSocketMaker | undefined);
-    if (!make) throw new Error("no WebSocket here: give the option `webSocket`");
-    return new make(this.#url);
+    return new this.#webSocket!(this.#url);
   }
 }
 

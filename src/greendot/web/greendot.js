@@ -48,7 +48,7 @@ var GreendotError = class extends Error {
 };
 
 // src/ids.ts
-var ID = /^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$/;
+var ID = /^\w[\w.@=+-]{0,127}$/;
 function validId(what, id) {
   if (typeof id === "string" && ID.test(id)) return id;
   const rule = "1 to 128 of A-Z a-z 0-9 _ . @ = + -, no sign first";
@@ -357,10 +357,10 @@ var Inbox = class {
   }
   #counted({ unread, unseen }) {
     if (unread === this.unread && unseen === this.unseen) return;
-    this.unread = unread;
-    this.unseen = unseen;
-    this.#events.emit("badge", { unread, unseen });
-    this.#core.events.emit("badge", { unread, unseen });
+    const badge = { unread, unseen };
+    Object.assign(this, badge);
+    this.#events.emit("badge", badge);
+    this.#core.events.emit("badge", badge);
   }
   #mark(type, which) {
     const fields = typeof which === "string" ? { ids: [which] } : isNumbered(which) ? which : { ids: which };
@@ -1362,6 +1362,7 @@ var Session = class {
   #tokens;
   #random;
   #url;
+  #webSocket;
   #link = null;
   #attempt = 0;
   // the number of the attempt under way; whatever belongs to an older one is ignored
@@ -1385,6 +1386,7 @@ var Session = class {
     this.#options = options;
     this.#owner = owner;
     this.#url = addressOf(options.url);
+    this.#webSocket = options.webSocket ?? globalThis.WebSocket;
     this.#tokens = new Tokens(options.getToken);
     this.#random = random;
     this.clock = clock;
@@ -1440,6 +1442,7 @@ var Session = class {
   // One link after another
   connect() {
     const { state } = this.connection;
+    if (!this.#webSocket) throw new GreendotError("bad_field", "no WebSocket here: give `webSocket`");
     if (state === "online" || state === "connecting") return;
     if (state === "idle" || state === "closed") {
       this.#failures = 0;
@@ -1590,9 +1593,7 @@ var Session = class {
     }
   }
   #open() {
-    const make = this.#options.webSocket ?? globalThis.WebSocket;
-    if (!make) throw new Error("no WebSocket here: give the option `webSocket`");
-    return new make(this.#url);
+    return new this.#webSocket(this.#url);
   }
 };
 function lost() {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -42,6 +41,7 @@ from greendot.settings.webhooks import Hook as HookSettings
 from greendot.store.base import Draft, Notice, Store
 from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.sqlite import SqliteStore
+from greendot.store.sqlite.lock import lock_file
 from greendot.tokens import make_tokens
 from greendot.webhooks.asked import AskedApp
 from greendot.webhooks.hook import Hook
@@ -303,24 +303,17 @@ def redis_options(settings: Settings) -> Options:
 
 
 def lock_store(settings: Settings) -> int | None:
-    """Keep a second server from the same file: with an engine of its own its clients would miss half of what is said.
-
-    The lock is the kernel's and ends with the process, however that ends.
-    """
-    if settings.store_path in (":memory:", "") or settings.engine.url != "memory":
-        return None  # nodes that share an engine hear each other
-    path = settings.store_path + ".lock"
-    try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
+    """While it is held no backup is put in the file's place, and no second server uses it with an engine of its own:
+    its clients would miss half of what is said."""
+    if settings.store_path in (":memory:", ""):
+        return None
+    # Nodes that share an engine hear each other.
+    lock = lock_file(settings.store_path, alone=settings.engine.url == "memory")
+    if lock is None:
         raise ConfigError(
             f"another Greendot is running on {settings.store_path}; with the memory engine they would not hear each "
             "other. Stop it, or give this one a store of its own with --store sqlite:///FILE"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"cannot use the store {settings.store_path}: {error.strerror}") from None
+        )
     return lock
 
 

@@ -13,12 +13,13 @@ CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
 SHELL = {"tokens", "metrics"} | PORTS | CORE
 BESIDE = {"housekeeping", "jobs", "outbound", "push", "push_assembly", "relay", "webhooks"}
-TOP = {"admin", "assembly", "doctor", "gateway", "api", "probes", "settings"} | BESIDE | SHELL
+TOP = {"admin", "assembly", "backups", "doctor", "files", "gateway", "api", "probes", "settings"} | BESIDE | SHELL
 
 # What each part may import besides itself. A new part takes its place here.
 MAY_IMPORT: dict[str, set[str]] = {
     "": {"server"},  # by name, and only when it is asked for
     "errors": set(),
+    "files": {"errors"},
     "ids": set(),
     "clock": set(),
     "metrics": set(),
@@ -41,7 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "housekeeping": {"engine", "jobs", "settings", "store"} | CORE,
     "doctor": {"core", "settings"},
     "probes": {"core", "engine", "settings", "store"},
-    "assembly": TOP - {"assembly", "doctor", "probes"},
+    "backups": {"errors", "files", "settings", "store"},
+    "assembly": TOP - {"assembly", "backups", "doctor", "probes"},
     "testing": TOP,
     "cli": TOP,
     "client": {"protocol"} | FLOOR,
@@ -53,11 +55,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Modules only these may import: (module, parts and modules that may).
 PUT_TOGETHER = "assembly", "housekeeping", "push_assembly"
 RESERVED = [
-    ("settings", {"cli", "doctor", "gateway.parts", "gateway.node", *PUT_TOGETHER, "probes", "testing"}),
+    ("settings", {"backups", "cli", "doctor", "gateway.parts", "gateway.node", *PUT_TOGETHER, "probes", "testing"}),
     ("metrics", {"gateway", "api"}),
     ("gateway.node", {"assembly", "testing"}),
     ("engine.memory", {"assembly", "testing"}),
-    ("store.sqlite", {"assembly", "probes", "testing"}),
+    ("store.sqlite", {"assembly", "backups", "probes", "testing"}),
     ("store.postgres", {"assembly", "probes", "testing"}),
 ]
 

@@ -7,6 +7,7 @@ import sys
 import click
 
 from greendot import __version__
+from greendot.cli.backup import backup, restore
 from greendot.cli.completion import completion
 from greendot.cli.config import check_config, defaultconfig
 from greendot.cli.doctor import doctor
@@ -47,7 +48,7 @@ def version() -> None:
 
 
 looking = nodes, presence, sessions, typing, rooms, inbox
-changing = sweep, migrate, outbox, webhooks, push, jobs, repair
+changing = sweep, migrate, outbox, webhooks, push, jobs, repair, backup, restore
 finding_out = openapi, doctor, version
 setting_up = check_config, genconfig, defaultconfig, completion
 running = serve, worker

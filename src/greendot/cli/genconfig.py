@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.cli.files import put_in_place, refuse_to_overwrite
+from greendot.files import put_in_place, refuse_to_overwrite
 from greendot.settings import load
 
 HERE = ("127.0.0.1", "::1")

@@ -13,7 +13,7 @@ import click
 import uvloop
 
 from greendot import __version__
-from greendot.assembly import looks, make_engine, make_store, pushes
+from greendot.assembly import lock_store, looks, make_engine, make_store, pushes
 from greendot.cli.config import config_option, settings_from, store_shown, with_dev_secret
 from greendot.cli.logs import set_up_logging
 from greendot.cli.serve import log_key
@@ -61,6 +61,8 @@ async def _work(settings: Settings) -> None:
     engine, store = make_engine(settings, clock), make_store(settings)
     assert isinstance(engine, RedisEngine)
     async with AsyncExitStack() as stack:
+        if (lock := lock_store(settings)) is not None:
+            stack.callback(os.close, lock)
         await store.start()
         stack.push_async_callback(store.close)
         await engine.observe()

@@ -1,0 +1,25 @@
+"""Who has the file of a store: servers while they run, or a restore, which must be alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from greendot.errors import ConfigError
+
+
+def lock_file(path: str, *, alone: bool) -> int | None:
+    """A lock beside the store, to be closed when it is not needed any more; None if others have it.
+
+    It is the kernel's and ends with the process, however that ends. Without `alone` several may have it.
+    """
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot use the store {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock

@@ -1,0 +1,139 @@
+"""A server is backed up under load; what it had acknowledged by then is there after the backup is put back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from e2e.processes import Process, greendot, running, until
+from greendot.store.base import Draft, Notice
+from greendot.store.postgres import PostgresStore
+from postgres_server import execute, fresh_schema, programs
+
+WRITERS = 6
+FILLED = 24_000  # messages that are there already, so that the copy takes its time
+FILL = """
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+    INSERT INTO messages (tenant, room, seq, id, user, body, key, at)
+    SELECT 'default', 'old', i, i || '-a', 'ann', hex(zeroblob(700)), 'k' || i, 0 FROM n
+"""
+
+HEADS = """
+    SELECT room, head, (SELECT count(*) FROM messages m WHERE m.room = r.room) FROM rooms r WHERE room LIKE 'of-%'
+"""
+
+
+class Writers:
+    """Clients that send one message after the other, and an app that notifies; what was acknowledged, and when."""
+
+    def __init__(self, server: Process) -> None:
+        self._server = server
+        self.acknowledged: list[tuple[float, str, int]] = []  # when, whose room, which number
+        self.notified: list[tuple[float, str]] = []  # when, which key
+
+    async def send(self, user: str) -> None:
+        client = await self._server.client(user)
+        try:
+            await client.request(type="room.join", room=f"of-{user}")
+            for count in range(10_000_000):
+                reply = await client.request(type="room.send", room=f"of-{user}", body={"n": count}, key=f"k{count}")
+                self.acknowledged.append((time.monotonic(), user, reply["seq"]))
+                await client.receive("room.message")
+        finally:
+            await client.end()
+
+    async def notify(self) -> None:
+        for count in range(10_000_000):
+            notices = [{"user": f"u{n}", "kind": "k", "body": {}, "key": f"{count}-{n}"} for n in range(20)]
+            answer = await self._server.ask("POST", "/v1/notifications", {"notifications": notices})
+            assert answer.status < 300, answer.body
+            self.notified += [(time.monotonic(), f"{count}-{n}") for n in range(20)]
+
+
+@pytest.mark.timeout(120)
+async def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_its_counters_are_right(
+    tmp_path: Path,
+) -> None:
+    data, file = tmp_path / "data", tmp_path / "backup.db"
+    data.mkdir()
+    async with running(data, GREENDOT_LIMITS_ENABLED="false") as server:
+        with closing(sqlite3.connect(data / "greendot.db", timeout=10)) as db:
+            db.execute(FILL, (FILLED,))
+            db.commit()
+        for number in range(WRITERS):
+            assert (await server.ask("PUT", f"/v1/rooms/of-w{number}", {"open": True})).status < 300
+        writers = Writers(server)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(writers.send(f"w{number}")) for number in range(WRITERS)]
+            tasks.append(group.create_task(writers.notify()))
+            await until(lambda: len(writers.acknowledged) > 100 and len(writers.notified) > 100)
+            began = time.monotonic()
+            made = await greendot(data, "backup", str(file), "--json")
+            ended = time.monotonic()
+            assert made.code == 0, made.err
+            refused = await greendot(data, "restore", str(file), "--force")
+            assert (refused.code, "stop its servers" in refused.err) == (2, True)
+            for task in tasks:
+                task.cancel()
+        meanwhile = [at for at, _, _ in writers.acknowledged if began < at < ended]
+        assert len(meanwhile) > WRITERS, "the writers waited for the backup"
+        server.signal(signal.SIGTERM)
+        await server.ended()
+    put_back = await greendot(data, "restore", str(file), "--force", "--json")
+    assert put_back.code == 0, put_back.err
+    said = json.loads(put_back.out)
+    assert said["records"] == json.loads(made.out)["records"]
+    assert "greendot.db.before-" in said["kept"]
+    with closing(sqlite3.connect(data / "greendot.db")) as db:
+        kept = {*db.execute("SELECT user, seq FROM messages WHERE room <> 'old'")}
+        keys = {row[0] for row in db.execute("SELECT key FROM notifications")}
+        heads = db.execute(HEADS).fetchall()
+    assert {(user, seq) for at, user, seq in writers.acknowledged if at < began} <= kept
+    assert {key for at, key in writers.notified if at < began} <= keys
+    assert [room for room, head, count in heads if head != count] == []
+    recounted = await greendot(data, "repair", "counters", "--dry-run")
+    assert (recounted.code, recounted.out) == (0, "Every counter is right.\n")
+    async with running(data) as server, await server.client("w0") as client:  # and a server goes on from there
+        await client.request(type="room.join", room="of-w0")
+        reply = await client.request(type="room.send", room="of-w0", body={}, key="after")
+        assert reply["seq"] == max(seq for user, seq in kept if user == "w0") + 1
+
+
+@pytest.mark.timeout(120)
+async def test_what_is_said_to_be_done_with_postgres_can_be_done(tmp_path: Path, postgres: str) -> None:
+    """The commands that it prints, as they are."""
+    environment = os.environ | {"PATH": f"{programs()}:{os.environ['PATH']}"}
+    async with fresh_schema(postgres) as url:
+        store = PostgresStore(url, migrate=True)
+        await store.start()
+        try:
+            await store.put_room("default", "lobby", open=True)
+            await store.append("default", "lobby", Draft("ann", None, b"{}", "k", 0))
+            await store.notify([Notice("default", "ann", "k", b"{}", "k", 0)])
+        finally:
+            await store.close()
+        for command in ("backup", "restore"):
+            told = await greendot(tmp_path, command, "a dump", "--store", url)
+            assert told.code == 2
+            words = told.err.partition("do this: ")[2].rpartition(" (")[0]
+            process = await asyncio.create_subprocess_exec(*shlex.split(words), cwd=tmp_path, env=environment)
+            assert await asyncio.wait_for(process.wait(), 30) == 0, words
+            if command == "backup":
+                await execute(url, "DELETE FROM greendot_messages; DROP TABLE greendot_notifications")
+        store = PostgresStore(url)
+        await store.start()
+        try:
+            assert await store.recount(fix=False) == []
+            assert len(await store.notifications("default", "ann", limit=5)) == 1
+            assert await store.message("default", "lobby", 1) is not None
+        finally:
+            await store.close()

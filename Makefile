@@ -2,26 +2,34 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+SERVES := $(VENV)/.serves
 READY  := $(VENV)/.ready
 PLOTS  := $(VENV)/.plots
 AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
+HELM   := $(BIN)/helm
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test model trials audit fuzz check format bench bench-quick storms debs bench-debs clean
+.PHONY: help serve example test model trials audit fuzz charts fresh check format bench bench-quick storms debs bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml
+# To be tried out it needs itself only: the tools of its tests take ten times as long to install.
+$(SERVES): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Greendot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 …"; exit 1; }
-	@echo "→ making the virtual environment $(VENV) and installing Greendot with its test tools (once)"
+	@echo "→ making the virtual environment $(VENV) and installing Greendot (once)"
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(READY): $(SERVES)
+	@echo "→ installing the tools of its tests (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-serve: $(READY)  ## Start a development server on http://127.0.0.1:8000 (make serve ARGS="--port 8010")
+serve: $(SERVES)  ## Start a development server on http://127.0.0.1:8000 (make serve ARGS="--port 8010")
 	@exec $(BIN)/greendot serve --dev $(ARGS)
 
 example: $(EXTRAS)  ## Start an example with a server of its own: make example NAME=react (cursors, flask, fastapi, django, outbox)
@@ -55,6 +63,18 @@ $(AUDIT): $(READY)
 fuzz: $(READY) debs  ## Ten thousand nonsensical frames, bodies and bus messages each (a quarter of an hour)
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) $(BIN)/python -m pytest tests/fuzz --timeout=7200 $(ARGS)
 
+charts: $(READY) $(HELM)  ## Lint and render the Helm chart and compare it with what is committed (WRITE=1: commit anew)
+	@$(if $(WRITE),PYTHONPATH=tests $(BIN)/python tests/deployed/charted.py)
+	@$(BIN)/python -m pytest tests/deployed/test_chart.py
+
+$(HELM): | $(READY)
+	@command -v go >/dev/null || { echo "Building helm needs Go: install it, or helm itself as $(HELM)"; exit 1; }
+	@echo "→ building helm with Go (once, some minutes)"
+	@GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.18.6
+
+fresh: $(SERVES)  ## How long it takes from a fresh clone to the demo, with nothing but Python, make and a C compiler
+	@$(BIN)/python scripts/fresh-clone
+
 format: $(READY)  ## Put the code into the project's format
 	@$(BIN)/ruff format src tests bench examples
 	@$(BIN)/ruff check --fix src tests bench examples
@@ -79,7 +99,8 @@ storms: $(READY) debs  ## Ten thousand clients cut off at once, and a flood of s
 	@$(BIN)/python bench/storms.py $(ARGS)
 
 debs:
-	@sh scripts/ensure-debs chromium redis-server gcc nodejs=node npm postgresql=/usr/lib/postgresql
+	@sh scripts/ensure-debs chromium redis-server gcc nodejs=node npm postgresql=/usr/lib/postgresql \
+	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze
 
 bench-debs:
 	@sh scripts/ensure-debs redis-server gcc nginx libnginx-mod-nchan=/usr/lib/nginx/modules/ngx_nchan_module.so

@@ -12,6 +12,7 @@ from greendot.cli.completion import completion
 from greendot.cli.config import check_config, defaultconfig
 from greendot.cli.doctor import doctor
 from greendot.cli.genconfig import genconfig
+from greendot.cli.health import health
 from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
 from greendot.cli.jobs import jobs
 from greendot.cli.keys import keys
@@ -49,7 +50,7 @@ def version() -> None:
 
 looking = nodes, presence, sessions, typing, rooms, inbox
 changing = sweep, migrate, outbox, webhooks, push, jobs, repair, backup, restore
-finding_out = openapi, doctor, version
+finding_out = openapi, doctor, health, version
 setting_up = check_config, genconfig, defaultconfig, completion
 running = serve, worker
 people = token, revoke, notify, keys, tenants, user

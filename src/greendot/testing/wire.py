@@ -46,11 +46,13 @@ class WireClient:
         path: str = "/v1/connect",
         headers: dict[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
+        source: str | None = None,
     ) -> Self:
-        """Open a socket and upgrade it; no hello yet."""
+        """Open a socket, from this address of the machine if one is given, and upgrade it; no hello yet."""
         sent = {"Host": f"127.0.0.1:{port}"} | (headers or {})
         more = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20, ssl=tls)
+        local = None if source is None else (source, 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20, ssl=tls, local_addr=local)
         key = base64.b64encode(os.urandom(16)).decode()
         writer.write(
             f"GET {path} HTTP/1.1\r\nConnection: keep-alive, Upgrade\r\n"

@@ -1,0 +1,37 @@
+# Greendot in a container: docs/deploy.md. It is built from this folder alone; nothing in it is secret.
+#   docker build --tag greendot:0.1.0 .
+ARG PYTHON=3.11
+
+FROM python:${PYTHON}-slim AS build
+WORKDIR /build
+# In an environment of its own, so that the last stage gets that folder and neither pip nor what pip left.
+RUN python -m venv --without-pip /opt/greendot
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+# Everything it depends on comes as wheels: there is no compiler here, and none is wanted.
+RUN pip --python /opt/greendot/bin/python install --no-cache-dir --disable-pip-version-check --no-compile \
+        --only-binary :all: . \
+    && /opt/greendot/bin/python -m compileall -q -j 0 /opt/greendot/lib \
+    && /opt/greendot/bin/greendot version
+
+FROM python:${PYTHON}-slim
+LABEL org.opencontainers.image.title="Greendot" \
+      org.opencontainers.image.description="Self-hosted real-time server: who is online, who is typing, who is in the room, and what nobody may miss." \
+      org.opencontainers.image.licenses="Apache-2.0"
+# A number, so that Kubernetes can see that it is not root; the folder is there for SQLite, where that is the store.
+RUN install --directory --owner=10001 --group=10001 --mode=0700 /var/lib/greendot
+COPY --from=build /opt/greendot /opt/greendot
+ENV PATH=/opt/greendot/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    GREENDOT_SERVER_DATA_DIR=/var/lib/greendot
+USER 10001:10001
+WORKDIR /var/lib/greendot
+VOLUME /var/lib/greendot
+EXPOSE 8000
+# SIGTERM is what it drains on: give it server.drain_s and some seconds more before it is killed.
+STOPSIGNAL SIGTERM
+# Alive, not ready: while Redis is away it is not ready, and killing it would only lose the sockets it holds.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=20s --retries=3 CMD ["greendot", "health"]
+ENTRYPOINT ["greendot"]
+CMD ["serve"]

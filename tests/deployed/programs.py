@@ -1,0 +1,36 @@
+"""Programs that are not Python's: found on this machine, or the test is skipped with a word; in CI it fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def program(name: str) -> str:
+    """Where it is: administrators' folders are looked into as well."""
+    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"]))
+    if found is None:
+        reason = f"there is no {name} here (make test installs it where it may)"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    return found
+
+
+def said(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
+    """What a program prints; the test fails if the program does."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr

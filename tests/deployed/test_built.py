@@ -1,0 +1,176 @@
+"""Wheel and sdist: everything is in them, and a server that was installed from the wheel shows its pages."""
+
+from __future__ import annotations
+
+import configparser
+import email
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import urllib.request
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import Message
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from deployed.programs import ROOT, said
+from greendot import __version__
+
+SOURCE = ROOT / "src" / "greendot"
+PAGES = {
+    "/": "text/html",
+    "/admin": "text/html",
+    "/openapi.json": "application/json",
+    "/greendot.js": "text/javascript",
+}
+
+
+class Built(NamedTuple):
+    """What was built, and where it was."""
+
+    wheel: Path
+    sdist: Path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("dist")
+    said(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir", folder, ROOT)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return Built(wheel, sdist)
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def metadata(wheel: Path) -> Message:
+    return email.message_from_bytes(contents(wheel)[f"greendot-{__version__}.dist-info/METADATA"])
+
+
+def test_every_file_of_the_package_is_in_the_wheel_and_nothing_else(built: Built) -> None:
+    here = {
+        f"greendot/{path.relative_to(SOURCE)}"
+        for path in SOURCE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = {name for name in contents(built.wheel) if ".dist-info/" not in name}
+    assert packed == here
+    # The comparison means something only if data is among it.
+    for part in ("web/index.html", "web/admin/index.html", "engine/redis/lua/enter.lua", "py.typed"):
+        assert f"greendot/{part}" in packed
+    for store in ("sqlite", "postgres"):
+        assert any(name.startswith(f"greendot/store/schema/{store}/") for name in packed)
+
+
+def test_the_sdist_has_what_a_wheel_is_built_from_and_no_more_than_its_readers_want(built: Built) -> None:
+    with tarfile.open(built.sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {"src", "deploy", "docs", "Dockerfile", "CHANGELOG.md", "README.md", "LICENSE", "pyproject.toml"} | {
+        "PKG-INFO",
+        ".gitignore",  # hatchling reads it when it builds
+    }
+    assert not any(re.search(r"\.(pyc|db|env)$|/\.greendot/", name) for name in names - {"deploy/compose/example.env"})
+
+
+def test_a_wheel_built_from_the_sdist_is_the_same(built: Built, tmp_path: Path) -> None:
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    source = tmp_path / built.sdist.name.removesuffix(".tar.gz")
+    said(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, source)
+    (again,) = tmp_path.glob("*.whl")
+    assert contents(again) == contents(built.wheel)
+
+
+def test_the_metadata_says_what_it_is_and_what_it_needs(built: Built) -> None:
+    said = metadata(built.wheel)
+    assert (said["Name"], said["Version"]) == ("greendot", __version__)
+    assert said["Requires-Python"] == ">=3.11"
+    assert (said["License-Expression"], said["License-File"]) == ("Apache-2.0", "LICENSE")
+    assert said["Description-Content-Type"] == "text/markdown"
+    classifiers = said.get_all("Classifier", [])
+    assert "Typing :: Typed" in classifiers
+    assert not [each for each in classifiers if each.startswith("License ::")]  # the expression says it
+    extras = set(said.get_all("Provides-Extra", []))
+    assert {"dev", "audit", "bench", "examples"} <= extras
+    needed = [each for each in said.get_all("Requires-Dist", []) if "extra ==" not in each]
+    # Nobody who runs a server is made to install what tests it.
+    assert not [each for each in needed if re.match(r"pytest|hypothesis|mypy|ruff|playwright", each)]
+    scripts = configparser.ConfigParser()
+    scripts.read_string(contents(built.wheel)[f"greendot-{__version__}.dist-info/entry_points.txt"].decode())
+    assert dict(scripts["console_scripts"]) == {"greendot": "greendot.cli:main"}
+
+
+@contextmanager
+def installed_server(wheel: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+    """Its environment and address: the wheel in an environment of its own, its dependencies borrowed from this one."""
+    venv.create(folder / "venv", with_pip=False, symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    said(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    # A path in such a file is looked into for modules; the files of that sort there, the clone's, are not read.
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    command = [folder / "venv" / "bin" / "greendot", "serve", "--dev", "--port", "0"]
+    server = subprocess.Popen(
+        command, cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        lines = []
+        for line in server.stdout:
+            lines.append(line)
+            if found := re.search(r"Open  (http://127\.0\.0\.1:\d+)/", line):
+                yield site, found[1]
+                break
+        else:
+            pytest.fail("".join(lines))
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
+
+
+def fetched(url: str) -> tuple[str, bytes]:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
+        return answer.headers["content-type"], answer.read()
+
+
+def test_a_server_installed_from_the_wheel_shows_demo_dashboard_and_api_far_from_the_repository(
+    built: Built, tmp_path: Path
+) -> None:
+    with installed_server(built.wheel, tmp_path) as (site, server):
+        for path, kind in PAGES.items():
+            assert fetched(server + path)[0].startswith(kind), path
+        # Not the clone's, which is in this environment too.
+        where = said(
+            tmp_path / "venv" / "bin" / "python", "-c", "import greendot; print(greendot.__file__)", PYTHONPATH=""
+        )
+        assert Path(where.strip()) == site / "greendot" / "__init__.py"
+        # All that a page loads is there, and all of what that loads.
+        waiting, seen = ["/", "/admin"], set()
+        while waiting:
+            path = waiting.pop()
+            seen.add(path)
+            kind, body = fetched(server + path)
+            if kind.startswith(("text/html", "text/javascript", "text/css")):
+                waiting += [each for each in loaded(path, body.decode()) if each not in seen]
+        assert {"/app.js", "/greendot.js", "/tokens.css", "/admin/app.js"} <= seen
+
+
+def loaded(path: str, text: str) -> list[str]:
+    """The addresses on this server that a page, a style or a module names."""
+    named = re.findall(r"""(?:src|href)="([^":#]+)"|from "([^"]+)"|import "([^"]+)"|import\("([^"]+)"\)""", text)
+    folder = path if path.endswith("/") else path.rpartition("/")[0] + "/"
+    return [
+        urllib.request.urljoin(f"http://here{folder}", address).removeprefix("http://here")  # type: ignore[attr-defined]
+        for address in (next(filter(None, each)) for each in named)
+        if not address.startswith("http")
+    ]

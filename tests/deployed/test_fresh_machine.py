@@ -1,0 +1,58 @@
+"""A machine with nothing but Python, make and a C compiler: what cannot be had there is said, and the demo is served.
+
+How long that takes when everything has to be installed first is for `make fresh`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployed.programs import ROOT, program, said
+
+WANTED = ["chromium", "redis-server", "nodejs=node", "postgresql=/usr/lib/postgresql-that-is-not-there", "sh"]
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A PATH without apt, and with next to nothing else."""
+    for name in ("sh", "id"):
+        (tmp_path / name).symlink_to(program(name))
+    return tmp_path
+
+
+def ensured(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [str(path / "sh"), str(ROOT / "scripts" / "ensure-debs"), *WANTED]
+    return subprocess.run(
+        command, env={"PATH": str(path)} | environment, capture_output=True, text=True, timeout=20, check=False
+    )
+
+
+def test_what_cannot_be_installed_is_said_and_skipped(bare: Path) -> None:
+    done = ensured(bare)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = "is not installed and may not be installed from here: what needs it is skipped"
+    assert done.stdout.splitlines() == [
+        f"→ {name} {words}" for name in ("chromium", "redis-server", "nodejs", "postgresql")
+    ]
+
+
+def test_in_ci_it_is_a_failure(bare: Path) -> None:
+    done = ensured(bare, CI="true")
+    assert done.returncode == 1
+    assert "chromium is needed in CI" in done.stderr
+
+
+def test_make_serve_in_a_fresh_clone_needs_nothing_else(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no clone that could be cloned")
+    # Installing is left out: the environment of this test is lent to the clone.
+    told = said(
+        sys.executable, ROOT / "scripts" / "fresh-clone", "--within", "40", "--venv", sys.prefix, TMPDIR=str(tmp_path)
+    )
+    assert "/, /app.js, /admin, /openapi.json answered" in told
+    assert not os.listdir(tmp_path)  # nothing is left behind

@@ -1,0 +1,66 @@
+"""The Dockerfile: clean by hadolint's rules, and what a cluster's rules ask of an image."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from deployed.programs import DEPLOY, ROOT, said
+from greendot import __version__
+from greendot.settings import Settings
+
+DOCKERFILE = ROOT / "Dockerfile"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Each with what follows it, lines joined, comments left out."""
+    text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    return [(line.split()[0], line.split(None, 1)[1]) for line in text.splitlines() if line.strip()]
+
+
+def last_stage() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, rest in instructions():
+        found = {} if name == "FROM" else found | {name: rest}
+    return found
+
+
+def test_hadolint_finds_nothing() -> None:
+    assert said(Path(sys.executable).parent / "hadolint", "--failure-threshold", "style", DOCKERFILE) == ""
+
+
+def test_it_runs_as_a_user_with_a_number_who_is_not_root_and_stops_by_draining() -> None:
+    stage = last_stage()
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", stage["USER"])
+    assert stage["STOPSIGNAL"] == "SIGTERM"
+    assert stage["ENTRYPOINT"] == '["greendot"]'  # no shell between it and the signal
+    assert stage["HEALTHCHECK"].endswith('CMD ["greendot", "health"]')
+    assert stage["EXPOSE"] == str(Settings().server.port)
+
+
+def test_only_what_is_copied_is_sent_to_the_builder() -> None:
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    sent = {rule[1:] for rule in rules if rule.startswith("!")}
+    copied = {
+        source
+        for name, rest in instructions()
+        if name == "COPY" and not rest.startswith("--from")
+        for source in rest.split()[:-1]
+    }
+    assert sent == copied
+    assert all((ROOT / source).exists() for source in copied)
+
+
+def test_nothing_secret_is_in_it() -> None:
+    assert not [
+        rest for name, rest in instructions() if name in ("ARG", "ENV") and re.search(r"SECRET|KEY|PASS|TOKEN", rest)
+    ]
+
+
+def test_everything_that_is_deployed_is_of_this_version() -> None:
+    for path in (*DEPLOY.glob("compose/*.yml"), DOCKERFILE, ROOT / "docs" / "deploy.md"):
+        assert {*re.findall(r"greendot:(\d[\w.]*)", path.read_text())} == {__version__}, path.name
+    chart = (DEPLOY / "helm" / "greendot" / "Chart.yaml").read_text()
+    assert re.findall(r'^(?:version|appVersion): "?([\w.]+)', chart, re.MULTILINE) == [__version__] * 2

@@ -1,0 +1,36 @@
+"""The systemd unit: systemd takes it, it is shut, and it waits until a server has drained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from deployed.programs import DEPLOY, program, said
+from greendot.settings import Settings
+
+UNIT = DEPLOY / "systemd" / "greendot.service"
+
+
+def value(name: str) -> str:
+    (found,) = re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
+    return str(found)
+
+
+def test_systemd_takes_it(tmp_path: Path) -> None:
+    # The program is not installed here: another that is there stands for it.
+    (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/greendot/bin/greendot", "/bin/true"))
+    assert said(program("systemd-analyze"), "verify", tmp_path / UNIT.name) == ""
+
+
+def test_little_is_left_to_whoever_breaks_in() -> None:
+    found = said(program("systemd-analyze"), "security", "--offline=true", UNIT)
+    (level,) = re.findall(r"Overall exposure level for greendot.service: ([\d.]+)", found)
+    assert float(level) < 2.0, found
+
+
+def test_it_is_killed_only_after_it_has_drained() -> None:
+    server = Settings().server
+    assert float(value("TimeoutStopSec")) >= server.drain_s + getattr(server, "drain_notice_s", 0) + 10
+    assert value("KillMode") == "mixed"
+    assert int(value("LimitNOFILE")) >= 100_000
+    assert value("StateDirectory") == "greendot"

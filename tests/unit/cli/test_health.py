@@ -1,0 +1,56 @@
+"""`greendot health`: what a container's health check asks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from click.testing import Result
+
+from cli.calls import call
+from e2e.test_overload import load
+from greendot.core.breaker import Level
+from greendot.testing import Served, serving
+from redis_servers import free_port
+from redis_servers.tls import certificates
+
+
+async def asked(served: Served, *flags: str, **environment: str) -> Result:
+    return await asyncio.to_thread(call, "health", *flags, GREENDOT_SERVER_PORT=str(served.port), **environment)
+
+
+async def test_a_server_that_is_there_is_alive_and_ready() -> None:
+    async with serving() as served:
+        well = await asked(served)
+        assert (well.exit_code, well.stdout, well.stderr) == (0, "/livez: 200 ok\n", "")
+        ready = await asked(served, "--ready")
+        assert (ready.exit_code, ready.stdout[:12]) == (0, "/readyz: 200")
+
+
+async def test_over_tls_it_is_asked_too_under_whatever_name_its_certificate_is(tmp_path: Path) -> None:
+    made = certificates(tmp_path, ("rt.example.com",))
+    files = {"cert": str(made.certificate), "key": str(made.key)}
+    async with serving(tls=files) as served:
+        assert (await asked(served, GREENDOT_TLS_CERT=files["cert"], GREENDOT_TLS_KEY=files["key"])).exit_code == 0
+        assert (await asked(served)).exit_code == 1  # TLS, asked without
+
+
+async def test_one_that_takes_nobody_is_alive_and_not_ready_and_why_is_said() -> None:
+    async with serving() as served:
+        load(served, Level.REFUSING)
+        assert (await asked(served)).exit_code == 0
+        busy = await asked(served, "--ready")
+        assert (busy.exit_code, busy.stdout) == (1, "")
+        assert busy.stderr.startswith("/readyz: 503 {")
+        assert "late" in busy.stderr
+
+
+def test_one_that_is_not_there_is_not_well() -> None:
+    absent = call("health", GREENDOT_SERVER_PORT=str(free_port()))
+    assert (absent.exit_code, absent.stdout, absent.stderr) == (1, "", "/livez: Connection refused\n")
+
+
+def test_where_it_is_is_in_its_settings(tmp_path: Path) -> None:
+    file = tmp_path / "greendot.toml"
+    file.write_text("[server]\nport = 0.5")
+    assert "server.port" in str(call("health", "--config", str(file)).exception)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -38,6 +39,7 @@ from greendot.push_assembly import Pushed, Pushing, check_accounts, make_pushing
 from greendot.relay.relay import Relay
 from greendot.settings import Look, Settings
 from greendot.settings.webhooks import Hook as HookSettings
+from greendot.stopping import all_ended
 from greendot.store.base import Draft, Notice, Store
 from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.sqlite import SqliteStore
@@ -108,12 +110,15 @@ class Greendot:
         hsts_s = 0 if settings.server.dev else tls.hsts_s
         onlooker = None if dashboard is None else lambda: Onlooker(dashboard)
         here = onlooker is not None and not settings.admin.port
-        app = Headers(make_app(backend, dev, admin=here))
+        app = Headers(make_app(backend, dev, admin=here), self._is_ending)
         server = Server(self.node, app, certificate, hsts_s=hsts_s, onlooker=onlooker if here else None)
         if onlooker is None or here:
             return server, None
-        own = Headers(make_admin_app())
+        own = Headers(make_admin_app(), self._is_ending)
         return server, Server(self.node, own, certificate, hsts_s=hsts_s, onlooker=onlooker, clients=False)
+
+    def _is_ending(self) -> bool:
+        return self.node.draining
 
     def share_ports(self) -> None:
         """Other processes listen on the same ports. Said before `start`."""
@@ -156,24 +161,20 @@ class Greendot:
             self.pushing.worker.start()
 
     async def stop(self) -> None:
-        """Drain: no new clients, the present ones are asked to return elsewhere, then everything is closed."""
+        """Not ready any more, then no new clients; the present ones are asked to go elsewhere; all is closed."""
+        self.node.announce_end()
+        await asyncio.sleep(self.settings.server.drain_notice_s)
         for server in self._servers:
             server.stop_accepting()
         if self.dashboard is not None:
             self.dashboard.close()
-        await self.node.drain(self.settings.server.drain_s)
-        for server in self._servers:
-            await server.close()
-        await self.scheduler.close()
-        if self._relay is not None:
-            await self._relay.close()
-        if self._webhooks is not None:
-            await self._webhooks.close()
-        if self.pushing is not None:
-            await self.pushing.close()
-        await self.node.close()
-        for app in self._asked.values():
-            await app.close()
+        # Jobs and the outbox need no sockets: others can have them at once.
+        others = [self.scheduler.close(), *([] if self._relay is None else [self._relay.close()])]
+        await all_ended(self.node.drain(self.settings.server.drain_s), *others)
+        about_events = [part for part in (self._webhooks, self.pushing) if part is not None]
+        await all_ended(*(part.close() for part in (*self._servers, *about_events)))
+        await all_ended(self.node.close())
+        await all_ended(*(app.close() for app in self._asked.values()))
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

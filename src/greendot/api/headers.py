@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Nothing an API answers is a page. One that a browser shows all the same can do nothing.
@@ -20,10 +22,14 @@ PAGE = {
 
 
 class Headers:
-    """An application whose answers have them, those about its own failures too."""
+    """An application whose answers have them, those about its own failures too.
 
-    def __init__(self, app: ASGIApp) -> None:
+    While `is_ending` says so, each is the last on its connection: whoever keeps one open asks another server next time.
+    """
+
+    def __init__(self, app: ASGIApp, is_ending: Callable[[], bool] = lambda: False) -> None:
         self._app = app
+        self._is_ending = is_ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -31,6 +37,8 @@ class Headers:
                 own = message.get("headers", [])
                 names = {name for name, _ in own}
                 message["headers"] = [*own, *(header for header in COMMON if header[0] not in names)]
+                if self._is_ending():
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

@@ -25,8 +25,9 @@ from greendot.cli.workers import Supervisor, reserve
 from greendot.core.hashing import hash_key
 from greendot.engine.redis.url import without_login
 from greendot.settings import Api, Settings, strange_variables
+from greendot.stopping import end_by
 
-STUCK_S = 10.0  # a worker that takes so much longer than its drain will not stop by itself
+STUCK_S = 10.0  # a server that takes so much longer than its drain will not stop by itself
 STOPPING = "Stopping: asking clients to return later …"
 STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -123,7 +124,7 @@ def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
         Supervisor(
             work,
             server.workers,
-            patience_s=server.drain_s + STUCK_S,
+            patience_s=_patience_s(settings),
             on_ready=lambda: _announce(settings, port, notes),
             on_stop=lambda: click.echo(STOPPING, err=True),
             passed_on=(signal.SIGHUP,) if settings.tls.cert else (),
@@ -151,9 +152,15 @@ async def _serve_alone(settings: Settings, notes: list[str]) -> None:
     for number in numbers:  # a second Ctrl-C ends it at once
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
+    end_by(_patience_s(settings))
     click.echo(STOPPING, err=True)
     await greendot.stop()
     click.echo(STOPPED, err=True)
+
+
+def _patience_s(settings: Settings) -> float:
+    """Within which a server that was told to stop has ended, or is."""
+    return settings.server.drain_notice_s + settings.server.drain_s + STUCK_S
 
 
 async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], ready: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ from greendot import __version__
 from greendot.assembly import lock_store, looks, make_engine, make_store, pushes
 from greendot.cli.config import config_option, settings_from, store_shown, with_dev_secret
 from greendot.cli.logs import set_up_logging
-from greendot.cli.serve import log_key
+from greendot.cli.serve import STUCK_S, log_key
 from greendot.clock import SystemClock
 from greendot.engine.redis.engine import RedisEngine
 from greendot.engine.redis.url import without_login
@@ -25,7 +25,9 @@ from greendot.housekeeping import Around, make_jobs, plainly
 from greendot.jobs.scheduler import Scheduler
 from greendot.push_assembly import make_pushing
 from greendot.settings import Settings, strange_variables
+from greendot.stopping import end_by
 
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 1.0  # as often as nodes look at each other
 
 
@@ -56,7 +58,7 @@ def worker(engine: str | None, store: str | None, config: Path | None) -> None:
 
 async def _work(settings: Settings) -> None:
     clock, stopping = SystemClock(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOPS:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     engine, store = make_engine(settings, clock), make_store(settings)
     assert isinstance(engine, RedisEngine)
@@ -81,6 +83,10 @@ async def _work(settings: Settings) -> None:
         click.echo(f"Greendot {__version__} works.  {where}  Stop with Ctrl-C.")
         sys.stdout.flush()
         await stopping.wait()
+        for number in _STOPS:  # a second one ends it at once
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        end_by(STUCK_S)
     click.echo("Stopped.", err=True)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -42,17 +41,14 @@ from greendot.gateway import views
 from greendot.gateway.answering import Answering
 from greendot.gateway.connection import Connection
 from greendot.gateway.departures import Departures
+from greendot.gateway.draining import Draining, Pace
 from greendot.gateway.parts import Parts
 from greendot.ids import Id, incarnation_of
-from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
-from greendot.protocol.events import Drain
 from greendot.protocol.replies import SessionInfo
 from greendot.settings import Settings
 from greendot.store.base import Store
 
-DRAIN_RETRY_MS = 1_000
-AT_ONCE = 200  # closed in one turn of the loop
 CLOSE_S = 0.5  # what is still under way when everybody is gone may take so long
 _log = logging.getLogger("greendot.gateway")
 
@@ -62,10 +58,11 @@ class Node(Parts):
 
     def __init__(self, settings: Settings, engine: Engine, store: Store, clock: Clock, *, driven: bool = True) -> None:
         super().__init__(settings, engine, store, clock, driven=driven)
-        self.draining = False
+        self.draining = False  # no new clients are wanted here
         self._driven = driven
         self._numbers = 0
-        self._emptier: asyncio.Future[None] | None = None  # set by the next socket that goes, while draining
+        pace = Pace(settings.admission.hellos_per_s, settings.presence.grace_s)
+        self._drain = Draining(self.registry.connections, clock, pace)
         self._departures = Departures(self._quiet)
         self.intake.quiet = self._quiet
         self.survey.reply = Answering(self).reply
@@ -87,29 +84,14 @@ class Node(Parts):
         await self.renewing.start()
         await self.revoking.start()
 
+    def announce_end(self) -> None:
+        """This node will stop: it goes on as ever, but `/readyz` says that nobody is to be sent here any more."""
+        self.draining = True
+
     async def drain(self, within_s: float) -> None:
         """Ask every client to go elsewhere, wait for them a while, end the rest."""
         self.draining = True
-        leaving = [*self.registry.connections.values()]
-        for number, connection in enumerate(leaving):
-            connection.close(Close.DRAINING, "the server is stopping: reconnect", self._drain_frame(len(leaving)))
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
-        try:
-            async with asyncio.timeout(within_s):
-                while self.registry.connections:
-                    self._emptier = asyncio.get_running_loop().create_future()
-                    await self._emptier
-        except TimeoutError:
-            pass
-        for connection in [*self.registry.connections.values()]:
-            connection.abort()
-        await asyncio.sleep(0)
-
-    def _drain_frame(self, many: int) -> bytes:
-        """Another time for each: who comes back as evenly as hellos are taken need not be sent away by the next."""
-        spread_ms = max(DRAIN_RETRY_MS, round(1000 * many / self.settings.admission.hellos_per_s))
-        return encode_event(Drain(random.randint(DRAIN_RETRY_MS // 2, spread_ms)), self.clock.now_ms())
+        await self._drain.run(within_s)
 
     async def close(self) -> None:
         self.timers.close()
@@ -156,8 +138,8 @@ class Node(Parts):
         self.limiting.opened(connection)
         self.reception.strangers.add(connection)
         self.sessions.expect_hello(connection)
-        if self.draining:
-            connection.close(Close.DRAINING, "the server is stopping: reconnect", self._drain_frame(1))
+        if self._drain.begun:
+            self._drain.turn_away(connection)
 
     def crowded_s(self) -> float | None:
         """Seconds to stay away where there are too many sockets already that have said nothing; else None."""
@@ -201,8 +183,7 @@ class Node(Parts):
         connection.timer = None
         self.registry.gone(connection)
         self.headcount.gone(connection)
-        if self._emptier is not None and not self._emptier.done():
-            self._emptier.set_result(None)
+        self._drain.gone()
 
     def unread(self, connection: Connection, types: tuple[str, ...]) -> None:
         self.refreshing.later(connection, types)

@@ -28,6 +28,7 @@ from greendot.gateway.upgrade import LIVE, PATH, Asked, asked, plain_upgrade, qu
 from greendot.gateway.websocket import Framing, UpgradedProtocol
 
 REQUEST_S = 10.0  # a request that is not complete by then ends its connection
+UNDER_WAY_S = 2.0  # for requests that are being answered when the server is closed
 SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles it for what it needs itself
 MAX_HEAD = 16 * 1024  # bytes of a request's line and headers
 _HANDED_OVER = (b"host", b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"user-agent")
@@ -299,7 +300,7 @@ class Server:
         for protocol in [*self._state.connections]:
             protocol.shutdown()
         if self._state.tasks:
-            await asyncio.wait(self._state.tasks, timeout=1.0)
+            await asyncio.wait(self._state.tasks, timeout=UNDER_WAY_S)
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:

@@ -31,7 +31,8 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000  # 0 takes a free one
     workers: Annotated[int, Meta(ge=1, le=1024)] = 1  # processes on one port; more than 1 need Redis
     data_dir: str = ".greendot"  # the embedded store and, in dev mode, the generated secret and key
-    drain_s: Seconds = 1.0  # how long a stopping server waits for its sockets to close
+    drain_notice_s: Seconds = 0.0  # a stopping server goes on for so long while `/readyz` says 503: proxies notice
+    drain_s: Seconds = 5.0  # then its clients are sent away, within so long; those who stay are cut off
     log: str = "info"  # debug, info, warning or error
     dev: bool = False  # to try things out: demo page, tokens for whoever asks, loopback only
     tenant_metrics: bool = (

@@ -1,0 +1,33 @@
+"""Ending what runs: all of it, however some of it ends, and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+_log = logging.getLogger("greendot.stopping")
+
+
+async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
+    """Side by side. What fails is logged, and keeps nothing else from ending."""
+    for failure in await asyncio.gather(*endings, return_exceptions=True):
+        if isinstance(failure, Exception):
+            _log.error("something could not be ended as it should", exc_info=failure)
+        elif failure is not None:
+            raise failure
+
+
+def end_by(within_s: float) -> None:
+    """See to it that this process ends by then, even if its loop is stuck: with code 1, and a line that says so."""
+
+    def end() -> None:
+        _log.error("not stopped within %g s: ended all the same", within_s)
+        os._exit(1)
+
+    timer = threading.Timer(within_s, end)
+    timer.daemon = True  # a process that ends by itself does not wait for it
+    timer.start()

@@ -1,0 +1,199 @@
+"""A server that was told to stop: who is told what, in which order, and what is still answered."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.processes import Answer, answer_in, ask, running, until
+from e2e.test_races import Gate
+from greendot.protocol.codes import Close
+from greendot.testing import Closed, Served, WireClient, serving
+from greendot.testing.server import API_KEY
+
+
+async def told(client: WireClient) -> int:
+    """Read to the close: how many milliseconds the client was asked to wait."""
+    frame = await client.receive("drain")
+    assert (await client.closed()).code == Close.DRAINING
+    found: int = frame["data"]["retry_in_ms"]
+    return found
+
+
+def open_count(served: Served) -> int:
+    return sum(not connection.closing for connection in served.node.registry.connections.values())
+
+
+# --- clients ---
+
+
+async def test_clients_are_sent_away_one_after_the_other_and_come_back_as_evenly() -> None:
+    async with serving(admission={"hellos_per_s": 20, "hellos_at_once": 500}) as served:
+        clients = []
+        for number in range(20):
+            clients.append(await served.client(f"user{number}"))
+            await served.advance(0.05)
+        counts = {open_count(served)}
+        draining = asyncio.get_running_loop().create_task(served.node.drain(2.0))
+        while not draining.done():
+            counts.add(open_count(served))
+            await asyncio.sleep(0.005)
+        # Twenty clients, twenty hellos a second, two seconds to drain: over one second, one by one.
+        assert len(counts) > 10
+        assert all(500 <= retry_in_ms <= 1_000 for retry_in_ms in await asyncio.gather(*map(told, clients)))
+
+
+async def test_nobody_is_asked_to_wait_for_longer_than_the_session_lingers() -> None:
+    periods = {"grace_s": 4.0, "clean_grace_s": 1.0}
+    async with serving(admission={"hellos_per_s": 1, "hellos_at_once": 500}, presence=periods) as served:
+        clients = []
+        for number in range(12):
+            clients.append(await served.client(f"user{number}"))
+            await served.advance(1.0)
+        draining = asyncio.get_running_loop().create_task(served.node.drain(0.2))
+        waits = await asyncio.gather(*map(told, clients))
+        await draining
+        assert max(waits) <= 2_500
+
+
+async def test_a_command_under_way_is_answered_before_the_client_is_sent_away() -> None:
+    async with serving() as served:
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
+        gate = Gate(served.node.store, "append")
+        alice.send(type="room.send", room="lobby", body="the last word", id="s")
+        await gate.reached.wait()
+        draining = asyncio.get_running_loop().create_task(served.node.drain(20.0))
+        await told(bob)
+        assert not draining.done()
+        gate.opened.set()
+        assert (await alice.receive("reply"))["data"]["seq"] == 1
+        assert (await alice.receive("room.message"))["data"]["body"] == "the last word"
+        await told(alice)
+        await draining
+
+
+async def test_a_command_that_takes_too_long_does_not_keep_the_server() -> None:
+    async with serving() as served:
+        await served.lobby()
+        alice = await served.joined("alice")
+        gate = Gate(served.node.store, "append")
+        alice.send(type="room.send", room="lobby", body="later", key="k", id="s")
+        await gate.reached.wait()
+        draining = asyncio.get_running_loop().create_task(served.node.drain(0.2))
+        await told(alice)
+        await draining
+        gate.opened.set()
+
+
+async def test_who_opens_a_socket_meanwhile_is_sent_away_too() -> None:
+    async with serving() as served:
+        alice = await served.client("alice")
+        draining = asyncio.get_running_loop().create_task(served.node.drain(5.0))
+        late = await served.socket()
+        assert await told(alice) > 0
+        assert await told(late) > 0
+        await draining
+
+
+# --- proxies and apps ---
+
+
+class Kept:
+    """A connection that is kept for the next request, as proxies and apps do."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def ask(self, path: str) -> Answer:
+        self._writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\n\r\n".encode())
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        found = re.search(rb"content-length: (\d+)", head)
+        assert found, head
+        return answer_in(head + await self._reader.readexactly(int(found[1])))
+
+    async def ended(self) -> None:
+        assert await self._reader.read() == b""
+        self._writer.close()
+
+
+async def test_for_a_while_it_goes_on_as_ever_and_only_says_that_it_is_not_ready() -> None:
+    async with serving(server={"drain_notice_s": 0.6}) as served:
+        kept = Kept(*await asyncio.open_connection("127.0.0.1", served.port))
+        before = await kept.ask("/readyz")
+        assert (before.status, before.headers.get("connection")) == (200, None)
+        alice = await served.client("alice")
+        stopping = asyncio.get_running_loop().create_task(served.greendot.stop())
+        await until(lambda: served.node.draining)
+        after = await kept.ask("/readyz")
+        assert (after.status, after.json()["reason"]) == (503, "draining")
+        assert after.headers["connection"] == "close"  # whoever keeps connections opens the next one elsewhere
+        await kept.ended()
+        assert (await ask(served.port, "GET", "/livez")).status == 200
+        bob = await served.client("bob")  # a proxy may not have noticed yet
+        assert await alice.quiet() == await bob.quiet() == []
+        await told(alice)
+        await told(bob)
+        with pytest.raises(OSError):
+            await served.socket()
+        await stopping
+
+
+async def test_a_request_under_way_is_answered() -> None:
+    async with serving() as served:
+        await served.lobby()
+        gate = Gate(served.node.store, "append")
+        key = {"Authorization": f"Bearer {API_KEY}"}
+        body = {"user": "app", "body": "posted"}
+        posting = asyncio.get_running_loop().create_task(
+            ask(served.port, "POST", "/v1/rooms/lobby/messages", body, **key)
+        )
+        await gate.reached.wait()
+        stopping = asyncio.get_running_loop().create_task(served.greendot.stop())
+        await until(lambda: served.node.draining)
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        gate.opened.set()
+        assert (await posting).status == 201
+        await stopping
+
+
+async def test_what_fails_to_end_keeps_nothing_else_from_ending(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as served:
+        alice = await served.client("alice")
+
+        async def broken() -> None:
+            raise RuntimeError("a job that cannot be stopped")
+
+        served.greendot.scheduler.close = broken  # type: ignore[method-assign]
+        await served.greendot.stop()
+        await told(alice)
+        with pytest.raises(Closed):
+            await alice.receive()
+        assert "a job that cannot be stopped" in caplog.text
+
+
+# --- a process ---
+
+
+async def test_a_stop_is_told_in_two_lines_with_what_became_of_the_clients(tmp_path: Path) -> None:
+    async with running(tmp_path, "--host", "127.0.0.1", GREENDOT_SERVER_DRAIN_NOTICE_S="0.3") as server:
+        clients = [await server.client(f"user{number}") for number in range(3)]
+        mute = await server.client("mute")
+        began = time.monotonic()
+        server.signal(signal.SIGTERM)
+        for client in clients:
+            await told(client)
+        assert time.monotonic() - began >= 0.3
+        ended = await server.ended()
+        assert ended.code == 0
+        lines = [line for line in ended.err.splitlines() if "drain" in line]
+        assert "4 clients are asked to go to another node" in lines[0]
+        assert "1 did not answer and were cut off, 0 were waiting for an answer" in lines[1]
+        assert len(lines) == 2
+        await mute.end()

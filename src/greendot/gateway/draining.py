@@ -91,7 +91,9 @@ class Draining:
         return len(busy)
 
     def _unless_busy(self, connection: Connection, busy: deque[Connection]) -> None:
-        if connection.waiting is None or connection.session is None:
+        # A hello is no different: its session has perhaps just gone on from another node, under an id that only the
+        # welcome tells.
+        if connection.waiting is None:
             self.turn_away(connection)
         elif not connection.closing:
             busy.append(connection)

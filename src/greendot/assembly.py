@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from greendot.admin.dashboard import Dashboard
-from greendot.admin.desk import Desk
+from greendot.admin.desk import Desk, Lasting
 from greendot.api.app import make_admin_app, make_app
 from greendot.api.backend import Backend, Dev, DevPeriods
 from greendot.api.headers import Headers
@@ -194,6 +194,7 @@ def make_dev_periods(settings: Settings) -> DevPeriods:
 
 
 def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
+    days = settings.presence.last_seen_days, settings.inbox.keep_days, settings.jobs.cleanup_tokens.unused_days
     return Dashboard(
         Desk(
             engine=node.engine,
@@ -206,6 +207,7 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
             node=node,
             revoking=node.revoking,
             notifying=node.notifying,
+            lasting=Lasting(settings.node.lease_s, *days),
             key=settings.admin.key,
             dev=settings.server.dev,
         )

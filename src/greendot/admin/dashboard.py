@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import to_builtins
@@ -18,9 +18,10 @@ from greendot.admin import frames
 from greendot.admin.acting import Acting
 from greendot.admin.desk import Desk, Viewer, viewer_of
 from greendot.admin.finding import Finding
-from greendot.admin.gathering import Gathering, View
+from greendot.admin.gathering import Gathering, View, busiest
 from greendot.core.tailing import KINDS, Kind
 from greendot.engine.answers import NodeInfo
+from greendot.engine.base import Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.insight import Sample, SampleOf, read_sample
@@ -47,6 +48,16 @@ class Socket(Protocol):
     def abort(self) -> None: ...
 
 
+class Group(NamedTuple):
+    """Those who may see the same and want the same events: they share one question."""
+
+    view: View
+    tail: str | None  # whose events; None: nobody's
+    user: str | None = None  # only this one's
+    room: str | None = None
+    node: str | None = None
+
+
 class _Look:
     """What is known of one onlooker."""
 
@@ -56,6 +67,9 @@ class _Look:
         self.key = ""
         self.viewer: Viewer | None = None  # once its key is known to be good
         self.kinds: frozenset[Kind] = frozenset()
+        self.wants: frames.SetTail | None = None  # some of the events only
+        self.most = 0  # hot topics and slow clients it wants to see
+        self.missed = 0  # events it could not be sent
         self.commands = 0  # under way
         self.behind = 0  # looks it could not be sent, in a row
         self.deadline: Any = None
@@ -68,7 +82,7 @@ class Dashboard:
         self._desk = desk
         self._looks: dict[Socket, _Look] = {}
         self._finding = Finding(desk)
-        self._gathered: dict[tuple[View, str | None], Gathering] = {}
+        self._gathered: dict[Group, Gathering] = {}
         self._nodes: list[NodeInfo] = []
         self._jobs: list[dict[str, Any]] = []
         self._turn = 0
@@ -204,19 +218,37 @@ class Dashboard:
             case frames.SetTail():
                 if viewer.tail is None:
                     raise Refused(Err.FORBIDDEN, "this key is for nodes only: events are of tenants")
-                look.kinds = frozenset(command.kinds)
+                if command.tenant is not None:
+                    viewer.at(command.tenant)
+                look.kinds, look.wants, look.missed = frozenset(command.kinds), command, 0
                 return {"kinds": sorted(look.kinds)}
+            case frames.SetTop():
+                look.most = command.most
+                return {"most": look.most}
             case frames.FindUser():
-                return await self._finding.user(viewer.at(command.tenant), command.user, self._live())
+                return await self._finding.user(viewer.at(command.tenant), command.user, await self._seen())
             case frames.FindRoom():
-                return await self._finding.room(viewer.at(command.tenant), command.room, self._live())
+                return await self._finding.room(viewer.at(command.tenant), command.room, await self._seen())
+            case frames.FindNode():
+                return await self._finding.node(viewer, command.node, await self._seen())
+            case frames.FindTopic():
+                topic = Topic(command.kind, viewer.at(command.tenant), command.name)
+                return await self._finding.topic(topic, await self._seen())
             case frames.Act():
-                return await look.acting.offer(viewer, command)
+                return await look.acting.offer(viewer, command, await self._seen())
             case frames.Confirm():
                 if not await self._still_counts(socket, look):
                     return None
                 return await look.acting.confirm(viewer, command.number)
         return None
+
+    async def _seen(self) -> list[NodeInfo]:
+        """The nodes as they are now: who asks once must not be answered with those of the look before."""
+        try:
+            self._nodes = await self._desk.engine.nodes()
+        except EngineUnavailable:
+            pass  # as in a look
+        return self._nodes
 
     def _live(self) -> list[str]:
         return [info.node for info in self._nodes if info.state == "live"]
@@ -241,11 +273,12 @@ class Dashboard:
             for socket, look in [*looks.items()]:
                 if not await self._still_counts(socket, look):
                     del looks[socket]
-        by_view: dict[tuple[View, str | None], list[Socket]] = {}
+        groups: dict[Group, list[Socket]] = {}
         for socket, look in looks.items():
             assert look.viewer is not None
-            by_view.setdefault((_view(look.viewer), look.viewer.tail), []).append(socket)
-        await asyncio.gather(*(self._show(view, tail, sockets) for (view, tail), sockets in by_view.items()))
+            groups.setdefault(_group(look.viewer, look.wants), []).append(socket)
+        self._gathered = {group: self._gathered.get(group) or Gathering(group.view) for group in groups}
+        await asyncio.gather(*(self._show(group, sockets) for group, sockets in groups.items()))
 
     async def _look_at_jobs(self) -> None:
         """They are of the whole cluster, as the nodes are."""
@@ -266,31 +299,48 @@ class Dashboard:
             for state, runs in zip(states, last, strict=True)
         ]
 
-    async def _show(self, view: View, tail: str | None, sockets: list[Socket]) -> None:
-        kinds = frozenset[str]().union(*(self._looks[socket].kinds for socket in sockets if socket in self._looks))
+    def _question(self, group: Group, sockets: list[Socket]) -> SampleOf:
+        looks = [self._looks[socket] for socket in sockets if socket in self._looks]
+        kinds = frozenset[str]().union(*(look.kinds for look in looks))
         # What waits for those who see nodes is not what waits for those who do not, even of one tenant.
-        asker = f"{self._desk.node.incarnation}/{'nodes' if view.nodes else 'tenant'}"
-        question = SampleOf(asker, view.nodes, view.tenant, tail, tuple(sorted(kinds)))
+        names = "nodes" if group.view.nodes else "tenant", group.user or "", group.room or "", group.node or ""
+        return SampleOf(
+            asker="/".join((self._desk.node.incarnation, *names)).rstrip("/"),
+            nodes=group.view.nodes,
+            tenant=group.view.tenant,
+            tail=group.tail,
+            kinds=tuple(sorted(kinds)),
+            user=group.user,
+            room=group.room,
+            most=max((look.most for look in looks), default=0),
+        )
+
+    async def _show(self, group: Group, sockets: list[Socket]) -> None:
+        question = self._question(group, sockets)
         answers = await self._desk.survey.ask(self._live(), question, WITHIN_S)
         samples = {node: read_sample(text) for node, text in answers.items()}
         now = self._desk.clock.now_ms()
-        gathering = self._gathered.setdefault((view, tail), Gathering(view))
+        gathering = self._gathered.get(group) or Gathering(group.view)
         shown = gathering.frame(self._nodes, samples, now)
-        if view.nodes:
+        if group.view.nodes:
             shown["jobs"] = self._jobs
+        if question.most:
+            shown |= busiest(samples, question.most)
         frame = frames.event("sample", shown, now)
+        told = {node: sample for node, sample in samples.items() if group.node in (None, node)}
         for socket in sockets:
             look = self._looks.get(socket)
             if look is None:
                 continue
             if socket.is_behind:
                 look.behind += 1
+                look.missed += sum(len(sample.events) + sample.skipped for sample in told.values())
                 if look.behind >= KEY_EVERY:
                     socket.abort()
                 continue
             look.behind = 0
             socket.send(frame)
-            self._show_tail(socket, look, samples)
+            self._show_tail(socket, look, told)
 
     def _show_tail(self, socket: Socket, look: _Look, samples: dict[str, Sample]) -> None:
         if not look.kinds:
@@ -301,11 +351,15 @@ class Dashboard:
             for event in sample.events
             if event["kind"] in look.kinds
         ]
-        skipped = sum(sample.skipped for sample in samples.values())
+        skipped = sum(sample.skipped for sample in samples.values()) + look.missed
+        look.missed = 0
         if events or skipped:
             events.sort(key=lambda event: event["at"])
             socket.send(frames.event("tail", {"events": events, "skipped": skipped}, self._desk.clock.now_ms()))
 
 
-def _view(viewer: Viewer) -> View:
-    return View(nodes=True) if viewer.nodes else View(nodes=False, tenant=viewer.tenant or "")
+def _group(viewer: Viewer, wants: frames.SetTail | None) -> Group:
+    view = View(nodes=True) if viewer.nodes else View(nodes=False, tenant=viewer.tenant or "")
+    if wants is None:
+        return Group(view, viewer.tail)
+    return Group(view, wants.tenant or viewer.tail, wants.user, wants.room, wants.node)

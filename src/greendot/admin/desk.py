@@ -68,6 +68,15 @@ class NodeView(Protocol):
     async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool: ...
 
 
+class Lasting(Struct, frozen=True):
+    """How long things last that are found: from the settings."""
+
+    lease_s: float  # a node that has not renewed it for so long is dead
+    last_seen_days: float  # it is known so long when somebody was last seen
+    inbox_days: float  # notifications are kept so long
+    unused_days: float  # devices are kept so long that are not used
+
+
 class Desk(Struct, frozen=True):
     """All the dashboard works with."""
 
@@ -81,6 +90,7 @@ class Desk(Struct, frozen=True):
     node: NodeView
     revoking: Revoking
     notifying: Notifying
+    lasting: Lasting
     key: str = ""  # the operator's, from the settings
     dev: bool = False
 

@@ -14,9 +14,11 @@ from msgspec import Meta, Struct
 from greendot.core.tailing import Kind
 from greendot.ids import ID_PATTERN
 from greendot.protocol.commands import CommandId
+from greendot.protocol.insight import TopicKind
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
 Action = Literal["disconnect", "revoke", "notify"]
+ReturnCode = Literal[4000, 4503]
 
 
 class Command(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -32,9 +34,19 @@ class Hello(Command, frozen=True, tag="hello"):
 
 
 class SetTail(Command, frozen=True, tag="tail"):
-    """Which events are wanted; none ends it."""
+    """Which events are wanted; none ends it. Who wants some only has them sorted out where they happen."""
 
     kinds: Annotated[list[Kind], Meta(max_length=8)]
+    tenant: Id | None = None
+    user: Id | None = None
+    room: Id | None = None
+    node: Id | None = None
+
+
+class SetTop(Command, frozen=True, tag="top"):
+    """How many hot topics and slow clients are to be in each sample; 0 ends it."""
+
+    most: Annotated[int, Meta(ge=0, le=50)]
 
 
 class FindUser(Command, frozen=True, tag="find.user"):
@@ -51,6 +63,20 @@ class FindRoom(Command, frozen=True, tag="find.room"):
     tenant: Id | None = None
 
 
+class FindNode(Command, frozen=True, tag="find.node"):
+    """All there is of a node."""
+
+    node: Id
+
+
+class FindTopic(Command, frozen=True, tag="find.topic"):
+    """Who listens to a topic, and what waits for them."""
+
+    kind: TopicKind
+    name: Id
+    tenant: Id | None = None
+
+
 class Act(Command, frozen=True, tag="act"):
     """What would be done. It is told in a sentence, and done if that is confirmed."""
 
@@ -58,6 +84,9 @@ class Act(Command, frozen=True, tag="act"):
     tenant: Id | None = None
     user: Id | None = None
     session: Id | None = None
+    node: Id | None = None  # all that is connected to it: to disconnect them
+    code: ReturnCode = 4503  # the close code of a disconnect: 4503 to stay away, 4000 to come back
+    reason: Annotated[str, Meta(max_length=30)] = "disconnected by the operator"
     text: Annotated[str, Meta(max_length=200)] = ""  # of a notification
 
 
@@ -67,7 +96,7 @@ class Confirm(Command, frozen=True, tag="confirm"):
     number: int
 
 
-AnyCommand = Hello | SetTail | FindUser | FindRoom | Act | Confirm
+AnyCommand = Hello | SetTail | SetTop | FindUser | FindRoom | FindNode | FindTopic | Act | Confirm
 
 decode = msgspec.json.Decoder(AnyCommand).decode
 _encode = msgspec.json.Encoder().encode

@@ -6,7 +6,10 @@ Numbers go by the names they have in `/metrics`, so that what is seen here is fo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from heapq import nlargest
 from typing import Any, NamedTuple
+
+from msgspec import to_builtins
 
 from greendot.core.rates import Reading, rates, summed, worst
 from greendot.engine.answers import NodeInfo
@@ -95,6 +98,24 @@ class Gathering:
                 }
             rows.append(row)
         return rows
+
+
+def busiest(samples: Mapping[str, Sample], most: int) -> dict[str, Any]:
+    """The topics that most is written to, on all nodes together, and the clients for which most waits."""
+    hot: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for sample in samples.values():
+        for it in sample.hot:
+            key = it.kind, it.tenant, it.name
+            row = hot.setdefault(
+                key, {"kind": it.kind, "tenant": it.tenant, "name": it.name, "listeners": 0, "per_s": 0}
+            )
+            row["listeners"] += it.listeners
+            row["per_s"] = round(row["per_s"] + it.per_s, 1)
+    slow = [to_builtins(it) | {"node": node} for node, sample in samples.items() for it in sample.slow]
+    return {
+        "hot": nlargest(most, hot.values(), key=lambda row: row["per_s"]),
+        "slow": nlargest(most, slow, key=lambda row: row["waiting"]),
+    }
 
 
 _OF_A_NODE = frozenset({"realtime_socket_send_total", "realtime_pubsub_received_total", "realtime_commands_total"})

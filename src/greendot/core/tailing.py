@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-Kind = Literal["connects", "presence", "rooms", "notifications"]
-KINDS: tuple[Kind, ...] = ("connects", "presence", "rooms", "notifications")
+Kind = Literal["connects", "presence", "rooms", "typing", "notifications", "errors"]
+KINDS: tuple[Kind, ...] = ("connects", "presence", "rooms", "typing", "notifications", "errors")
 MOST = 100  # events in a line, until it is taken
 HOLD_S = 5.0  # a line that nobody asks for ends
 BODY = 400  # characters of a body
@@ -43,6 +43,19 @@ class Name(NamedTuple):
     tenant: str  # whose events; ALL for everybody's
 
 
+class Only(Struct, frozen=True):
+    """Which events are wanted, of the kinds that are: those of a user, of a room, or both."""
+
+    user: str | None = None
+    room: str | None = None
+
+    def fits(self, event: Event) -> bool:
+        return self.user in (None, event.user) and self.room in (None, event.room)
+
+
+EVERYTHING = Only()
+
+
 class Taken(NamedTuple):
     """What was collected, and how much was not."""
 
@@ -53,10 +66,11 @@ class Taken(NamedTuple):
 class _Line:
     """What waits for one of those who look."""
 
-    __slots__ = ("ends_at", "events", "kinds", "skipped")
+    __slots__ = ("ends_at", "events", "kinds", "only", "skipped")
 
     def __init__(self) -> None:
         self.kinds: frozenset[str] = frozenset()
+        self.only = EVERYTHING
         self.events: deque[Event] = deque()
         self.skipped = 0
         self.ends_at = 0.0
@@ -71,15 +85,15 @@ class Tail:
         self._bodies = bodies
         self._lines: dict[Name, _Line] = {}
 
-    def take(self, name: Name, kinds: Collection[str], now: float) -> Taken:
-        """What was collected since the last time; from now on, events of these kinds are."""
+    def take(self, name: Name, kinds: Collection[str], now: float, only: Only = EVERYTHING) -> Taken:
+        """What was collected since the last time; from now on, events of these kinds are, if they fit `only`."""
         self.expire(now)
         if not kinds:
             self._lines.pop(name, None)
             self.open = bool(self._lines)
             return Taken([], 0)
         line = self._lines.setdefault(name, _Line())
-        line.kinds, line.ends_at = frozenset(kinds), now + HOLD_S
+        line.kinds, line.only, line.ends_at = frozenset(kinds), only, now + HOLD_S
         taken = Taken([*line.events], line.skipped)
         line.events.clear()
         line.skipped = 0
@@ -98,7 +112,7 @@ class Tail:
             text = body.decode(errors="replace")
             event = structs.replace(event, body=text if len(text) <= BODY else text[: BODY - 1] + "…")
         for name, line in self._lines.items():
-            if event.kind not in line.kinds or name.tenant not in (ALL, event.tenant):
+            if event.kind not in line.kinds or name.tenant not in (ALL, event.tenant) or not line.only.fits(event):
                 continue
             if self.shedding or len(line.events) >= MOST:
                 line.skipped += 1

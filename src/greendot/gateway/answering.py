@@ -6,31 +6,51 @@ answer is of the question before: nobody waits for it.
 
 from __future__ import annotations
 
-from greendot.core.tailing import Event, Name
+from collections.abc import Callable
+from heapq import nlargest
+
+from greendot import __version__
+from greendot.core.tailing import ALL, Event, Name, Only
 from greendot.engine.base import Topic
 from greendot.errors import StoreUnavailable
 from greendot.gateway import views
+from greendot.gateway.ending import Ending
+from greendot.gateway.following import Followed
 from greendot.gateway.parts import Parts
 from greendot.gateway.session import Session
+from greendot.gateway.watched import Watched
 from greendot.protocol.insight import (
     MOST_SESSIONS,
     Answer,
+    EndAll,
+    Ended,
+    HotTopic,
+    NodeOf,
+    NodeThere,
     Question,
     RoomOf,
     RoomThere,
     Sample,
     SampleOf,
     SessionThere,
+    SlowClient,
+    Told,
+    TopicOf,
+    TopicThere,
     UserOf,
     UserThere,
 )
+
+MOST_TENANTS = 100  # named of a node
 
 
 class Answering:
     """One for each node."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, is_draining: Callable[[], bool]) -> None:
         self._parts = parts
+        self._is_draining = is_draining
+        self._ending = Ending(parts)
         self._asked_at: float | None = None  # since when the store has not answered; None: it was not asked
         self._store_ms: float | None = None  # how long it took last; None: it could not be reached
 
@@ -39,11 +59,16 @@ class Answering:
             case SampleOf():
                 return self._sample(question)
             case UserOf():
-                sessions = self._parts.registry.sessions_of(question.tenant, question.user)
-                return UserThere([self._session(session) for session in sessions[:MOST_SESSIONS]])
+                return self._user(question)
             case RoomOf():
                 channel = self._parts.hub.find(Topic("room", question.tenant, question.room))
                 return RoomThere(0 if channel is None else len(channel.listeners))
+            case NodeOf():
+                return self._node()
+            case TopicOf():
+                return self._topic(Topic(question.kind, question.tenant, question.name))
+            case EndAll():
+                return Ended(self._ending.end_all(question.code, question.reason, question.tenant))
 
     # --- how it is here ---
 
@@ -53,7 +78,8 @@ class Answering:
         events: list[Event] = []
         skipped = 0
         if question.tail is not None:
-            events, skipped = parts.witness.tail.take(Name(question.asker, question.tail), question.kinds, now)
+            name, only = Name(question.asker, question.tail), Only(question.user, question.room)
+            events, skipped = parts.witness.tail.take(name, question.kinds, now, only)
         if question.nodes:
             values = dict(views.metrics(parts))
             gauges: dict[str, float] = {name: it for name, it in values.items() if not name.endswith("_total")}
@@ -77,7 +103,31 @@ class Answering:
             level=parts.pressure.level.name.lower(),
             events=[*events],
             skipped=skipped,
+            hot=self._hot(question, now),
+            slow=self._slow(question),
         )
+
+    def _hot(self, question: SampleOf, now: float) -> list[HotTopic]:
+        """Names are of tenants: who sees none of their events sees none of these."""
+        if not question.most or question.tail is None:
+            return []
+        hub = self._parts.hub
+        rates = [(it, per_s) for it, per_s in hub.hot(now).items() if question.tail in (ALL, it.tenant)]
+        found = []
+        for topic, per_s in nlargest(question.most, rates, key=lambda rate: rate[1]):
+            channel = hub.find(topic)
+            listeners = 0 if channel is None else len(channel.listeners)
+            found.append(HotTopic(topic.kind, topic.tenant, topic.name, listeners, round(per_s, 1)))
+        return found
+
+    def _slow(self, question: SampleOf) -> list[SlowClient]:
+        if not question.most or question.tail is None:
+            return []
+        connections = self._parts.registry.connections.values()
+        waiting = [(it.unsent, it.session) for it in connections if it.session is not None and it.unsent]
+        theirs = [(unsent, it) for unsent, it in waiting if question.tail in (ALL, it.tenant)]
+        worst = nlargest(question.most, theirs, key=lambda client: client[0])
+        return [SlowClient(it.id, it.tenant, it.user, it.device, unsent) for unsent, it in worst]
 
     def _store_gauges(self, now: float) -> dict[str, float]:
         """How long the store takes: what it took last, or how long it has taken by now, if that is longer."""
@@ -104,6 +154,55 @@ class Answering:
 
     # --- who is here ---
 
+    def _user(self, question: UserOf) -> UserThere:
+        sessions = self._parts.registry.sessions_of(question.tenant, question.user)
+        watched = self._parts.watching.watched(Topic("watch", question.tenant, question.user))
+        there = [self._session(session) for session in sessions[:MOST_SESSIONS]]
+        if watched is None:
+            return UserThere(there)
+        return UserThere(there, len(watched.channel.listeners), _told(watched))
+
+    def _topic(self, topic: Topic) -> TopicThere:
+        if topic.kind == "user":
+            return TopicThere(sum(1 for _ in self._parts.registry.connections_of(topic.tenant, topic.name)))
+        channel = self._parts.hub.find(topic)
+        if channel is None:
+            return TopicThere(0)
+        watched = self._parts.watching.watched(topic)
+        followed: Followed | None = watched or self._parts.rooms.local(topic)
+        timer = None if followed is None else followed.timer
+        now = self._parts.timers.now()
+        return TopicThere(
+            listeners=len(channel.listeners),
+            frames=len(channel.pending),
+            writes=channel.waiting,
+            barred=0 if watched is None else len(watched.barred),
+            told="live" if watched is None else _told(watched),
+            stale=watched is not None and watched.stale,
+            unheard_in_ms=None if timer is None else max(0, round((timer.due - now) * 1000)),
+        )
+
+    def _node(self) -> NodeThere:
+        parts = self._parts
+        registry, kinds = parts.registry, parts.hub.kinds()
+        tallies = [(registry.tallies.shown(tenant).connections, tenant) for tenant in registry.tallies]
+        return NodeThere(
+            version=__version__,
+            started_at=parts.started_at,
+            draining=self._is_draining(),
+            connections=len(registry.connections),
+            strangers=len(parts.reception.strangers),
+            sessions=len(registry.sessions),
+            lingering=sum(session.connection is None for session in registry.sessions.values()),
+            users=registry.users,
+            tenants={tenant: count for count, tenant in nlargest(MOST_TENANTS, tallies) if count},
+            rooms=kinds.get("room", 0),
+            watched=kinds.get("watch", 0),
+            timers=len(parts.timers),
+            level=parts.pressure.level.name.lower(),
+            gauges={name: it for name, it in views.metrics(parts) if not name.endswith("_total")},
+        )
+
     def _session(self, session: Session) -> SessionThere:
         info = views.info(self._parts, session)
         connection = session.connection
@@ -120,4 +219,13 @@ class Answering:
             rooms=sorted(session.rooms or ())[:MOST_SESSIONS],
             watches=len(connection.watches or ()) if connection is not None else 0,
             behind=connection is not None and connection.behind,
+            waiting=0 if connection is None else connection.unsent,
+            ends_in_ms=None if session.leaving is None else session.leaving.since(self._parts.clock.monotonic())[0],
         )
+
+
+def _told(watched: Watched) -> Told:
+    """How those who watch learn of changes."""
+    if watched.is_polled:
+        return "asked"
+    return "live" if watched.crowd is None else "slices"

@@ -24,6 +24,7 @@ from greendot.gateway.session import Session
 from greendot.gateway.speaking import Speaking
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.watching import Watching
+from greendot.gateway.witness import Witness
 from greendot.protocol import commands as wire
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
@@ -49,6 +50,7 @@ class Parts(Struct, frozen=True):
     speaking: Speaking
     notifying: Notifying
     limiting: Limiting
+    witness: Witness
     devices: Devices
     bus: Bus
     tokens: Tokens
@@ -123,8 +125,13 @@ class Commands:
         return self._spoken(connection, room, limit, lambda: rooms.start_typing(connection, session, room))
 
     def _typing_stop(self, connection: Connection, session: Session, command: wire.TypingStop) -> Result:
-        room, rooms = command.room, self._parts.rooms
-        return self._spoken(connection, room, self._parts.limiting.typing, lambda: rooms.stop_typing(session, room))
+        room, limit = command.room, self._parts.limiting.typing
+
+        def stop() -> None:
+            self._parts.witness.typed(session, room, on=False)
+            self._parts.rooms.stop_typing(session, room)
+
+        return self._spoken(connection, room, limit, stop)
 
     def _spoken(self, connection: Connection, room: str, limit: Limit, say: Callable[[], None]) -> Result:
         """Say it at once in a room that was joined (the fast path), else after looking up the membership."""

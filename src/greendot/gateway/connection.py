@@ -297,6 +297,14 @@ class Connection(Framing):
         """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
         return self._outbox is not None or self._hold is not None
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for a slow socket; 0 while it keeps up."""
+        outbox = self._outbox
+        if outbox is None:
+            return 0
+        return outbox.record_bytes + outbox.signal_bytes + self.transport.underlying_transport.get_write_buffer_size()
+
     def drop(self, of: Callable[[object], bool]) -> list[object]:
         """Forget what waits with a key that is `of` something this client may not see any more; the keys."""
         dropped: list[object] = []

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from time import monotonic, perf_counter
 
+from greendot.core.heat import Heat
 from greendot.core.throttle import Throttle
 from greendot.engine.base import Topic
 from greendot.gateway.channel import Channel, Pending, Run
@@ -46,6 +47,7 @@ class Hub:
         self._arrivals = 0  # of listeners, ever: what was offered before one came is not for it
         self._flush_set = False
         self.shedding = False  # while this node has too much to do: signals of low priority are dropped
+        self._heat: Heat[Topic] | None = None  # while somebody looks at what is written to most
 
     # --- channels ---
 
@@ -73,6 +75,10 @@ class Hub:
     def detach(self, channel: Channel, connection: Connection) -> None:
         channel.listeners.pop(connection, None)
 
+    def kinds(self) -> Counter[str]:
+        """How many topics of each kind have listeners here."""
+        return Counter(topic.kind for topic in self._channels)
+
     @property
     def topics(self) -> int:
         return len(self._channels)
@@ -81,6 +87,17 @@ class Hub:
     def backlog(self) -> int:
         """How many writes wait because there was no time for them."""
         return len(self._talking) + sum(channel.waiting for channel in (*self._busy, *self._queue))
+
+    def hot(self, now: float) -> dict[Topic, float]:
+        """Writes a second, by topic. They are counted from the first question on, until a while after the last."""
+        if self._heat is None:
+            self._heat = Heat(now)
+        return self._heat.per_s(now)
+
+    def _warm(self, heat: Heat[Topic], channel: Channel) -> None:
+        heat.add(channel.topic, len(channel.listeners))
+        if self._now() > heat.ends_at:
+            self._heat = None
 
     # --- output ---
 
@@ -153,6 +170,8 @@ class Hub:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def _broadcast(self, channel: Channel) -> None:
+        if self._heat is not None:
+            self._warm(self._heat, channel)
         pending = channel.take()
         if pending:
             # A copy, because a listener that turns out to be too slow leaves the channel while this runs.
@@ -161,6 +180,8 @@ class Hub:
     def _go_on(self, channel: Channel) -> None:
         """Write to some listeners of a channel, and queue it again if there are more."""
         if channel.run is None:
+            if self._heat is not None:
+                self._warm(self._heat, channel)
             channel.merge(0)
             channel.run = Run(channel, channel.take())
             channel.run.todo = [*channel.listeners]
@@ -197,6 +218,8 @@ class Hub:
                 connection.stall(run.pending, sent)
 
     def _collect(self, channel: Channel) -> None:
+        if self._heat is not None:
+            self._warm(self._heat, channel)
         run = Run(channel, channel.take())
         for connection in [*channel.listeners]:
             if connection.behind or connection in run.special:

@@ -65,7 +65,7 @@ class Node(Parts):
         self._drain = Draining(self.registry.connections, clock, pace)
         self._departures = Departures(self._quiet)
         self.intake.quiet = self._quiet
-        self.survey.reply = Answering(self).reply
+        self.survey.reply = Answering(self, lambda: self.draining).reply
         engine.turned = self.witness.turned
 
     # --- life ---

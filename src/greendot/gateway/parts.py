@@ -150,6 +150,7 @@ class Parts:
                 speaking=self.speaking,
                 notifying=self.notifying,
                 limiting=self.limiting,
+                witness=self.witness,
                 devices=self.devices,
                 bus=engine,
                 tokens=self.tokens,

@@ -82,6 +82,9 @@ class Rooms:
     def typing_ttl_ms(self) -> int:
         return self._limits.typing_ttl_ms
 
+    def local(self, topic: Topic) -> LocalRoom | None:
+        return self._local.get(topic)
+
     # --- listening ---
 
     async def join(self, connection: Connection, session: Session, room: str, after: int | None) -> JoinReply:
@@ -201,6 +204,7 @@ class Rooms:
         if connection.typed is None:
             connection.typed = set()
         connection.typed.add(room)
+        self._shared.witness.typed(session, room, on=True)
         self._engine.typing_start(session.tenant, room, session.user, session.grants.name)
 
     def is_reader(self, session: Session, room: str) -> bool:

@@ -57,6 +57,9 @@ class Watching:
         self._barring = Barring(shared, self._watched, crowds, engine.now_ms)
         self._restoring: list[Watched] = []
 
+    def watched(self, topic: Topic) -> Watched | None:
+        return self._watched.get(topic)
+
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> list[Presence]:
         """The users' states, in the order asked for; changes follow as events until `unwatch` or the end."""
         if len((connection.watches or set()).union(users)) > (most := self._most(session.tenant)):

@@ -24,6 +24,10 @@ class Witness:
         """How much this node has to do has changed: what is only looked at goes first."""
         self.tail.shedding = level >= Level.SHEDDING
 
+    def _tell(self, event: Event, body: bytes = b"") -> None:
+        self.tail.expire(self._clock.monotonic())  # whoever looked may have gone without a word
+        self.tail.tell(event, body)
+
     # --- sessions ---
 
     def came(self, session: Session, resumed: bool) -> None:
@@ -41,9 +45,7 @@ class Witness:
 
     def _session(self, session: Session, what: str, detail: str | None = None, number: int | None = None) -> None:
         now = self._clock.now_ms()
-        self.tail.tell(
-            Event(now, "connects", what, *session.key, session=session.id, number=number, detail=detail or None)
-        )
+        self._tell(Event(now, "connects", what, *session.key, session=session.id, number=number, detail=detail or None))
 
     # --- presence ---
 
@@ -52,39 +54,51 @@ class Witness:
             return
         if turn.kind == "user":
             what = "online" if turn.on else "offline"
-            self.tail.tell(Event(self._clock.now_ms(), "presence", what, turn.tenant, turn.name))
+            self._tell(Event(self._clock.now_ms(), "presence", what, turn.tenant, turn.name))
         else:
             what = "occupied" if turn.on else "vacated"
-            self.tail.tell(Event(self._clock.now_ms(), "rooms", what, turn.tenant, room=turn.name))
+            self._tell(Event(self._clock.now_ms(), "rooms", what, turn.tenant, room=turn.name))
 
     def idled(self, session: Session) -> None:
         if self.tail.open:
             what = "idle" if session.idle else "active"
-            self.tail.tell(Event(self._clock.now_ms(), "presence", what, *session.key, session=session.id))
+            self._tell(Event(self._clock.now_ms(), "presence", what, *session.key, session=session.id))
 
     def stated(self, key: tuple[str, str], manual: Manual) -> None:
         if self.tail.open:
-            self.tail.tell(Event(self._clock.now_ms(), "presence", "status set", *key, detail=manual.status))
+            self._tell(Event(self._clock.now_ms(), "presence", "status set", *key, detail=manual.status))
 
     # --- rooms ---
 
     def joined(self, session: Session, room: str) -> None:
         if self.tail.open:
-            self.tail.tell(Event(self._clock.now_ms(), "rooms", "joined", *session.key, room, session.id))
+            self._tell(Event(self._clock.now_ms(), "rooms", "joined", *session.key, room, session.id))
 
     def left(self, session: Session, room: str) -> None:
         if self.tail.open:
-            self.tail.tell(Event(self._clock.now_ms(), "rooms", "left", *session.key, room, session.id))
+            self._tell(Event(self._clock.now_ms(), "rooms", "left", *session.key, room, session.id))
 
     def said(self, tenant: str, record: Record) -> None:
         if self.tail.open:
             what = {"edit": "edited", "delete": "deleted"}.get(record.op or "", "message")
             event = Event(record.at, "rooms", what, tenant, record.user, record.room, number=record.seq)
-            self.tail.tell(event, record.body)
+            self._tell(event, record.body)
 
     def member(self, what: str, tenant: str, room: str, user: str) -> None:
         if self.tail.open:
-            self.tail.tell(Event(self._clock.now_ms(), "rooms", what, tenant, user, room))
+            self._tell(Event(self._clock.now_ms(), "rooms", what, tenant, user, room))
+
+    def typed(self, session: Session, room: str, *, on: bool) -> None:
+        if self.tail.open:
+            what = "typing" if on else "stopped typing"
+            self._tell(Event(self._clock.now_ms(), "typing", what, *session.key, room, session.id))
+
+    # --- what was not done ---
+
+    def refused(self, session: Session | None, what: str, code: str, room: str | None = None) -> None:
+        """A command was answered with an error."""
+        if self.tail.open and session is not None:
+            self._tell(Event(self._clock.now_ms(), "errors", code, *session.key, room, session.id, detail=what))
 
     # --- notifications ---
 
@@ -92,4 +106,4 @@ class Witness:
         if self.tail.open:
             for it in notices:
                 event = Event(it.created_at, "notifications", "notified", it.tenant, it.user, detail=it.kind)
-                self.tail.tell(event, it.body)
+                self._tell(event, it.body)

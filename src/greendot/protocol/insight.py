@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 MOST_SESSIONS = 200  # of a user, or listeners of a room, in one answer
+TopicKind = Literal["room", "watch", "user"]  # a room, those who watch a user, a user's own devices
+Told = Literal["live", "slices", "asked"]  # how watchers learn of changes: at once, in slices, or when they ask
 
 
 class SampleOf(Struct, frozen=True, tag="sample"):
@@ -18,6 +20,9 @@ class SampleOf(Struct, frozen=True, tag="sample"):
     tenant: str = ""
     tail: str | None = None  # whose events: a tenant's, "" for everybody's; None: nobody's
     kinds: tuple[str, ...] = ()  # of events
+    user: str | None = None  # only this one's events
+    room: str | None = None  # the same
+    most: int = 0  # hot topics and slow clients, of those whose events they are
 
 
 class UserOf(Struct, frozen=True, tag="user"):
@@ -34,6 +39,46 @@ class RoomOf(Struct, frozen=True, tag="room"):
     room: str
 
 
+class NodeOf(Struct, frozen=True, tag="node"):
+    """What does the node hold?"""
+
+
+class TopicOf(Struct, frozen=True, tag="topic"):
+    """Who listens to a topic there?"""
+
+    kind: TopicKind
+    tenant: str
+    name: str
+
+
+class EndAll(Struct, frozen=True, tag="end"):
+    """Close all sessions there, or all of a tenant. The one question that changes something."""
+
+    code: int
+    reason: str
+    tenant: str | None = None
+
+
+class HotTopic(Struct, frozen=True):
+    """A topic that much is written to."""
+
+    kind: str
+    tenant: str
+    name: str
+    listeners: int
+    per_s: float  # writes to sockets
+
+
+class SlowClient(Struct, frozen=True):
+    """A client for which frames wait."""
+
+    session: str
+    tenant: str
+    user: str
+    device: str
+    waiting: int  # bytes
+
+
 class Sample(Struct, frozen=True):
     """A node, or a tenant's part of it."""
 
@@ -45,6 +90,8 @@ class Sample(Struct, frozen=True):
     level: str = "normal"
     events: list[Any] = []  # `core.tailing.Event`s
     skipped: int = 0  # events that were not kept
+    hot: list[HotTopic] = []  # what most is written to, first
+    slow: list[SlowClient] = []  # for which most waits, first
 
 
 class SessionThere(Struct, frozen=True):
@@ -62,12 +109,16 @@ class SessionThere(Struct, frozen=True):
     rooms: list[str]
     watches: int
     behind: bool  # whether frames wait for it
+    waiting: int = 0  # bytes that do
+    ends_in_ms: int | None = None  # of one that lingers
 
 
 class UserThere(Struct, frozen=True):
     """A user's sessions on one node."""
 
     sessions: list[SessionThere]
+    watchers: int = 0
+    told: Told = "live"  # them
 
 
 class RoomThere(Struct, frozen=True):
@@ -76,11 +127,51 @@ class RoomThere(Struct, frozen=True):
     listeners: int
 
 
-Question = SampleOf | UserOf | RoomOf
-Answer = Sample | UserThere | RoomThere
+class NodeThere(Struct, frozen=True):
+    """What a node holds."""
+
+    version: str
+    started_at: int
+    draining: bool
+    connections: int
+    strangers: int  # that have not said who they are
+    sessions: int
+    lingering: int  # of them
+    users: int
+    tenants: dict[str, int]  # with the most connections, and how many
+    rooms: int  # that are listened to
+    watched: int  # users
+    timers: int
+    level: str
+    gauges: dict[str, float]
+
+
+class TopicThere(Struct, frozen=True):
+    """A topic on one node."""
+
+    listeners: int
+    frames: int = 0  # that wait to be written to them
+    writes: int = 0  # to be made for that
+    barred: int = 0  # who watch and may not see
+    told: Told = "live"  # watchers
+    stale: bool = False  # the engine is away, and watchers know it
+    unheard_in_ms: int | None = None  # nobody listens: when it is given up
+
+
+class Ended(Struct, frozen=True):
+    """How many are being closed."""
+
+    sessions: int
+
+
+Question = SampleOf | UserOf | RoomOf | NodeOf | TopicOf | EndAll
+Answer = Sample | UserThere | RoomThere | NodeThere | TopicThere | Ended
 
 encode = msgspec.json.Encoder().encode
 read_question = msgspec.json.Decoder(Question).decode
 read_sample = msgspec.json.Decoder(Sample).decode
 read_user = msgspec.json.Decoder(UserThere).decode
 read_room = msgspec.json.Decoder(RoomThere).decode
+read_node = msgspec.json.Decoder(NodeThere).decode
+read_topic = msgspec.json.Decoder(TopicThere).decode
+read_ended = msgspec.json.Decoder(Ended).decode

@@ -4,7 +4,7 @@ import { $, h, say } from "./dom.js";
 import { clock, closeWords, number } from "./format.js";
 
 const MOST = 300; // rows
-const LABELS = { connects: "Connects", presence: "Presence", rooms: "Rooms", notifications: "Notifications" };
+const LABELS = { connects: "Connects", presence: "Presence", rooms: "Rooms", typing: "Typing", notifications: "Notifications", errors: "Errors" };
 
 /** The view. `find` opens a user or a room. */
 export class Tail {

@@ -66,7 +66,7 @@ RESERVED = [
 
 # Everybody else's packages, and the one place each is known in.
 DRIVERS = [
-    ("picows", {"gateway.websocket", "gateway.connection", "gateway.onlooker", "client"}),
+    ("picows", {"gateway.websocket", "gateway.connection", "gateway.onlooker", "client", "cli.live"}),
     ("hiredis", {"engine.redis"}),
     ("redis", {"engine.redis"}),
     ("uvicorn", {"gateway.server"}),

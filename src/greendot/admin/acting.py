@@ -97,7 +97,7 @@ class Acting:
             offer.act.do,
             kind,
             Id(target),
-            Id(tenant),
+            Id("*" if act.node and offer.all_of is None else tenant),  # of a node: everybody's
             done,
         )
         return {"done": done, "count": count}

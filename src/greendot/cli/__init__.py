@@ -10,10 +10,12 @@ from greendot import __version__
 from greendot.cli.backup import backup, restore
 from greendot.cli.completion import completion
 from greendot.cli.config import check_config, defaultconfig
+from greendot.cli.disconnect import disconnect
 from greendot.cli.doctor import doctor
 from greendot.cli.genconfig import genconfig
 from greendot.cli.health import health
 from greendot.cli.inspect import nodes, presence, sessions, sweep, typing
+from greendot.cli.inspecting import inspect
 from greendot.cli.jobs import jobs
 from greendot.cli.keys import keys
 from greendot.cli.migrate import migrate
@@ -25,8 +27,10 @@ from greendot.cli.records import inbox, rooms
 from greendot.cli.repair import repair
 from greendot.cli.revoke import revoke
 from greendot.cli.serve import serve
+from greendot.cli.tail import tail
 from greendot.cli.tenants import tenants
 from greendot.cli.token import token
+from greendot.cli.top import top
 from greendot.cli.user import user
 from greendot.cli.webhooks import webhooks
 from greendot.cli.worker import worker
@@ -48,8 +52,8 @@ def version() -> None:
     click.echo(f"greendot {__version__}")
 
 
-looking = nodes, presence, sessions, typing, rooms, inbox
-changing = sweep, migrate, outbox, webhooks, push, jobs, repair, backup, restore
+looking = top, inspect, tail, nodes, presence, sessions, typing, rooms, inbox
+changing = disconnect, sweep, migrate, outbox, webhooks, push, jobs, repair, backup, restore
 finding_out = openapi, doctor, health, version
 setting_up = check_config, genconfig, defaultconfig, completion
 running = serve, worker

@@ -1,0 +1,101 @@
+"""`greendot disconnect`: close a session, all of a user's, or all that is on a node."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from greendot.cli.config import config_option, settings_from
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.live import Live, Where, looking, some_tenant_option, url_option, where
+from greendot.cli.stored import on_a_loop
+from greendot.errors import ConfigError
+from greendot.settings import check_id
+
+MOST_REASON = 30  # characters, as nodes pass it on
+REASON = "disconnected by the operator"
+FEW = 1  # sessions that are closed without a further question
+
+
+@click.command()
+@click.option("--session", metavar="S", help="This session, as `greendot sessions` shows it.")
+@click.option("--user", metavar="U", help="All sessions of this user, on all nodes.")
+@click.option("--node", metavar="N", help="Everybody on this node, as `greendot nodes` shows it.")
+@some_tenant_option
+@click.option(
+    "--code",
+    type=click.Choice(["4503", "4000"]),
+    default="4503",
+    show_default=True,
+    help="The close code: clients closed with 4503 stay away, with 4000 they come back, elsewhere if they can.",
+)
+@click.option("--reason", default=REASON, show_default=True, metavar="TEXT", help="What clients are told.")
+@click.option("--yes", is_flag=True, help="Do not ask, however many they are.")
+@json_option
+@url_option
+@config_option
+def disconnect(
+    session: str | None,
+    user: str | None,
+    node: str | None,
+    tenant: str | None,
+    code: str,
+    reason: str,
+    yes: bool,
+    as_json: bool,
+    url: str | None,
+    config: Path | None,
+) -> None:
+    """Close a session, all of a user's, or all that is on a node.
+
+    \b
+    A disconnect ends connections, not rights: tokens stay valid. With 4503 a client does not come back by itself,
+    but a person who opens it again is let in. `greendot revoke` takes the token back as well (4501).
+
+    \b
+    greendot disconnect --session mjZo-JhjZjhoos6
+    greendot disconnect --user ann --reason 'moved to another plan' --yes
+    greendot disconnect --node mjZo --code 4000 --yes
+    """
+    named = {name: given for name, given in (("session", session), ("user", user), ("node", node)) if given is not None}
+    if len(named) != 1:
+        raise click.UsageError("Give one of --session, --user and --node.")
+    for name, given in (*named.items(), *([("tenant", tenant)] if tenant is not None else ())):
+        check_id(name, given)
+    if len(reason) > MOST_REASON:
+        raise click.UsageError(f"--reason: a close frame has little room: at most {MOST_REASON} characters.")
+    act = {"type": "act", "do": "disconnect", "tenant": tenant, "code": int(code), "reason": reason, **named}
+    answer = on_a_loop(_disconnect(where(settings_from(config, {}), url), act, yes=yes))
+    if not answer["count"]:
+        ((what, name),) = named.items()
+        raise ConfigError(f"nothing of {what} {name!r} is connected{'' if tenant is None else f' in tenant {tenant}'}.")
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"{answer['done'][0].upper()}{answer['done'][1:]}.")
+
+
+async def _disconnect(at: Where, act: dict[str, Any], *, yes: bool) -> dict[str, Any]:
+    async with looking(at) as live:
+        offer = await live.ask(**act)
+        if not offer["count"]:
+            return {"count": 0}
+        if offer["count"] > FEW and not yes:
+            _confirm(offer)
+        return await _confirmed(live, offer["number"])
+
+
+async def _confirmed(live: Live, number: int) -> dict[str, Any]:
+    return await live.ask(type="confirm", number=number)
+
+
+def _confirm(offer: dict[str, Any]) -> None:
+    """The server's own sentence, of what is true now, is what is agreed to."""
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{offer['says']} Say so with --yes.")
+    click.echo(offer["says"], err=True)
+    if not click.confirm(offer["title"], default=False, prompt_suffix=" ", err=True):
+        raise ConfigError("nothing was done.")

@@ -1,0 +1,111 @@
+"""`greendot inspect`: all there is of a user, a room, a node or a topic, and how long it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from greendot.cli import found
+from greendot.cli.config import config_option, settings_from
+from greendot.cli.inspect import json_option, print_json
+from greendot.cli.live import Where, looking, some_tenant_option, url_option, where
+from greendot.cli.stored import on_a_loop
+from greendot.errors import ConfigError
+from greendot.settings import check_id
+
+Lines = Callable[[dict[str, Any], int], list[str]]  # of what was found, and when that was
+KINDS = "room", "watch", "user"
+
+
+@click.group("inspect")
+def inspect() -> None:
+    """All there is of a user, a room, a node or a topic, wherever it is, and how long it lasts.
+
+    A running server is asked, by its dashboard's socket. `nodes`, `presence`, `sessions` and `typing` look into a
+    shared engine without one.
+    """
+
+
+@inspect.command()
+@click.argument("name", metavar="USER")
+@some_tenant_option
+@json_option
+@url_option
+@config_option
+def user(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+    """Sessions, rooms, inbox, devices, watchers of USER: what each is, and when it ends."""
+    _find(url, config, _named("user", name, tenant), as_json, found.user)
+
+
+@inspect.command()
+@click.argument("name", metavar="ROOM")
+@some_tenant_option
+@json_option
+@url_option
+@config_option
+def room(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+    """Members of ROOM, who is in it, who types and until when, and on which nodes it is listened to."""
+    _find(url, config, _named("room", name, tenant), as_json, found.room)
+
+
+@inspect.command()
+@click.argument("name", metavar="NODE")
+@json_option
+@url_option
+@config_option
+def node(name: str, as_json: bool, url: str | None, config: Path | None) -> None:
+    """What NODE holds, how it is, and what is left of its lease."""
+    _find(url, config, _named("node", name, None), as_json, found.node)
+
+
+@inspect.command()
+@click.argument("name", metavar="TOPIC")
+@some_tenant_option
+@json_option
+@url_option
+@config_option
+def topic(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+    """Who listens to TOPIC on each node, and what waits for them.
+
+    TOPIC is room:ROOM, watch:USER for those who watch a user, or user:USER for the user's own devices.
+    """
+    kind, _, rest = name.partition(":")
+    if kind not in KINDS or not rest:
+        raise click.UsageError(f"A topic is written as {', '.join(f'{kind}:NAME' for kind in KINDS)}, not {name!r}.")
+    question = _named("topic", rest, tenant)
+    _find(
+        url,
+        config,
+        {"type": "find.topic", "kind": kind, "name": rest, "tenant": question["tenant"]},
+        as_json,
+        found.topic,
+    )
+
+
+def _named(what: str, name: str, tenant: str | None) -> dict[str, Any]:
+    check_id("name" if what == "topic" else what, name)
+    if tenant is not None:
+        check_id("tenant", tenant)
+    return {"type": f"find.{what}", what: name, "tenant": tenant}
+
+
+def _find(url: str | None, config: Path | None, question: dict[str, Any], as_json: bool, lines: Lines) -> None:
+    answer, now = on_a_loop(_asked(where(settings_from(config, {}), url), question))
+    if not answer["known"]:
+        what = question["type"].removeprefix("find.")
+        name = question.get(what) or f"{question['kind']}:{question['name']}"
+        of = f" in tenant {answer['tenant']}" if "tenant" in answer else ""
+        says = "nobody listens to topic" if what == "topic" else f"nothing is known of {what}"
+        raise ConfigError(f"{says} {name!r}{of}.")
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo("\n".join(lines(answer, now)))
+
+
+async def _asked(at: Where, question: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    async with looking(at) as live:
+        return await live.ask(**question), live.now_ms()

@@ -1,0 +1,142 @@
+"""`greendot tail`: what happens, as it happens.
+
+Events are sorted out on the nodes they happen on, which keep few and count the rest. A terminal that does not keep up
+holds up this program only: the server sends it nothing more, and says afterwards how many events that were.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from greendot.cli.config import config_option, settings_from
+from greendot.cli.live import Gone, Live, Where, back, looking, piped, some_tenant_option, url_option, where
+from greendot.cli.tables import printable, several
+from greendot.cli.terminal import check_reader
+from greendot.core.tailing import KINDS
+from greendot.settings import check_id
+
+MOST_BODY = 60  # characters of what somebody wrote, which dev servers show; all of it is in the JSON
+READY = 2  # samples after which all nodes know that events are wanted
+
+
+@click.command()
+@click.option("--user", metavar="U", help="Only events of this user.")
+@click.option("--room", metavar="R", help="Only events in this room.")
+@click.option("--node", metavar="N", help="Only events on this node.")
+@click.option("--type", "kinds", type=click.Choice(KINDS), multiple=True, help="Only of this type; may be repeated.")
+@some_tenant_option
+@click.option("--json", "as_json", is_flag=True, help="A JSON object in each line, for programs.")
+@url_option
+@config_option
+def tail(
+    user: str | None,
+    room: str | None,
+    node: str | None,
+    kinds: tuple[str, ...],
+    tenant: str | None,
+    as_json: bool,
+    url: str | None,
+    config: Path | None,
+) -> None:
+    """Show events as they happen, on all nodes, until Ctrl-C.
+
+    \b
+    greendot tail
+    greendot tail --user ann --type connects --type presence
+    greendot tail --room lobby --json | jq .what
+    """
+    named = {"user": user, "room": room, "node": node, "tenant": tenant}
+    for name, given in named.items():
+        if given is not None:
+            check_id(name, given)
+    wanted = {"type": "tail", "kinds": [*(kinds or KINDS)], **named}
+    follow = Follow(where(settings_from(config, {}), url), wanted, as_json=as_json)
+    try:
+        piped(follow.run())
+    finally:
+        follow.sum_up()
+
+
+class Follow:
+    """What is shown, and how much was."""
+
+    def __init__(self, at: Where, wanted: dict[str, Any], *, as_json: bool) -> None:
+        self._at = at
+        self._wanted = wanted
+        self._as_json = as_json
+        self._shown = 0
+        self._left_out = 0
+        self._began = False
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async with looking(self._at) as live:
+                    await self._follow(live)
+            except Gone as gone:
+                if not self._began:
+                    raise
+                _tell(f"{gone} Waiting for it …")
+                await back(self._at)
+                _tell("It is there again; what happened meanwhile was not seen.")
+
+    async def _follow(self, live: Live) -> None:
+        await live.ask(**self._wanted)
+        samples = 0
+        while True:
+            frame = await live.next()
+            check_reader()
+            if frame["type"] == "tail":
+                self._show(frame["data"], with_tenant=live.welcome["every"])
+            else:
+                samples += 1
+                if samples == READY and not self._began:
+                    self._began = True
+                    _tell(f"Following {', '.join(self._wanted['kinds'])}. Ctrl-C ends it.")
+
+    def _show(self, told: dict[str, Any], *, with_tenant: bool) -> None:
+        self._shown += len(told["events"])
+        self._left_out += told["skipped"]
+        if self._as_json:
+            lines = [msgspec.json.encode(event).decode() for event in told["events"]]
+            lines += [f'{{"skipped":{told["skipped"]}}}'] if told["skipped"] else []
+        else:
+            lines = [line(event, with_tenant=with_tenant) for event in told["events"]]
+            lines += [f"… {several(told['skipped'], 'event')} left out: too many at once"] if told["skipped"] else []
+        print("\n".join(lines), flush=True)
+
+    def sum_up(self) -> None:
+        if self._began:
+            left_out = f", {self._left_out} left out" if self._left_out else ""
+            _tell(f"{several(self._shown, 'event')}{left_out}.")
+
+
+def line(event: dict[str, Any], *, with_tenant: bool) -> str:
+    """When, where, what; then whose."""
+    at = datetime.fromtimestamp(event["at"] / 1000)
+    number = event.get("number")
+    more = [
+        event.get("user"),
+        f"in {event['room']}" if "room" in event else None,
+        None if number is None else str(number) if event["kind"] == "connects" else f"#{number}",
+        event.get("detail"),
+        event.get("session"),
+        f"({event['tenant']})" if with_tenant else None,
+        _short(event["body"]) if "body" in event else None,
+    ]
+    head = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}  {event['node']}  {event['kind']:<13}  {event['what']:<14}"
+    return printable("  ".join([head, *(it for it in more if it)]).rstrip())
+
+
+def _short(body: str) -> str:
+    return body if len(body) <= MOST_BODY else f"{body[: MOST_BODY - 1]}…"
+
+
+def _tell(text: str) -> None:
+    """Beside the events, so that they alone are in a pipe."""
+    click.echo(text, err=True)

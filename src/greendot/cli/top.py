@@ -1,0 +1,201 @@
+"""`greendot top`: how all nodes are doing, live in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import click
+import msgspec
+
+from greendot.cli.config import config_option, settings_from
+from greendot.cli.live import AGAIN_S, Gone, Live, Where, back, looking, piped, url_option, where
+from greendot.cli.screen import SORTS, Shown, laid_out
+from greendot.cli.stored import on_a_loop
+from greendot.cli.tables import printable
+from greendot.cli.terminal import Terminal, check_reader, is_terminal, size
+
+MOST = 20  # hot topics and slow clients
+READY = 3  # samples after which rates, and what is written to most, are known
+KEYS = "q quit  p pause  s sort"
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one look, of the last second, and end.")
+@click.option("--every", type=click.IntRange(1, 3600), default=1, show_default=True, help="Seconds between two looks.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object for each look, for programs.")
+@url_option
+@config_option
+def top(once: bool, every: int, as_json: bool, url: str | None, config: Path | None) -> None:
+    """How all nodes are doing, live: load, rates, lag, what waits, hot topics and slow clients.
+
+    \b
+    Keys: q ends it, p pauses, s sorts nodes by something else. In a pipe it is plain text, one look after another.
+
+    \b
+    greendot top
+    greendot top --once
+    greendot top --json --every 10 | jq .rates.realtime_socket_send_total
+    """
+    at = where(settings_from(config, {}), url)
+    if once or as_json or not is_terminal():
+        piped(Reel(at, every, once=once, as_json=as_json).run())
+        return
+    screen = Screen(at, every)
+    on_a_loop(screen.run())
+    if screen.ended_by is not None:
+        sys.exit(128 + screen.ended_by)
+
+
+async def _look(live: Live) -> dict[str, Any]:
+    """The next sample."""
+    while True:
+        frame = await live.next()
+        if frame["type"] == "sample":
+            return frame
+
+
+# --- on a screen ---
+
+
+class Screen:
+    """A terminal that shows the newest look until it is told to end."""
+
+    def __init__(self, at: Where, every: int) -> None:
+        self.ended_by: int | None = None  # a signal
+        self._at = at
+        self._every = every
+        self._shown: Shown | None = None
+        self._newest: dict[str, Any] = {}  # also while it is paused
+        self._terminal: Terminal | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._over = False
+        self._since = 0.0  # it has been gone
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._work = loop.create_task(self._stay())
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._end, number)
+        try:
+            await self._work
+        except asyncio.CancelledError:
+            if not self._over:
+                raise
+
+    def _end(self, number: int | None = None) -> None:
+        self.ended_by, self._over = number, True
+        if self._work is not None:
+            self._work.cancel()
+
+    async def _stay(self) -> None:
+        with ExitStack() as stack:
+            while True:
+                try:
+                    async with looking(self._at) as live:
+                        await live.ask(type="top", most=MOST)
+                        await self._follow(live, stack)
+                except Gone as gone:
+                    if self._shown is None:
+                        raise  # it was never there
+                    await self._wait(str(gone))
+
+    async def _follow(self, live: Live, stack: ExitStack) -> None:
+        while True:
+            frame = await _look(live)
+            if self._shown is None:
+                self._shown = Shown(live.url, live.welcome, frame["data"], frame["ts"])
+                self._terminal = stack.enter_context(Terminal(self._pressed, self._draw))
+            self._newest = frame
+            self._shown.trouble = ""
+            if not self._shown.paused:
+                self._take()
+            self._draw()
+            for _ in range(self._every - 1):
+                await _look(live)
+
+    async def _wait(self, why: str) -> None:
+        """Say that it is gone, and for how long, until it may be worth another attempt."""
+        assert self._shown is not None
+        if not self._shown.trouble:
+            self._since = monotonic()
+        self._shown.trouble = (
+            f"{why.partition('. Start')[0].rstrip('.')}. Waiting for it, {monotonic() - self._since:.0f} s"
+        )
+        self._draw()
+        await asyncio.sleep(AGAIN_S)
+
+    def _take(self) -> None:
+        assert self._shown is not None
+        self._shown.sample, self._shown.at_ms = self._newest["data"], self._newest["ts"]
+
+    def _pressed(self, key: str) -> None:
+        assert self._shown is not None
+        if key in "qQ":
+            self._end()
+            return
+        if key in "pP ":
+            self._shown.paused = not self._shown.paused
+            self._take()
+        elif key in "sS":
+            sorts = [*SORTS]
+            self._shown.sort = sorts[(sorts.index(self._shown.sort) + 1) % len(sorts)]
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._terminal is not None and self._shown is not None:
+            self._terminal.draw(laid_out(self._shown, size(), KEYS))
+
+
+# --- in a pipe ---
+
+
+class Reel:
+    """One look after another, as text."""
+
+    def __init__(self, at: Where, every: int, *, once: bool, as_json: bool) -> None:
+        self._at = at
+        self._every = every
+        self._once = once
+        self._as_json = as_json
+        self._printed = False
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async with looking(self._at) as live:
+                    await live.ask(type="top", most=MOST)
+                    await self._follow(live)
+                return
+            except Gone as gone:
+                if not self._printed:
+                    raise
+                click.echo(f"{gone} Waiting for it …", err=True)
+                await back(self._at)
+
+    async def _follow(self, live: Live) -> None:
+        for _ in range(READY - 1):
+            await _look(live)
+        while True:
+            frame = await _look(live)
+            self._print(live, frame)
+            if self._once:
+                return
+            for _ in range(self._every - 1):
+                await _look(live)
+                check_reader()
+
+    def _print(self, live: Live, frame: dict[str, Any]) -> None:
+        check_reader()
+        if self._as_json:
+            print(msgspec.json.encode({"at": frame["ts"], **frame["data"]}).decode(), flush=True)
+        else:
+            shown = Shown(live.url, live.welcome, frame["data"], frame["ts"])
+            text = "\n".join(printable(line.text) for line in laid_out(shown, None))
+            print(f"\n{text}" if self._printed else text, flush=True)
+        self._printed = True

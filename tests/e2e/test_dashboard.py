@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from e2e.narrow import peer
 from e2e.processes import ask, exchange, until
 from greendot.admin.acting import HOLDS_S
 from greendot.admin.dashboard import HELLO_S, KEY_EVERY, MOST, WRONG_S
@@ -512,6 +513,121 @@ async def test_the_tail_is_bounded_and_sheds_first() -> None:
         await ann.request(type="room.send", room="lobby", body="taken all the same")
         (tail,) = [frame["data"] for frame in await seen(served, client) if frame["type"] == "tail"]
         assert (tail["events"], tail["skipped"]) == ([], 1)
+
+
+async def test_typing_and_refusals_are_told() -> None:
+    async with serving(admin=ON) as served:
+        await served.lobby()
+        client = await look(served)
+        await client.request(type="tail", kinds=["typing", "errors"])
+        await served.advance(1)
+        ann = await served.joined("ann")
+        for command in ("typing.start", "typing.stop", "nonsense"):
+            ann.send(type=command, room="lobby")
+        ann.send(type="room.send", room="nowhere", body=1)
+        told = await events(served, client)
+        assert [(event["kind"], event["what"], event.get("room"), event.get("detail")) for event in told] == [
+            ("typing", "typing", "lobby", None),
+            ("typing", "stopped typing", "lobby", None),
+            ("errors", "unknown_type", None, "no command"),
+            ("errors", "not_a_member", "nowhere", "room.send"),
+        ]
+
+
+async def test_events_of_one_user_room_node_or_tenant_are_sorted_out_where_they_happen() -> None:
+    async with serving(admin=ON) as served:
+        await served.node.store.put_room("acme", "lobby", open=True)
+        await served.lobby()
+        everything, some, elsewhere, acme = [await look(served) for _ in range(4)]
+        await everything.request(type="tail", kinds=["rooms"])
+        await some.request(type="tail", kinds=["rooms"], user="ann", room="lobby")
+        await elsewhere.request(type="tail", kinds=["rooms"], node="Zzzz")
+        await acme.request(type="tail", kinds=["rooms"], tenant="acme")
+        await served.advance(1)
+        await served.joined("ann")
+        await served.joined("bob")
+        await served.joined("carl", claims={"tenant": "acme"})
+        for client in (everything, some, elsewhere, acme):
+            await said(client)
+        await served.advance(1)
+        told = [
+            [
+                event.get("user")
+                for frame in await said(client)
+                if frame["type"] == "tail"
+                for event in frame["data"]["events"]
+            ]
+            for client in (everything, some, elsewhere, acme)
+        ]
+        assert [{*users} - {None} for users in told] == [{"ann", "bob", "carl"}, {"ann"}, set(), {"carl"}]
+        boss = await look(served, await make(served, "admin"))
+        assert await refusal(boss, type="tail", kinds=["rooms"], tenant="default") == "forbidden"
+
+
+async def test_a_line_that_nobody_takes_any_more_ends_with_the_next_event() -> None:
+    async with serving(admin=ON) as served:
+        client = await look(served)
+        await client.request(type="tail", kinds=[*KINDS], user="ann")
+        await served.advance(1)
+        await client.end()
+        await served.settle()
+        served.clock.advance(HOLD_S + 1)
+        await served.client("bob")
+        assert not served.node.witness.tail.open
+
+
+async def test_who_does_not_keep_up_is_told_how_many_events_that_cost() -> None:
+    async with serving(admin=ON) as served:
+        client = await look(served)
+        await client.request(type="tail", kinds=["connects"])
+        await served.advance(1)
+        (onlooker,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
+        await said(client)
+        await served.client("ann")
+        behind = type(onlooker).is_behind
+        type(onlooker).is_behind = property(lambda self: True)  # type: ignore[assignment, method-assign]
+        try:
+            await served.advance(1)
+        finally:
+            type(onlooker).is_behind = behind  # type: ignore[method-assign]
+        await served.client("bob")
+        (tail,) = [frame["data"] for frame in await seen(served, client) if frame["type"] == "tail"]
+        assert [event["user"] for event in tail["events"]] == ["bob"]
+        assert tail["skipped"] == 1
+
+
+# --- what is busy ---
+
+
+async def test_hot_topics_and_slow_clients_are_counted_while_somebody_wants_them() -> None:
+    async with serving(admin=ON, limits={"enabled": False}) as served:
+        await served.lobby()
+        ann, slow = await served.joined("ann"), await peer(served, "bob", "lobby")
+        client, plain = await look(served), await look(served, await make(served, "operator", tenant=OPERATOR))
+        assert "hot" not in await sample(served, client)
+        assert served.node.hub._heat is None
+        for onlooker in (client, plain):
+            await onlooker.request(type="top", most=5)
+        await served.advance(1)
+        slow.stop_reading()
+        for _ in range(60):
+            await ann.request(type="room.send", room="lobby", body="x" * 10_000)
+        frames = [frame["data"] for frame in await seen(served, client) if frame["type"] == "sample"]
+        (hot,) = frames[-1]["hot"]
+        assert (hot["kind"], hot["name"], hot["listeners"]) == ("room", "lobby", 2)
+        assert hot["per_s"] == 120
+        (behind,) = frames[-1]["slow"]
+        assert (behind["user"], behind["node"]) == ("bob", served.node.incarnation)
+        assert behind["waiting"] > 10_000
+        # Names are of tenants: whoever has no part in them is not told.
+        nameless = [frame["data"] for frame in await said(plain) if frame["type"] == "sample"]
+        assert [frame["hot"] + frame["slow"] for frame in nameless if "hot" in frame][-2:] == [[], []]
+        await client.request(type="top", most=0)
+        await plain.request(type="top", most=0)
+        served.clock.advance(HOLD_S + 1)
+        await ann.request(type="room.send", room="lobby", body="nobody counts this")
+        await served.settle()
+        assert served.node.hub._heat is None
 
 
 # --- what is done ---

@@ -75,10 +75,10 @@ class Acting:
             raise Refused(Err.FORBIDDEN, "this key is for a tenant: nodes are for the server's own key")
         if not any(it.node == node and it.state == "live" for it in nodes):
             raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}")
-        answers = await self._desk.survey.ask([node], NodeOf(), WITHIN_S)
-        if node not in answers:
+        answer = await self._desk.survey.ask_one(node, NodeOf(), WITHIN_S)
+        if answer is None:
             raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; try again in a moment")
-        there = read_node(answers[node])
+        there = read_node(answer)
         return there.connections - there.strangers if tenant is None else there.tenants.get(tenant, 0)
 
     async def confirm(self, viewer: Viewer, number: int) -> dict[str, Any]:
@@ -114,10 +114,10 @@ class Acting:
     async def _disconnect(self, offer: Offer, tenant: str) -> tuple[str, int]:
         act, closed = offer.act, 0
         if act.node is not None:
-            answers = await self._desk.survey.ask([act.node], EndAll(act.code, act.reason, offer.all_of), WITHIN_S)
-            if act.node not in answers:
+            end = EndAll(act.code, act.reason, offer.all_of)
+            if (answer := await self._desk.survey.ask_one(act.node, end, WITHIN_S)) is None:
                 raise Refused(Err.UNAVAILABLE, f"node {act.node} does not answer: whether it closed any is not known")
-            closed = read_ended(answers[act.node]).sessions
+            closed = read_ended(answer).sessions
         else:
             sessions = offer.sessions if act.user is None else await self._sessions(tenant, act.user)
             for session in sessions:

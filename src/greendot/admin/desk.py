@@ -27,9 +27,10 @@ class Keys(Protocol):
 
 
 class Survey(Protocol):
-    """Asks all nodes."""
+    """Asks all nodes, or one."""
 
     async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]: ...
+    async def ask_one(self, node: str, question: Question, within_s: float) -> bytes | None: ...
 
 
 class Revoking(Protocol):

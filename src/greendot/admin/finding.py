@@ -148,8 +148,8 @@ class Finding:
         found: dict[str, Any] = {"node": node, "known": False, "answered": False}
         for lease in self._leases(nodes, {node}):
             found |= lease | {"known": True}
-        answers = await self._desk.survey.ask([node], NodeOf(), WITHIN_S) if found.get("state") == "live" else {}
-        if (text := answers.get(node)) is not None:
+        text = await self._desk.survey.ask_one(node, NodeOf(), WITHIN_S) if found.get("state") == "live" else None
+        if text is not None:
             there = to_builtins(read_node(text))
             there["tenants"] = {name: it for name, it in there["tenants"].items() if viewer.tail in ("", name)}
             found |= there | {"answered": True}

@@ -41,23 +41,31 @@ class Survey:
         """The answers by node, this one's too, of those that answered in time. `nodes` are the live ones."""
         here = self._name()
         answers = {here: encode(self.reply(question))}
-        others = {*nodes} - {here}
+        return answers | await self._ask({*nodes} - {here}, question, within_s)
+
+    async def ask_one(self, node: str, question: Question, within_s: float) -> bytes | None:
+        """The answer of this node alone, if it answered in time: nobody else acts on the question."""
+        if node == self._name():
+            return encode(self.reply(question))
+        return (await self._ask({node}, question, within_s)).get(node)
+
+    async def _ask(self, others: set[str], question: Question, within_s: float) -> dict[str, bytes]:
         if not others:
-            return answers
+            return {}
         self._numbers += 1
         number, asking = self._numbers, _Asking(others)
         self._waiting[number] = asking
         try:
             text = encode(question)
             for node in others:
-                self._bus.publish(Topic("node", "", node), Asked(text, here, number))
+                self._bus.publish(Topic("node", "", node), Asked(text, self._name(), number))
             async with asyncio.timeout(within_s):
                 await asking.done
         except TimeoutError:
             pass
         finally:
             del self._waiting[number]
-        return answers | asking.answers
+        return asking.answers
 
     def asked(self, message: Asked, node: str) -> None:
         """Another node wants to know something of this one, which it knows as `node`."""

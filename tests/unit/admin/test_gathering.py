@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from greendot.admin.gathering import KEPT_MS, SHOWN_DEAD_MS, Gathering, View
+from greendot.admin.gathering import KEPT_MS, SHOWN_DEAD_MS, Gathering, View, busiest
 from greendot.engine.answers import NodeInfo
-from greendot.protocol.insight import Sample
+from greendot.protocol.insight import HotTopic, Sample, SlowClient
 
 NOW = 1_800_000_000_000
 
@@ -67,3 +67,16 @@ def test_a_close_code_that_is_seen_first_has_a_rate_at_once() -> None:
 def test_who_sees_a_tenant_sees_no_nodes() -> None:
     frame = Gathering(View(nodes=False, tenant="acme")).frame(live("a"), {"a": sample(0, 0, 0)}, NOW)
     assert "nodes" not in frame
+
+
+def test_what_is_busy_on_several_nodes_is_added_up_and_the_most_is_first() -> None:
+    den, hall = HotTopic("room", "acme", "den", 3, 40.0), HotTopic("room", "acme", "hall", 9, 60.0)
+    slow = SlowClient("a-1", "acme", "ann", "tv", 500)
+    samples = {
+        "a": sample(0, 0, 1, hot=[den, hall], slow=[slow]),
+        "b": sample(0, 0, 1, hot=[den], slow=[SlowClient("b-1", "acme", "bob", "tv", 900)]),
+    }
+    found = busiest(samples, 2)
+    assert [(it["name"], it["listeners"], it["per_s"]) for it in found["hot"]] == [("den", 6, 80.0), ("hall", 9, 60.0)]
+    assert [(it["node"], it["user"], it["waiting"]) for it in found["slow"]] == [("b", "bob", 900), ("a", "ann", 500)]
+    assert [len(it) for it in busiest(samples, 1).values()] == [1, 1]

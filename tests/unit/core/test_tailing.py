@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.core.tailing import ALL, BODY, HOLD_S, KINDS, MOST, Event, Name, Tail
+from greendot.core.tailing import ALL, BODY, HOLD_S, KINDS, MOST, Event, Name, Only, Tail
 
 ANN = Name("n1", "acme")
 OPERATOR = Name("n1", ALL)
@@ -105,3 +105,25 @@ def test_a_long_body_is_cut(body: bytes) -> None:
     assert found.body is not None
     assert len(found.body) == BODY
     assert found.body.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        (Only(), [1, 2, 3]),
+        (Only(user="ann"), [1, 2]),
+        (Only(room="den"), [1, 3]),
+        (Only("ann", "den"), [1]),
+        (Only(user="nobody"), []),
+    ],
+)
+def test_who_wants_some_events_only_is_not_kept_others(only: Only, expected: list[int]) -> None:
+    tail = Tail()
+    tail.take(ANN, KINDS, 0.0, only)
+    for number, user, room in ((1, "ann", "den"), (2, "ann", "hall"), (3, "bob", "den")):
+        tail.tell(Event(1_000, "rooms", "joined", "acme", user, room, number=number))
+    for number in range(MOST):
+        tail.tell(Event(1_000, "rooms", "joined", "acme", "carl", "cellar", number=100 + number))
+    taken = tail.take(ANN, KINDS, 0.0, only)
+    assert [event.number for event in taken.events][:3] == expected
+    assert taken.skipped == (3 if only == Only() else 0)  # nor counted

@@ -12,7 +12,7 @@ from greendot.protocol.codes import Close
 from greendot.protocol.events import Drain
 
 AT_ONCE = 200  # closed in one turn of the loop
-SHORTEST_MS = 1_000
+SOONEST_MS = 500
 
 
 class Ending:
@@ -35,6 +35,9 @@ class Ending:
                 await asyncio.sleep(0)
 
     def _told(self, many: int) -> bytes:
-        """When to come back. Another time for each, so that they come as evenly as hellos are taken."""
-        spread_ms = max(SHORTEST_MS, round(1000 * many / self._parts.settings.admission.hellos_per_s))
-        return encode_event(Drain(random.randint(SHORTEST_MS // 2, spread_ms)), self._parts.clock.now_ms())
+        """When to come back: another time for each, so that they come as evenly as hellos are taken, and before their
+        sessions have run out."""
+        settings = self._parts.settings
+        evenly_ms = min(round(1000 * many / settings.admission.hellos_per_s), round(settings.presence.grace_s * 500))
+        retry_in_ms = random.randint(SOONEST_MS, max(2 * SOONEST_MS, evenly_ms))
+        return encode_event(Drain(retry_in_ms), self._parts.clock.now_ms())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from redis_servers import free_port
 from redis_servers.tls import Certificates
 
 PATIENCE_S = 20.0
@@ -64,9 +64,7 @@ class PostgresProcess:
         self._programs = programs() if tls is None else programs_with_tls()
         self._folder = Path(tempfile.mkdtemp(prefix="greendot-postgres-"))
         self._settings = SETTINGS | settings
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
             os.chown(self._folder, NOBODY, NOBODY)

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, WebSocket, expect, sync_playwright
+
+from redis_servers import free_port
 
 API_KEY = "a-key-for-the-tests-of-the-page"
 SETTINGS = {
@@ -52,9 +53,7 @@ class ServerProcess:
     """`greendot serve --dev` on a port of its own, that can be stopped and started again."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()  # and stays so while it is stopped: no socket is given one of these by chance
         self._log = folder / f"server-{self.port}.log"
         self._environment = {key: value for key, value in os.environ.items() if not key.startswith("GREENDOT_")}
         self._environment |= SETTINGS | {"GREENDOT_SERVER_DATA_DIR": str(folder / "data")} | settings

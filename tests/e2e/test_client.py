@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -29,6 +28,7 @@ from greendot.protocol.events import (
 from greendot.store.base import Draft, Notice
 from greendot.testing import Served, serving
 from greendot.tokens import Tokens
+from redis_servers import free_port
 
 
 def client(served: Served, user: str, **options: Any) -> Client:
@@ -142,9 +142,7 @@ async def test_messages_sent_while_sockets_are_lost_are_written_and_heard_once()
 async def test_messages_sent_while_the_server_is_killed_again_and_again_are_written_and_heard_once(
     tmp_path: Path,
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     token = Tokens(SECRET).make
     heard: list[RoomMessage] = []
     written: list[list[int]] = []

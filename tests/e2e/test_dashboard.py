@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from greendot.store.keys import OPERATOR, ApiKey, Secret
 from greendot.store.remembering import BELIEVED_S
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
+from redis_servers import free_port
 
 KEY = "the operator's own key, long enough to be"
 ON: dict[str, Any] = {"enabled": True, "key": KEY}
@@ -133,7 +133,7 @@ async def test_the_page_is_served_with_a_strict_policy_and_no_key() -> None:
 
 
 async def test_on_a_port_of_its_own_it_is_there_alone() -> None:
-    async with serving(admin=ON | {"port": await a_free_port()}) as served:
+    async with serving(admin=ON | {"port": free_port()}) as served:
         assert served.greendot.admin_server is not None
         own = served.greendot.admin_server.port
         assert (await ask(own, "GET", "/admin")).status == 200
@@ -149,12 +149,6 @@ async def test_on_a_port_of_its_own_it_is_there_alone() -> None:
             client.send(type="hello", key=KEY)
             await served.settle()
             assert (await client.receive("welcome"))["data"]["every"]
-
-
-async def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_a_page_of_another_origin_may_not_open_it() -> None:

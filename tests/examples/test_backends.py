@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import socket
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +20,7 @@ import pytest
 from greendot import Server
 from greendot.client import Client, body_of
 from greendot.protocol.events import NotificationCreated
+from redis_servers import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE_S = 30.0
@@ -36,14 +36,6 @@ def needs(*packages: str) -> None:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Example:
@@ -63,7 +55,7 @@ class Example:
 
 @asynccontextmanager
 async def started(name: str) -> AsyncIterator[Example]:
-    port, greendot = free_ports(2)
+    port, greendot = free_port(), free_port()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(EXAMPLES / "start.py"), name, "--port", str(port), "--greendot-port", str(greendot)),
         stdout=PIPE,

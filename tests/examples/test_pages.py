@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +15,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
+
+from redis_servers import free_port
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 30.0
@@ -27,18 +28,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 Open = Callable[..., Page]
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @contextmanager
 def started(name: str) -> Iterator[str]:
     """The address of its page."""
-    port, greendot = free_ports(2)
+    port, greendot = free_port(), free_port()
     command = [sys.executable, str(ROOT / "examples" / "start.py"), name]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--greendot-port", str(greendot)],

@@ -74,7 +74,7 @@ def test_the_settings_are_ones_that_a_server_takes(file: Path) -> None:
 def test_who_stops_a_node_waits_until_it_has_drained(file: Path) -> None:
     for node in nodes(file).values():
         server = settings(node).server
-        assert seconds(node["stop_grace_period"]) >= server.drain_s + getattr(server, "drain_notice_s", 0) + 10
+        assert seconds(node["stop_grace_period"]) >= server.drain_s + server.drain_notice_s + 10
 
 
 @every_file

@@ -30,7 +30,7 @@ def test_little_is_left_to_whoever_breaks_in() -> None:
 
 def test_it_is_killed_only_after_it_has_drained() -> None:
     server = Settings().server
-    assert float(value("TimeoutStopSec")) >= server.drain_s + getattr(server, "drain_notice_s", 0) + 10
+    assert float(value("TimeoutStopSec")) >= server.drain_s + server.drain_notice_s + 10
     assert value("KillMode") == "mixed"
     assert int(value("LimitNOFILE")) >= 100_000
     assert value("StateDirectory") == "greendot"

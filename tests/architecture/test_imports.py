@@ -13,11 +13,16 @@ CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
 SHELL = {"tokens", "metrics"} | PORTS | CORE
 BESIDE = {"housekeeping", "jobs", "outbound", "push", "push_assembly", "relay", "stopping", "webhooks"}
-TOP = {"admin", "assembly", "backups", "doctor", "files", "gateway", "api", "probes", "settings"} | BESIDE | SHELL
+TOP = (
+    {"admin", "assembly", "backups", "capacity", "doctor", "files", "gateway", "api", "probes", "settings"}
+    | BESIDE
+    | SHELL
+)
 
 # What each part may import besides itself. A new part takes its place here.
 MAY_IMPORT: dict[str, set[str]] = {
     "": {"server"},  # by name, and only when it is asked for
+    "capacity": set(),
     "errors": set(),
     "files": {"errors"},
     "ids": set(),
@@ -44,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doctor": {"core", "settings"},
     "probes": {"core", "engine", "settings", "store"},
     "backups": {"errors", "files", "settings", "store"},
-    "assembly": TOP - {"assembly", "backups", "doctor", "probes"},
+    "assembly": TOP - {"assembly", "backups", "capacity", "doctor", "probes"},
     "testing": TOP,
     "cli": TOP,
     "client": {"protocol"} | FLOOR,
@@ -142,7 +147,7 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
             assert {name for name in own if not within(name, shared)} <= {port}, module.name
 
 
-@pytest.mark.parametrize("part", ["core", "doctor", "protocol"])
+@pytest.mark.parametrize("part", ["capacity", "core", "doctor", "protocol"])
 def test_decisions_depend_on_nothing_but_their_arguments(part: str) -> None:
     for module in modules():
         if module.part == part:

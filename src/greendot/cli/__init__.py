@@ -22,6 +22,7 @@ from greendot.cli.migrate import migrate
 from greendot.cli.notify import notify
 from greendot.cli.openapi import openapi
 from greendot.cli.outbox import outbox
+from greendot.cli.plan import plan_command
 from greendot.cli.push import push
 from greendot.cli.records import inbox, rooms
 from greendot.cli.repair import repair
@@ -54,7 +55,7 @@ def version() -> None:
 
 looking = top, inspect, tail, nodes, presence, sessions, typing, rooms, inbox
 changing = disconnect, sweep, migrate, outbox, webhooks, push, jobs, repair, backup, restore
-finding_out = openapi, doctor, health, version
+finding_out = openapi, doctor, health, plan_command, version
 setting_up = check_config, genconfig, defaultconfig, completion
 running = serve, worker
 people = token, revoke, notify, keys, tenants, user

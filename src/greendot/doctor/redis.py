@@ -70,7 +70,7 @@ def _memory(about: str, server: RedisFacts) -> Findings:
         do = f"redis-cli CONFIG SET hash-max-listpack-value {LISTPACK}, and the same in redis.conf."
         yield warning(about, f"hash-max-listpack-value is {server.listpack_value}", why, do)
     if not server.memory_most:
-        why = "It grows until the machine has nothing left. 100 MB are enough for a million users online."
+        why = "It grows until the machine has nothing left. `greendot plan` says what so many users need."
         yield note(about, "maxmemory is not set", why, "redis-cli CONFIG SET maxmemory 1gb, and in redis.conf.")
     elif server.memory_used > NEARLY_FULL * server.memory_most:
         share = server.memory_used / server.memory_most

@@ -10,7 +10,7 @@ EXTRAS := $(VENV)/.examples
 HELM   := $(BIN)/helm
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test model trials audit fuzz charts fresh check format bench bench-quick storms debs bench-debs clean
+.PHONY: help serve example test model trials compat record audit fuzz charts fresh check format bench bench-quick storms debs bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,13 @@ trials: $(READY) debs  ## Ten thousand random stories of rooms on nodes that die
 	@TRIALS=$(or $(TRIALS),10000) TRIALS_FIRST=$(or $(TRIALS_FIRST),0) PYTHONHASHSEED=0 \
 	  $(BIN)/python -m pytest tests/model/test_streams_trials.py --timeout=7200 $(ARGS)
 	@SERVER_RUNS=$(or $(SERVER_RUNS),20) $(BIN)/python -m pytest tests/model/test_streams_servers.py --timeout=120 $(ARGS)
+
+compat: $(READY) debs  ## Nodes, stores, pages and programs of the version before, with this one (half a minute; needs the history)
+	@COMPAT=1 $(BIN)/python -m pytest tests/compat $(ARGS)
+
+record: $(READY) debs  ## Write down how this version speaks, for those after it: make record AS=0.2.0
+	@test -n "$(AS)" || { echo "As which version? make record AS=0.2.0"; exit 2; }
+	@PYTHONPATH=$(or $(SOURCE),src):tests $(BIN)/python -m compat.record tests/fixtures/protocol/$(AS)
 
 check: $(READY)  ## Format, lint, types and architecture, fast
 	@$(BIN)/ruff format --check src tests bench examples

@@ -1,0 +1,169 @@
+"""What nodes say to each other, and what they keep in Redis: written down, and read again."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from greendot.core.presence import Manual, Ref
+from greendot.core.revocations import Revocation
+from greendot.engine import base
+from greendot.engine.questions import Answered, Asked
+from greendot.engine.redis import keys
+from greendot.engine.redis.messages import Messages
+from hosts import RedisNode
+from redis_servers import RedisProcess
+
+KEY = b"a key for fixtures, thirty-two l"
+CHANNEL, NODE_CHANNEL = "room:{9k}:t1/lobby", "node:{9k}:k3Fa"
+PREFIX = "old:"
+
+# One of each kind that a node publishes, with something in every field.
+SENT: list[base.AnySent] = [
+    base.Deliver(b'\x81\x05{"a"}', 7, "cursor", "k3Fa/1", 3),
+    base.Notified([(7, b"\x81\x02{}", False), (8, b"", True)]),
+    base.InboxChanged(b"\x81\x02{}", "k3Fa/1", [7, 8], 9),
+    base.MembersChanged(),
+    base.MemberRemoved("t1", "lobby", "ann", "left", "k3Fa", 3),
+    base.Acknowledged(3, "k3Fa", 2),
+    base.Revoked(Revocation("t1", "user", "ann", 1_800_000_060_000, 1_800_000_000_000), "k3Fa", 4),
+    base.Disconnect("k3Fa-s1", 4503, "operator", "t1"),
+    base.Audit(),
+    base.Awaited("k3Fa-s1", "t1", "ann", 1_500),
+    base.Restated(),
+    base.Regarded("t1", "ann", "k3Fa", 6),
+    Asked(b"{}", "k3Fa", 7),
+    Answered(7, "k3Fa", b"{}"),
+]
+
+
+def fields(message: Any) -> Any:
+    """As plain data, the same for classes that have grown fields since."""
+    return msgspec.json.decode(msgspec.json.encode(msgspec.structs.asdict(message)))
+
+
+def sent() -> list[dict[str, Any]]:
+    """All kinds as they go over the bus, and what is in them."""
+    messages = Messages(KEY)
+    return [
+        {
+            "kind": type(message).__name__,
+            "bytes": b64encode(messages.write(NODE_CHANNEL, message, base.Topic("user", "t1", "ann"))).decode(),
+            "fields": fields(message),
+        }
+        for message in SENT
+    ]
+
+
+class People:
+    """A few people on one node, as they stand in Redis."""
+
+    def __init__(self, port: int) -> None:
+        self.node = RedisNode(f"redis://127.0.0.1:{port}", PREFIX, key=KEY)
+
+    async def come(self) -> None:
+        node = self.node
+        await node.start()
+        engine = node.engine
+        users = ("ann", "bob", "cid", "dee", "eve")
+        await engine.subscribe([base.Topic("watch", "t1", user) for user in users])
+        await engine.subscribe([base.Topic("room", "t1", "lobby")])
+        for number, user in enumerate(users):
+            await engine.touch("t1", user, self.ref(user), "phone", False, f"{user} | {number}")
+        await engine.touch("t1", "ann", Ref(f"{node.incarnation}-ann2", node.incarnation, 1), "tv", True, None)
+        await engine.set_status("t1", "ann", Manual("busy", None, "Lunch, soon; 50%", 3))
+        await engine.set_status("t1", "bob", Manual(rev=1))
+        await engine.set_status("t1", "cid", Manual("invisible", rev=2))
+        for user in ("dee", "eve"):
+            await engine.set_status("t1", user, Manual())
+        await engine.touch("t1", "bob", self.ref("bob"), "phone", True, None)
+        await engine.linger("t1", "dee", self.ref("dee"), 600_000, 20)
+        await engine.linger("t1", "eve", self.ref("eve"), 0, 20)
+        for user in ("ann", "bob"):
+            await engine.enter("t1", "lobby", user, self.ref(user))
+        await engine.exit("t1", "lobby", "bob", self.ref("bob"))
+        engine.typing_start("t1", "lobby", "ann", "Ann; A.")
+        await node.settle()
+
+    def ref(self, user: str) -> Ref:
+        return Ref(f"{self.node.incarnation}-{user}", self.node.incarnation, 1)
+
+
+async def seen_by(node: RedisNode) -> dict[str, Any]:
+    """What a node makes of what is in Redis."""
+    engine, users = node.engine, ["ann", "bob", "cid", "dee", "eve", "nobody"]
+    sessions = {user: await engine.sessions("t1", user) for user in users}
+    seen = {
+        "presence": msgspec.to_builtins(await engine.read("t1", users)),
+        "online": (await engine.online("t1", None, 10)).users,
+        "sessions": {
+            user: [
+                [seat.session.partition("-")[2], seat.device, seat.state, seat.ends_in_ms is not None] for seat in them
+            ]
+            for user, them in sessions.items()
+        },
+        "present": await engine.present("t1", "lobby"),
+        "typers": [typist.user for typist in await engine.typers("t1", "lobby")],
+    }
+    return msgspec.json.decode(msgspec.json.encode(seen))
+
+
+async def recorded(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What was published by scripts while a few people came, and what was then in Redis."""
+    with RedisProcess("redis", folder) as redis:
+        heard: list[dict[str, Any]] = []
+        people = People(redis.port)
+        read = people.node.engine.pushed
+
+        def pushed(push: list[Any]) -> None:
+            if push[0] in (b"message", "message") and bytes(push[-1])[:1] in b"ctp":
+                heard.append({"channel": bytes(push[1]).decode(), "bytes": b64encode(push[2]).decode()})
+            read(push)
+
+        people.node.engine.pushed = pushed  # type: ignore[method-assign]
+        await people.come()
+        for entry, (_, message) in zip(heard, people.node.heard, strict=True):
+            entry |= {"kind": type(message).__name__, "fields": fields(message)}
+        kept = {"incarnation": people.node.incarnation, "now": people.node.engine.now_ms()}
+        kept |= {"keys": contents(redis), "seen": await seen_by(people.node)}
+        await people.node.close()
+        return heard, kept
+
+
+def contents(redis: RedisProcess) -> dict[str, Any]:
+    """All keys there are."""
+    found: dict[str, Any] = {}
+    for name in sorted(text(each) for each in redis.command("KEYS", "*")):
+        if text(redis.command("TYPE", name)) == "hash":
+            flat = [text(each) for each in redis.command("HGETALL", name)]
+            found[name] = dict(sorted(zip(flat[::2], flat[1::2], strict=True)))
+        elif text(redis.command("TYPE", name)) == "zset":
+            flat = [text(each) for each in redis.command("ZRANGE", name, 0, -1, "WITHSCORES")]
+            found[name] = [*zip(flat[::2], flat[1::2], strict=True)]
+    return found
+
+
+def put_back(redis: RedisProcess, kept: dict[str, Any]) -> None:
+    """Fill a Redis with it; its time goes on from when it was written down."""
+    late = kept["now"] - int(text(redis.command("TIME")[0])) * 1000
+    for name, value in kept["keys"].items():
+        if isinstance(value, dict):
+            redis.command("HSET", name, *(word for pair in value.items() for word in pair))
+        else:
+            redis.command("ZADD", name, *(word for member, score in value for word in (score, member)))
+    for partition in range(keys.PARTITIONS):
+        redis.command("HSET", keys.nodes_key(PREFIX, partition), "~clock", late)
+
+
+def text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+if __name__ == "__main__":
+    import sys
+
+    print(asyncio.run(recorded(Path(sys.argv[1]))))

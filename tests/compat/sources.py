@@ -1,0 +1,28 @@
+"""The sources of earlier versions, where the history is at hand: a clone may have none of it."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Of each version that was written down, the commit its fixtures are of.
+COMMITS = {"0.1.0-rc.1": "c64a5ac1e2949c484fe7d5772c7e3d07015e27b4"}
+
+
+def unpacked(version: str, folder: Path) -> Path:
+    """Its `src`, in this folder. Without the history the test is skipped; `make compat` insists on it."""
+    archive = subprocess.run(["git", "archive", COMMITS[version], "src"], cwd=ROOT, capture_output=True)
+    if archive.returncode:
+        reason = (
+            f"the history of this clone does not go back to {version} ({COMMITS[version][:7]}): git fetch --unshallow"
+        )
+        pytest.fail(reason) if os.environ.get("COMPAT") else pytest.skip(reason)
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / "src"

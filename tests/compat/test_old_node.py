@@ -1,0 +1,165 @@
+"""A node of the version before beside one of this version, on one Redis and one PostgreSQL: clients notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.nodes import Clients, Listener, node, redis_url
+from compat.sources import unpacked
+from compat.versions import VERSIONS
+from e2e.processes import Process, until
+from postgres_server import fresh_schema
+from redis_servers import RedisProcess
+
+LAST = VERSIONS[-1]
+PROGRAM = Path(__file__).with_name("old_program.py")
+# A socket that closes cleanly is back, or gone, well within a test.
+GRACES = {"GREENDOT_PRESENCE_GRACE_S": "30", "GREENDOT_PRESENCE_CLEAN_GRACE_S": "1", "GREENDOT_NODE_LEASE_S": "15"}
+
+
+@asynccontextmanager
+async def mixed(folder: Path, redis: RedisProcess, postgres: str) -> AsyncIterator[tuple[Process, Process, Path]]:
+    """One of then, one of now, and the sources of then. The tables are made by the old one and brought up to date."""
+    source = unpacked(LAST, folder / "then")
+    where = redis_url(redis.port)
+    async with fresh_schema(postgres) as place:
+        settings = GRACES | {"GREENDOT_STORE_URL": place, "GREENDOT_STORE_MIGRATE": "true"}
+        (folder / "a").mkdir()
+        (folder / "b").mkdir()
+        async with (
+            node(folder / "a", where, **settings, PYTHONPATH=str(source)) as old,
+            node(folder / "b", where, **settings) as new,
+        ):
+            assert await where_from(PYTHONPATH=str(source)) == source != await where_from()
+            yield old, new, source
+
+
+async def where_from(**environment: str) -> Path:
+    """The sources that a process with this environment runs."""
+    words = "import greendot, pathlib; print(pathlib.Path(greendot.__file__).parents[1])"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", words, stdout=PIPE, env=os.environ | environment
+    )
+    return Path((await process.communicate())[0].decode().strip())
+
+
+async def everything_works(clients: Clients, here: Process, there: Process, room: str) -> tuple[Listener, Listener]:
+    """Between a client here and one there, both ways."""
+    await here.ask("PUT", f"/v1/rooms/{room}", {"open": True})
+    ann, bob = await clients.join(here, f"ann-{room}"), await clients.join(there, f"bob-{room}")
+    for one, other in ((ann, f"bob-{room}"), (bob, f"ann-{room}")):
+        assert (await one.watch(other))[other]["state"] == "online"
+        await one.request(type="room.join", room=room)
+    for one, name, other in ((ann, f"ann-{room}", bob), (bob, f"bob-{room}", ann)):
+        await one.request(type="status.set", status="busy", text="Lunch; soon")
+        await other.sees(name, "busy")
+        assert other.changes(name)[-1].data["status_text"] == "Lunch; soon"
+        one.send(type="typing.start", room=room)
+        await other.hears("typing.started", user=name)
+        said = await one.request(type="room.send", room=room, body=f"by {name}")
+        assert (await other.hears("room.message", seq=said["seq"]))["body"] == f"by {name}"
+        await other.hears("typing.stopped", user=name)
+        await one.request(type="signal.send", room=room, kind="wave", body=1, key="w")
+        await other.hears("signal", kind="wave")
+        present = await other.request(type="room.present", room=room)
+        assert present["users"] == [f"ann-{room}", f"bob-{room}"]
+    await everybody_is_notified(here, there, ann, bob, room)
+    return ann, bob
+
+
+async def everybody_is_notified(here: Process, there: Process, ann: Listener, bob: Listener, room: str) -> None:
+    for asked, client, name in ((there, ann, f"ann-{room}"), (here, bob, f"bob-{room}")):
+        answer = await asked.ask("POST", "/v1/notifications", {"user": name, "kind": "news", "body": room})
+        assert answer.status == 201
+        made = await client.hears("notification.created", seq=1)
+        await client.request(type="inbox.read", ids=[made["id"]])
+        await client.hears("inbox.badge", unread=0)
+        signals = {"user": name, "kind": "poke", "body": 2}
+        assert (await asked.ask("POST", "/v1/signals", signals)).status == 202
+        await client.hears("signal", kind="poke")
+        sessions = (await asked.ask("GET", f"/v1/users/{name}/sessions")).json()["sessions"]
+        assert [each["state"] for each in sessions] == ["online"]
+
+
+@pytest.mark.timeout(120)
+async def test_nodes_of_then_and_now_are_one_server(tmp_path: Path, redis: RedisProcess, postgres: str) -> None:
+    async with mixed(tmp_path, redis, postgres) as (old, new, _), Clients() as clients:
+        ann, bob = await everything_works(clients, old, new, "one")
+        cid, _ = await everything_works(clients, new, old, "two")
+        # An operator's word, across.
+        (there,) = (await old.ask("GET", "/v1/users/ann-two/sessions")).json()["sessions"]
+        assert (await old.ask("DELETE", f"/v1/sessions/{there['session']}")).status == 204
+        await until(lambda: cid.closed is not None)
+        assert cid.closed is not None
+        assert cid.closed.code == 4503
+        # Who is removed from a room on the one is out of it on the other.
+        await old.ask("DELETE", "/v1/rooms/one/members/bob-one")
+        assert (await new.ask("POST", "/v1/tokens/revoke", {"user": "ann-one"})).json()["closed"] == 1
+        await until(lambda: ann.closed is not None)
+        assert ann.closed is not None
+        assert ann.closed.code == 4501
+        assert bob.closed is None
+
+
+@pytest.mark.timeout(120)
+async def test_the_old_node_is_stopped_and_its_clients_go_on_with_the_new_one(
+    tmp_path: Path, redis: RedisProcess, postgres: str
+) -> None:
+    async with mixed(tmp_path, redis, postgres) as (old, new, source), Clients() as clients:
+        await new.ask("PUT", "/v1/rooms/hall", {"open": True})
+        bob, watcher = await clients.join(old, "bob"), await clients.join(new, "watcher")
+        await bob.request(type="room.join", room="hall")
+        await bob.request(type="status.set", status="busy")
+        await watcher.watch("bob")
+        await watcher.request(type="room.join", room="hall")
+        for number in range(3):
+            await watcher.request(type="room.send", room="hall", body=number)
+        await until(lambda: len(bob.of("room.message")) == 3)
+        old.signal(signal.SIGTERM)
+        await until(lambda: bob.closed is not None)
+        assert bob.closed is not None
+        assert bob.closed.code == 4000
+        await watcher.request(type="room.send", room="hall", body="meanwhile")
+        resume = {"session": bob.client.welcome["session"], "rooms": {"hall": 3}, "inbox": 0}
+        again = await clients.join(new, "bob", resume=resume)
+        assert again.client.welcome["resumed"] is True
+        await again.hears("room.message", seq=4)
+        assert (await old.ended()).code == 0
+        assert watcher.states("bob") == []
+        assert [told.type for told in watcher.told if told.type in ("room.entered", "room.left")] == []
+        await a_program_of_then_works(new, source, again)
+
+
+async def a_program_of_then_works(server: Process, source: Path, bob: Listener) -> None:
+    """With the Python client of then, in a process of its own."""
+    command = (sys.executable, PROGRAM, f"ws://127.0.0.1:{server.port}/v1/connect", server.token("zoe"))
+    environment = os.environ | {"PYTHONPATH": str(source)}
+    program = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment)
+    try:
+        assert program.stdout is not None
+        assert (await asyncio.wait_for(program.stdout.readline(), 30)) == b"ready\n"
+        await bob.hears("room.message", seq=5)
+        await bob.request(type="room.send", room="hall", body="to a program of then")
+        await bob.request(type="status.set", status="auto")
+        await server.ask("POST", "/v1/notifications", {"user": "zoe", "kind": "news", "body": "n"})
+        out, err = await asyncio.wait_for(program.communicate(b"go on\n"), 30)
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
+    assert program.returncode == 0, err.decode()
+    told = msgspec.json.decode(out)
+    assert told["messages"] == [[5, "from a program of then"], [6, "to a program of then"]]
+    assert told["presence"] == [["bob", "online"]]
+    assert told["notifications"] == ["n"]
+    assert told["history"] == [1, 2, 3, 4, 5, 6]

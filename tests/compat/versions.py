@@ -1,0 +1,32 @@
+"""The versions that were written down."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "protocol"
+VERSIONS = sorted(folder.name for folder in FIXTURES.iterdir() if folder.is_dir())
+
+
+def written(version: str, name: str) -> Any:
+    return msgspec.json.decode((FIXTURES / version / name).read_bytes())
+
+
+@cache
+def decoders(version: str) -> ModuleType:
+    """How nodes of that version read the bus."""
+    path = FIXTURES / version / "decoders.py"
+    spec = importlib.util.spec_from_file_location(f"decoders_{version.replace('.', '_')}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # annotations are looked up there
+    spec.loader.exec_module(module)
+    return module

@@ -119,12 +119,35 @@ async def test_one_look_is_printed_for_people_and_programs_and_what_is_wrong_is_
         assert hot["per_s"] > 0
         (node,) = look["nodes"]
         assert node["state"] == "live"
+        unknown = await greendot(tmp_path, "top", "--once", *url, **ON | {"GREENDOT_ADMIN_KEY": "another key " * 4})
+        assert unknown.code == 2
+        assert "refused the key: this key does not open the dashboard" in unknown.err
     gone, wrong = await asyncio.gather(
         greendot(tmp_path, "top", *url, **ON), greendot(tmp_path, "top", "--url", "ftp://x", **ON)
     )
     assert (gone.code, gone.out, wrong.code) == (2, "", 2)
     assert gone.err.startswith(f"greendot: no server answers at {url[1]}: ")
     assert gone.err.count("\n") == 1
+
+
+async def test_a_person_agrees_to_what_the_server_says_would_be_done(tmp_path: Path) -> None:
+    async with running(tmp_path, "--host", "127.0.0.1", **ON) as server:
+        devices = [await server.client("ann", device=name) for name in ("laptop", "phone")]
+        asking = ("disconnect", "--user", "ann", "--url", f"http://127.0.0.1:{server.port}")
+        async with in_a_terminal(tmp_path, *asking, **ON) as doubts, in_a_terminal(tmp_path, *asking, **ON) as agrees:
+            for terminal in (doubts, agrees):
+                await terminal.shows(lambda text: "Disconnect ann (default)? [y/N]" in text)
+            assert "2 sessions of ann will be closed with 4503 on every node" in doubts.text.replace("\n", "")
+            doubts.press("\n")
+            assert await doubts.ended() == 2
+            assert "nothing was done" in doubts.text
+            assert [await device.quiet() for device in devices] == [[], []]
+            agrees.press("y\n")
+            assert await agrees.ended() == 0
+            assert "2 sessions disconnected (4503)." in agrees.text
+        assert [(await device.closed()).code for device in devices] == [4503, 4503]
+        for device in devices:
+            await device.end()
 
 
 # --- tail ---

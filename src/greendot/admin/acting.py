@@ -75,11 +75,11 @@ class Acting:
             raise Refused(Err.FORBIDDEN, "this key is for a tenant: nodes are for the server's own key")
         if not any(it.node == node and it.state == "live" for it in nodes):
             raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}")
-        answer = await self._desk.survey.ask_one(node, NodeOf(), WITHIN_S)
+        answer = await self._desk.survey.ask_one(node, NodeOf(tenant), WITHIN_S)
         if answer is None:
             raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; try again in a moment")
         there = read_node(answer)
-        return there.connections - there.strangers if tenant is None else there.tenants.get(tenant, 0)
+        return there.connections - there.strangers if tenant is None else there.theirs
 
     async def confirm(self, viewer: Viewer, number: int) -> dict[str, Any]:
         """Do it, and say what was done."""

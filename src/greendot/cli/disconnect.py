@@ -21,9 +21,9 @@ FEW = 1  # sessions that are closed without a further question
 
 
 @click.command()
-@click.option("--session", metavar="S", help="This session, as `greendot sessions` shows it.")
+@click.option("--session", metavar="S", help="This session, as `greendot inspect user` shows it.")
 @click.option("--user", metavar="U", help="All sessions of this user, on all nodes.")
-@click.option("--node", metavar="N", help="Everybody on this node, as `greendot nodes` shows it.")
+@click.option("--node", metavar="N", help="Everybody on this node, as `greendot top` shows it.")
 @some_tenant_option
 @click.option(
     "--code",

@@ -33,8 +33,8 @@ LAGS = (
     ("store", "store_latency_ms", "ms"),
     ("Redis", "redis_command_latency_us", "µs"),
 )
-QUEUES = (("hellos", "realtime_hellos_waiting"), ("writes", "realtime_send_backlog"), ("push", "push_queue_waiting"))
-OLDEST = "_oldest_s"  # how the names of gauges end that tell how old a queue is
+QUEUES = (("hellos", "realtime_hellos_waiting"), ("writes", "realtime_send_backlog"))
+WAITING, OLDEST = "_queue_waiting", "_queue_oldest_s"  # how gauges are called that tell how long a queue is, and how old
 ALARMS = frozenset({"dropped", "shed", "slow"})
 
 Row = Mapping[str, Any]
@@ -102,11 +102,7 @@ def _head(shown: Shown, columns: int) -> list[Line]:
     lost = any(rates.get(metric) for name, metric in RATES if name in ALARMS)
     waiting = sums | worst
     queues = [f"{name} {many(waiting[metric])}" for name, metric in QUEUES if metric in waiting]
-    queues += [
-        f"{name.removesuffix(OLDEST).replace('_', ' ')} oldest {duration(round(value * 1000))}"
-        for name, value in sorted(waiting.items())
-        if name.endswith(OLDEST) and value
-    ]
+    queues += [_queue(name.removesuffix(WAITING), waiting) for name in sorted(waiting) if name.endswith(WAITING)]
     closes = [f"{code} {rate(per_s)}" for code, per_s in sorted(sample["closes"].items()) if per_s]
     return [
         *(Line(text, "head") for text in flow("", first, columns)),
@@ -115,6 +111,13 @@ def _head(shown: Shown, columns: int) -> list[Line]:
         *(Line(text) for text in flow("waiting:", queues, columns)),
         *(Line(text) for text in flow("closed, per second:", closes, columns) if closes),
     ]
+
+
+def _queue(name: str, gauges: Mapping[str, float]) -> str:
+    """How much is in it, and how long the oldest has waited."""
+    oldest_s = gauges.get(f"{name}{OLDEST}", 0)
+    old = f" (oldest {duration(round(oldest_s * 1000))})" if oldest_s else ""
+    return f"{name} {many(gauges[f'{name}{WAITING}'])}{old}"
 
 
 def _of_tenant(shown: Shown, first: list[str], columns: int) -> list[Line]:

@@ -64,7 +64,7 @@ class Answering:
                 channel = self._parts.hub.find(Topic("room", question.tenant, question.room))
                 return RoomThere(0 if channel is None else len(channel.listeners))
             case NodeOf():
-                return self._node()
+                return self._node(question)
             case TopicOf():
                 return self._topic(Topic(question.kind, question.tenant, question.name))
             case EndAll():
@@ -182,7 +182,7 @@ class Answering:
             unheard_in_ms=None if timer is None else max(0, round((timer.due - now) * 1000)),
         )
 
-    def _node(self) -> NodeThere:
+    def _node(self, question: NodeOf) -> NodeThere:
         parts = self._parts
         registry, kinds = parts.registry, parts.hub.kinds()
         tallies = [(registry.tallies.shown(tenant).connections, tenant) for tenant in registry.tallies]
@@ -196,6 +196,7 @@ class Answering:
             lingering=sum(session.connection is None for session in registry.sessions.values()),
             users=registry.users,
             tenants={tenant: count for count, tenant in nlargest(MOST_TENANTS, tallies) if count},
+            theirs=0 if question.tenant is None else registry.tallies.shown(question.tenant).connections,
             rooms=kinds.get("room", 0),
             watched=kinds.get("watch", 0),
             timers=len(parts.timers),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 
 from greendot.gateway.connection import Connection
@@ -13,6 +14,7 @@ from greendot.protocol.events import Drain
 
 AT_ONCE = 200  # closed in one turn of the loop
 SOONEST_MS = 500
+_log = logging.getLogger("greendot.gateway")
 
 
 class Ending:
@@ -25,6 +27,7 @@ class Ending:
         """Close them, some at a time. Answers how many there are."""
         connections = self._parts.registry.connections.values()
         theirs = [it for it in connections if it.session is not None and tenant in (None, it.session.tenant)]
+        _log.warning("an operator has %d clients closed with %d", len(theirs), code)
         self._parts.tasks.spawn(self._end(theirs, code, reason))
         return len(theirs)
 

@@ -221,8 +221,7 @@ class Intake:
         self._metrics.realtime_commands_refused_total += 1
         if connection.tally is not None:
             connection.tally.refused += 1
-        what = str(command.__struct_config__.tag)
-        self._witness.refused(connection.session, what, refused.code, getattr(command, "room", None))
+        self._witness.refused(connection.session, command, refused.code)
         if refused.code != Err.RATE_LIMITED or not isinstance(command, _QUIET):
             connection.send(encode_error(refused, command.id))
 
@@ -242,7 +241,7 @@ class Intake:
         return True
 
     def _bad(self, connection: Connection, bad: BadCommand) -> None:
-        self._witness.refused(connection.session, "no command", bad.code)
+        self._witness.refused(connection.session, None, bad.code)
         connection.send(encode_error(bad, bad.command_id))
         if bad.code == Err.BAD_FRAME:
             now = connection.heard

@@ -10,6 +10,7 @@ from greendot.core.presence import Manual
 from greendot.core.tailing import Event, Tail
 from greendot.engine.turns import Turn
 from greendot.gateway.session import Session
+from greendot.protocol.commands import Command
 from greendot.store.base import Notice, Record
 
 
@@ -95,9 +96,11 @@ class Witness:
 
     # --- what was not done ---
 
-    def refused(self, session: Session | None, what: str, code: str, room: str | None = None) -> None:
-        """A command was answered with an error."""
+    def refused(self, session: Session | None, command: Command | None, code: str) -> None:
+        """A command was answered with an error, or what was no command."""
         if self.tail.open and session is not None:
+            what = "no command" if command is None else str(command.__struct_config__.tag)
+            room = getattr(command, "room", None)
             self._tell(Event(self._clock.now_ms(), "errors", code, *session.key, room, session.id, detail=what))
 
     # --- notifications ---

@@ -42,6 +42,8 @@ class RoomOf(Struct, frozen=True, tag="room"):
 class NodeOf(Struct, frozen=True, tag="node"):
     """What does the node hold?"""
 
+    tenant: str | None = None  # how many connections of this one's, too
+
 
 class TopicOf(Struct, frozen=True, tag="topic"):
     """Who listens to a topic there?"""
@@ -139,6 +141,7 @@ class NodeThere(Struct, frozen=True):
     lingering: int  # of them
     users: int
     tenants: dict[str, int]  # with the most connections, and how many
+    theirs: int  # connections of the tenant that was asked about
     rooms: int  # that are listened to
     watched: int  # users
     timers: int

@@ -34,7 +34,10 @@ LAGS = (
     ("Redis", "redis_command_latency_us", "µs"),
 )
 QUEUES = (("hellos", "realtime_hellos_waiting"), ("writes", "realtime_send_backlog"))
-WAITING, OLDEST = "_queue_waiting", "_queue_oldest_s"  # how gauges are called that tell how long a queue is, and how old
+WAITING, OLDEST = (
+    "_queue_waiting",
+    "_queue_oldest_s",
+)  # how gauges are called that tell how long a queue is, and how old
 ALARMS = frozenset({"dropped", "shed", "slow"})
 
 Row = Mapping[str, Any]

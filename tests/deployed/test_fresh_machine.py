@@ -50,6 +50,7 @@ def test_in_ci_it_is_a_failure(bare: Path) -> None:
 def test_make_serve_in_a_fresh_clone_needs_nothing_else(tmp_path: Path) -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("this is no clone that could be cloned")
+    program("git")
     # Installing is left out: the environment of this test is lent to the clone.
     told = said(
         sys.executable, ROOT / "scripts" / "fresh-clone", "--within", "40", "--venv", sys.prefix, TMPDIR=str(tmp_path)

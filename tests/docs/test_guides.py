@@ -15,6 +15,7 @@ import certifi
 import pytest
 
 from clients.javascript import CLIENTS, installed
+from deployed.programs import program
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -87,7 +88,10 @@ def test_every_block_says_what_it_is(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in GUIDES if blocks(page, "sh")], ids=lambda page: page.stem)
 def test_what_is_to_be_typed_works(page: Path, server: DevServer) -> None:
-    for _, text in blocks(page, "sh"):
+    typed = [text for _, text in blocks(page, "sh")]
+    if any("curl " in text for text in typed):
+        program("curl")
+    for text in typed:
         server.run(["sh", "-ec"], text)
 
 

@@ -18,6 +18,7 @@ import asyncpg
 import pytest
 
 from redis_servers import free_port
+from redis_servers.process import program
 from redis_servers.tls import Certificates
 
 PATIENCE_S = 20.0
@@ -113,7 +114,8 @@ class PostgresProcess:
         """Not as root; and it ends when the tests are killed and clean up nothing."""
         setpriv = shutil.which("setpriv")
         if setpriv is None:
-            assert os.geteuid(), "PostgreSQL does not run as root, and there is no setpriv to run it as somebody else"
+            if os.geteuid() == 0:
+                program("setpriv, and PostgreSQL does not run as root,", None)
             return []
         lowered = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
         return [setpriv, *lowered, "--pdeathsig", "QUIT"]

@@ -12,6 +12,7 @@ import uvloop
 from hypothesis import settings
 
 from postgres_server import given_or_own_server
+from wire_described import listening
 
 LIMIT_S, SPARE_S = 50.0, 10.0  # a test that says how long it may take ends so much before
 
@@ -25,6 +26,12 @@ def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL that all tests share. Each takes a schema of its own there."""
     with given_or_own_server() as url:
         yield url
+
+
+@pytest.fixture(scope="session", autouse=True)
+def what_clients_are_told_is_as_the_document_says() -> Iterator[None]:
+    with listening():
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

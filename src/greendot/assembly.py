@@ -110,7 +110,7 @@ class Greendot:
         hsts_s = 0 if settings.server.dev else tls.hsts_s
         onlooker = None if dashboard is None else lambda: Onlooker(dashboard)
         here = onlooker is not None and not settings.admin.port
-        app = Headers(make_app(backend, dev, admin=here), self._is_ending)
+        app = Headers(make_app(backend, dev, admin=here, docs=settings.api.docs), self._is_ending)
         server = Server(self.node, app, certificate, hsts_s=hsts_s, onlooker=onlooker if here else None)
         if onlooker is None or here:
             return server, None

@@ -14,11 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from e2e.processes import API_KEY, Process, ask, running
+from e2e.processes import API_KEY, Process, ask, exchange, running
+from greendot.api import asyncapi
 from greendot.api.catalogue import document
 from postgres_server import fresh_schema
 
 EXAMPLES = 10  # of each operation, beside those at the bounds of every field
+DOCUMENTS = {"/openapi.json": document(), "/asyncapi.json": asyncapi.document()}
 ALL, AT_RANDOM = "coverage,fuzzing,stateful", "fuzzing,stateful"
 # What no schema can say: that two ids differ, that a moment is to come, that one of two parts of a query is left out,
 # what a provider's token or a time zone looks like. A request that fits the document may be refused here; what is
@@ -37,11 +39,23 @@ PARTLY_SAID = (
 )
 
 
-async def test_the_document_is_served_to_whoever_asks(tmp_path: Path) -> None:
+async def test_the_documents_are_served_to_whoever_asks(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
-        answer = await ask(server.port, "GET", "/openapi.json")
-    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.json() == document()
+        answers = {path: await ask(server.port, "GET", path) for path in (*DOCUMENTS, "/docs")}
+    page = answers.pop("/docs")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    for path, answer in answers.items():
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        assert answer.json() == DOCUMENTS[path]
+
+
+async def test_an_operator_may_keep_the_documents_to_themselves(tmp_path: Path) -> None:
+    async with running(tmp_path, GREENDOT_API_DOCS="false") as server:
+        for path in (*DOCUMENTS, "/docs", "/docs/app.js"):
+            request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+            assert (await exchange(server.port, request.encode())).status == 404, path
+        assert (await ask(server.port, "GET", "/livez")).status == 200
 
 
 async def schemathesis(server: Process, folder: Path, ids: Mapping[str, str], phases: str = ALL) -> None:

@@ -7,17 +7,21 @@ from starlette.routing import Route
 
 from greendot.api import problem
 from greendot.api.backend import Backend, Dev
-from greendot.api.catalogue import KINDS
+from greendot.api.catalogue import KINDS, DocumentRoutes
 from greendot.api.dev import DevRoutes
 from greendot.api.operation import routes_of
-from greendot.api.pages import admin_pages
+from greendot.api.pages import admin_pages, docs_pages
 from greendot.api.scopes import guarded
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 
 
-def make_app(backend: Backend, dev: Dev | None = None, *, admin: bool = False) -> Starlette:
-    """The application; with `dev` also the demo page and its tokens, with `admin` the dashboard's page."""
-    routes = [guarded(route, backend.keys, backend.limiting) for kind in KINDS for route in routes_of(kind(backend))]
+def make_app(backend: Backend, dev: Dev | None = None, *, admin: bool = False, docs: bool = True) -> Starlette:
+    """The application; with `dev` also the demo page and its tokens, with `admin` the dashboard's page, with `docs` the
+    documents of its APIs and the page that shows them."""
+    kinds = [kind for kind in KINDS if docs or kind is not DocumentRoutes]
+    routes = [guarded(route, backend.keys, backend.limiting) for kind in kinds for route in routes_of(kind(backend))]
+    if docs:
+        routes += docs_pages()
     if dev is not None:
         routes += DevRoutes(backend, dev).routes()
     if admin:

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from greendot.api import openapi
+from greendot.api import asyncapi, openapi
 from greendot.api.backend import Backend
 from greendot.api.contacts import ContactRoutes
 from greendot.api.devices import DeviceRoutes
@@ -22,15 +22,20 @@ from greendot.api.tokens import TokenRoutes
 
 
 class DocumentRoutes:
-    """`/openapi.json`."""
+    """`/openapi.json` and `/asyncapi.json`."""
 
     def __init__(self, backend: Backend) -> None:
-        pass  # it is the same whoever answers
+        pass  # they are the same whoever answers
 
     @operation("GET /openapi.json", answers={200: (dict[str, Any],)})
     async def openapi(self, request: Request) -> Response:
         """This document."""
         return Response(_text(), media_type="application/json")
+
+    @operation("GET /asyncapi.json", answers={200: (dict[str, Any],)})
+    async def asyncapi(self, request: Request) -> Response:
+        """The WebSocket protocol, as an AsyncAPI 3 document."""
+        return Response(_wire_text(), media_type="application/json")
 
 
 KINDS = (
@@ -53,3 +58,8 @@ def document() -> dict[str, Any]:
 @cache
 def _text() -> bytes:
     return msgspec.json.encode(document())
+
+
+@cache
+def _wire_text() -> bytes:
+    return msgspec.json.encode(asyncapi.document())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -13,11 +13,10 @@ from msgspec import Struct
 from greendot import __version__
 from greendot.api import problem
 from greendot.api.operation import Content, Operation
+from greendot.api.schemas import Json, ecma
 from greendot.api.scopes import NEEDED, UNCOUNTED
 from greendot.core.apikeys import SCOPES
 from greendot.protocol.commands import Id
-
-Json = dict[str, Any]
 
 ABOUT = """\
 For app backends. A key belongs to a tenant and has scopes; each operation names the one it needs (`admin` has all but
@@ -85,8 +84,8 @@ class _Schemas:
     def __init__(self, operations: Iterable[Operation]) -> None:
         types = {kind: None for it in operations for kind in _types(it)}
         refs, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-        self._refs = dict(zip(types, map(_ecma, refs), strict=True))
-        self.components = _ecma(components)
+        self._refs = dict(zip(types, map(ecma, refs), strict=True))
+        self.components = ecma(components)
         for kind in types:
             if (rule := getattr(kind, "RULE", None)) is not None:
                 self.components[kind.__name__] |= rule
@@ -107,7 +106,7 @@ class _Schemas:
     def fields(self, kind: type[Struct]) -> Iterable[tuple[str, Json]]:
         """The fields of a type that is written out where it is used, and nowhere else."""
         (ref,), components = msgspec.json.schema_components([kind])
-        fields: dict[str, Json] = _ecma(components[ref["$ref"].rpartition("/")[2]]["properties"])
+        fields: dict[str, Json] = ecma(components[ref["$ref"].rpartition("/")[2]]["properties"])
         return fields.items()
 
 
@@ -188,14 +187,4 @@ def _named(it: Operation) -> str:
     return "_".join([it.method.lower(), *words])
 
 
-def _ecma(schema: Any) -> Any:
-    """Patterns as JSON Schema has them: Python's `\\Z` is its `$`."""
-    if isinstance(schema, Mapping):
-        return {
-            key: value.replace(r"\Z", "$") if key == "pattern" and isinstance(value, str) else _ecma(value)
-            for key, value in schema.items()
-        }
-    return [_ecma(value) for value in schema] if isinstance(schema, list | tuple) else schema
-
-
-_ID: Json = _ecma(msgspec.json.schema(Id))
+_ID: Json = ecma(msgspec.json.schema(Id))

@@ -16,7 +16,7 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-SHARED = ("tokens.css", "favicon.svg")  # of the demo, used by the dashboard too
+SHARED = ("tokens.css", "favicon.svg")  # of the demo, used by the other pages too
 
 
 def demo_pages() -> list[Route]:
@@ -26,9 +26,18 @@ def demo_pages() -> list[Route]:
 
 def admin_pages() -> list[Route]:
     """The dashboard, at `/admin`. The page itself is no secret; what it shows is asked for with a key."""
-    files = _files("greendot.web.admin")
+    return _pages_at("/admin", "greendot.web.admin")
+
+
+def docs_pages() -> list[Route]:
+    """The page of the APIs' documents, at `/docs`."""
+    return _pages_at("/docs", "greendot.web.docs")
+
+
+def _pages_at(place: str, package: str) -> list[Route]:
+    files = _files(package)
     files += [file for file in _files("greendot.web") if file.name in SHARED]
-    return [_page("/admin" if file.name == "index.html" else f"/admin/{file.name}", file) for file in files]
+    return [_page(place if file.name == "index.html" else f"{place}/{file.name}", file) for file in files]
 
 
 def _page(path: str, file: resources.abc.Traversable) -> Route:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Json = dict[str, Any]
+from greendot.api.schemas import Json
 
 
 def having(*names: str) -> Json:

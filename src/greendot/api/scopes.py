@@ -15,6 +15,7 @@ OPEN = {
     "GET /readyz",
     "GET /metrics",
     "GET /openapi.json",  # the same for everybody, and published with the source
+    "GET /asyncapi.json",
     "GET /v1/connect",  # for clients, who show a token
 }
 NEEDED: dict[str, Scope] = {

@@ -7,6 +7,7 @@ import sys
 import click
 
 from greendot import __version__
+from greendot.cli.asyncapi import asyncapi
 from greendot.cli.backup import backup, restore
 from greendot.cli.completion import completion
 from greendot.cli.config import check_config, defaultconfig
@@ -55,7 +56,7 @@ def version() -> None:
 
 looking = top, inspect, tail, nodes, presence, sessions, typing, rooms, inbox
 changing = disconnect, sweep, migrate, outbox, webhooks, push, jobs, repair, backup, restore
-finding_out = openapi, doctor, health, plan_command, version
+finding_out = openapi, asyncapi, doctor, health, plan_command, version
 setting_up = check_config, genconfig, defaultconfig, completion
 running = serve, worker
 people = token, revoke, notify, keys, tenants, user

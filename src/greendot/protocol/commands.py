@@ -49,6 +49,8 @@ class Resume(Struct, frozen=True):
 
 
 class Hello(Command, frozen=True, tag="hello", gc=True):
+    """The first frame: who comes, and what they still have of an earlier session."""
+
     token: str = ""
     device: Id = "default"
     client: ClientInfo = ClientInfo()
@@ -57,70 +59,94 @@ class Hello(Command, frozen=True, tag="hello", gc=True):
 
 
 class Heartbeat(Command, frozen=True, tag="heartbeat"):
-    pass
+    """I live. Any other frame says so too."""
 
 
 class Activity(Command, frozen=True, tag="activity"):
-    pass
+    """The person did something: the session is not idle."""
 
 
 class StatusSet(Command, frozen=True, tag="status.set"):
+    """Set one's own status, until a time if there is one, and the text beside it."""
+
     status: Literal["auto", "busy", "invisible"] = "auto"
     until: Seq | None = None
     text: Text | None = None
 
 
 class PrivacySet(Command, frozen=True, tag="privacy.set", gc=True):
+    """Say who may not see what of oneself. What is left out stays as it is."""
+
     last_seen: LastSeen | None = None  # None keeps what is
     hide_from: Annotated[list[Id], Meta(max_length=1_000)] | None = None
 
 
 class Watch(Command, frozen=True, tag="watch", gc=True, kw_only=True):
+    """See how these users are, and hear of every change."""
+
     users: Users
 
 
 class Unwatch(Command, frozen=True, tag="unwatch", gc=True, kw_only=True):
+    """Hear no more of these users."""
+
     users: Users
 
 
 class PresenceGet(Command, frozen=True, tag="presence.get", gc=True, kw_only=True):
+    """See how these users are, once."""
+
     users: Users
 
 
 class TypingStart(Command, frozen=True, tag="typing.start", kw_only=True):
+    """The person types in a room. To be said again every 3 s while it lasts."""
+
     room: Id
 
 
 class TypingStop(Command, frozen=True, tag="typing.stop", kw_only=True):
+    """The person has stopped typing."""
+
     room: Id
 
 
 class RoomList(Command, frozen=True, tag="room.list"):
-    pass
+    """The rooms one is a member of, and the open ones."""
 
 
 class RoomJoin(Command, frozen=True, tag="room.join", kw_only=True):
+    """Enter a room and hear what is said there; with `after` also what was missed."""
+
     room: Id
     after: Seq | None = None
 
 
 class RoomLeave(Command, frozen=True, tag="room.leave", kw_only=True):
+    """Leave a room."""
+
     room: Id
 
 
 class RoomPresent(Command, frozen=True, tag="room.present", kw_only=True):
+    """Who is in a room, a page at a time."""
+
     room: Id
     after: Id | None = None
     limit: Limit = 100
 
 
 class RoomSend(Command, frozen=True, tag="room.send", kw_only=True):
+    """Say something in a room. With `key` it is said once, however often it is sent."""
+
     room: Id
     body: Raw
     key: Id | None = None
 
 
 class RoomEdit(Command, frozen=True, tag="room.edit", kw_only=True):
+    """Say a message again, otherwise: it stays, and a new record refers to it."""
+
     room: Id
     ref: Seq
     body: Raw
@@ -128,17 +154,23 @@ class RoomEdit(Command, frozen=True, tag="room.edit", kw_only=True):
 
 
 class RoomDelete(Command, frozen=True, tag="room.delete", kw_only=True):
+    """Take a message back: a new record says so."""
+
     room: Id
     ref: Seq
     key: Id | None = None
 
 
 class RoomRead(Command, frozen=True, tag="room.read", kw_only=True):
+    """Everything up to this number is read."""
+
     room: Id
     seq: Seq
 
 
 class RoomHistory(Command, frozen=True, tag="room.history", kw_only=True):
+    """What was said in a room, a page at a time."""
+
     room: Id
     before: Seq | None = None
     after: Seq | None = None
@@ -146,6 +178,8 @@ class RoomHistory(Command, frozen=True, tag="room.history", kw_only=True):
 
 
 class InboxList(Command, frozen=True, tag="inbox.list", kw_only=True):
+    """One's notifications, a page at a time."""
+
     after: Seq | None = None
     before: Seq | None = None
     limit: Limit = 50
@@ -160,22 +194,24 @@ class InboxMark(Command, frozen=True, kw_only=True, gc=True):
 
 
 class InboxSeen(InboxMark, frozen=True, tag="inbox.seen", kw_only=True, gc=True):
-    pass
+    """Notifications were shown."""
 
 
 class InboxRead(InboxMark, frozen=True, tag="inbox.read", kw_only=True, gc=True):
-    pass
+    """Notifications were read."""
 
 
 class InboxArchive(InboxMark, frozen=True, tag="inbox.archive", kw_only=True, gc=True):
-    pass
+    """Notifications are put away."""
 
 
 class InboxAck(InboxMark, frozen=True, tag="inbox.ack", kw_only=True, gc=True):
-    pass
+    """Notifications that ask for it are acknowledged: they are not sent again."""
 
 
 class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
+    """Something for this moment, to a room or to a user's devices; it is not kept."""
+
     kind: Id
     room: Id | None = None
     user: Id | None = None
@@ -184,20 +220,24 @@ class SignalSend(Command, frozen=True, tag="signal.send", kw_only=True):
 
 
 class DeviceRegister(Command, frozen=True, tag="device.register", kw_only=True):
+    """Pushes go to this device from now on."""
+
     provider: PushProvider
     token: str
 
 
 class DeviceRemove(Command, frozen=True, tag="device.remove"):
-    pass
+    """Pushes go to this device no longer."""
 
 
 class TokenRefresh(Command, frozen=True, tag="token.refresh", kw_only=True):
+    """A new token for this connection, before the old one ends."""
+
     token: str
 
 
 class Bye(Command, frozen=True, tag="bye"):
-    pass
+    """Close, and count as gone at once."""
 
 
 AnyCommand = (

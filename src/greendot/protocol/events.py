@@ -68,6 +68,8 @@ class Limits(Struct, frozen=True, gc=False):
 
 
 class Welcome(Event, frozen=True, gc=True):
+    """The answer to `hello`: the session, its limits, and where the rooms stand."""
+
     type = "welcome"
 
     session: str
@@ -83,10 +85,14 @@ class Welcome(Event, frozen=True, gc=True):
 
 
 class HeartbeatAck(Event, frozen=True):
+    """The answer to `heartbeat`."""
+
     type = "heartbeat.ack"
 
 
 class TypingStarted(Event, frozen=True):
+    """Somebody types in a room, and is taken to until `expires_in_ms` and a second have passed."""
+
     type = "typing.started"
 
     room: str
@@ -96,6 +102,8 @@ class TypingStarted(Event, frozen=True):
 
 
 class TypingStopped(Event, frozen=True):
+    """Somebody has stopped typing."""
+
     type = "typing.stopped"
 
     room: str
@@ -113,6 +121,8 @@ class TypingCount(Event, frozen=True):
 
 
 class RoomMessage(Event, frozen=True):
+    """A record of a room, in the order of its numbers."""
+
     type = "room.message"
 
     room: str
@@ -127,6 +137,8 @@ class RoomMessage(Event, frozen=True):
 
 
 class RoomEntered(Event, frozen=True):
+    """Somebody is in the room now."""
+
     type = "room.entered"
 
     room: str
@@ -134,6 +146,8 @@ class RoomEntered(Event, frozen=True):
 
 
 class RoomLeft(Event, frozen=True):
+    """Somebody is in the room no longer."""
+
     type = "room.left"
 
     room: str
@@ -162,6 +176,8 @@ class RoomChanged(Event, frozen=True):
 
 
 class Signal(Event, frozen=True, rename={"sender": "from"}):
+    """Something for this moment, from a user or from the app."""
+
     type = "signal"
 
     sender: str
@@ -210,6 +226,8 @@ class NotificationUpdatedV1(Event, frozen=True, gc=True):
 
 
 class InboxBadge(Event, frozen=True):
+    """How many notifications are unread and unseen."""
+
     type = "inbox.badge"
 
     unread: int
@@ -225,18 +243,24 @@ class Refresh(Event, frozen=True):
 
 
 class Resync(Event, frozen=True):
+    """More was missed than is sent again: fetch it. `scope` is `inbox` or `room:NAME`."""
+
     type = "resync"
 
     scope: str
 
 
 class Drain(Event, frozen=True):
+    """The server is stopping: come back after this time, which is another for each client."""
+
     type = "drain"
 
     retry_in_ms: int
 
 
 class Overloaded(Event, frozen=True):
+    """The server has too much to do: come back after this time."""
+
     type = "overloaded"
 
     retry_in_ms: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
+from greendot.protocol import commands
 from greendot.protocol.commands import LastSeen
 from greendot.protocol.events import Presence, RoomMessage
 
@@ -129,6 +130,26 @@ class RefreshReply(Reply, frozen=True):
     """To `token.refresh`: until when the new token holds."""
 
     expires_at: int
+
+
+# What each command with an `id` is answered with; one that is not here with nothing but that it was done.
+REPLIES: dict[type[commands.Command], type[Reply]] = {
+    commands.StatusSet: StatusReply,
+    commands.PrivacySet: PrivacyReply,
+    commands.Watch: PresenceReply,
+    commands.PresenceGet: PresenceReply,
+    commands.RoomList: RoomsReply,
+    commands.RoomJoin: JoinReply,
+    commands.RoomPresent: PresentReply,
+    commands.RoomSend: SendReply,
+    commands.RoomEdit: SendReply,
+    commands.RoomDelete: SendReply,
+    commands.RoomRead: ReadReply,
+    commands.RoomHistory: HistoryReply,
+    commands.InboxList: InboxReply,
+    **dict.fromkeys(commands.MARKS, BadgeReply),
+    commands.TokenRefresh: RefreshReply,
+}
 
 
 class SessionInfo(Struct, frozen=True):

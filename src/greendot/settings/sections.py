@@ -73,6 +73,7 @@ class Auth(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Api(Struct, frozen=True, forbid_unknown_fields=True):
     key: Secret = ""  # a first API key, for tenant `default`
+    docs: bool = True  # /docs, /openapi.json and /asyncapi.json, for everybody who reaches the port
 
 
 class Presence(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,8 @@ from greendot.core.apikeys import SCOPES, Caller, Scope
 
 def served() -> list[str]:
     app = make_app(Backend(*[None] * len(Backend.__struct_fields__)))  # type: ignore[arg-type]  # the routes are asked for, not called
-    return [f"{method} {route.path}" for route in app.routes for method in route.methods - {"HEAD"}]
+    routes = [route for route in app.routes if not route.path.startswith("/docs")]  # files of a page, the same for all
+    return [f"{method} {route.path}" for route in routes for method in route.methods - {"HEAD"}]
 
 
 def test_every_route_has_exactly_one_scope_or_is_open() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from cli.calls import call, complaint
 from greendot import __version__
+from greendot.api import asyncapi
 from greendot.api.catalogue import document
 from greendot.cli import cli, main
 
@@ -34,6 +35,10 @@ def test_an_unknown_command_or_flag_is_named() -> None:
 
 def test_the_openapi_document_is_printed_as_servers_serve_it() -> None:
     assert json.loads(call("openapi").output) == json.loads(json.dumps(document()))
+
+
+def test_the_asyncapi_document_is_printed_as_servers_serve_it() -> None:
+    assert json.loads(call("asyncapi").output) == json.loads(json.dumps(asyncapi.document()))
 
 
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(

@@ -1,0 +1,92 @@
+"""What the AsyncAPI document says of a frame, held against the frame."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import jsonschema_rs
+
+from greendot.api.asyncapi import document
+from greendot.testing import WireClient
+
+Frame = dict[str, Any]
+DOCUMENT = document()
+MESSAGES = DOCUMENT["components"]["messages"]
+MOST = 200  # of a kind that are looked at: some tests are about how much there can be of something
+
+
+def is_command(frame: Frame) -> bool:
+    """Whether the document knows it as something a client may say."""
+    return frame["type"] in MESSAGES and _validator(frame["type"]).is_valid(frame)
+
+
+def said(frame: Frame) -> None:
+    """AssertionError if a client may not say it."""
+    assert [error.message for error in _validator(frame["type"]).iter_errors(frame)] == [], frame
+
+
+def heard(frame: Frame, command: str | None = None) -> str:
+    """What the document calls what the server said; AssertionError if it does not know it, or a field of it.
+
+    `command` is what a reply is the answer to.
+    """
+    name = _name(frame, command)
+    assert name in MESSAGES, frame
+    assert [error.message for error in _validator(name).iter_errors(frame)] == [], frame
+    payload = _resolved(MESSAGES[name]["payload"])
+    assert frame.keys() <= payload["properties"].keys(), frame
+    if "data" in payload["properties"]:
+        assert frame["data"].keys() <= _resolved(payload["properties"]["data"])["properties"].keys(), frame
+    return name
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Whatever clients on the bare wire are told meanwhile has to be as the document says."""
+    told, say = WireClient._next, WireClient.send
+    looked_at: Counter[str] = Counter()
+
+    def send(self: WireClient, **command: Any) -> None:
+        if isinstance(command.get("id"), str | int):
+            vars(self).setdefault("asked", {})[command["id"]] = command.get("type")
+        say(self, **command)
+
+    async def receive(self: WireClient) -> Frame:
+        frame = await told(self)
+        command = vars(self).get("asked", {}).pop(frame.get("id"), None) if frame.get("type") == "reply" else None
+        kind = command or str(frame.get("type"))
+        if looked_at[kind] < MOST:
+            looked_at[kind] += 1
+            heard(frame, command)
+        return frame
+
+    WireClient._next, WireClient.send = receive, send  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        WireClient._next, WireClient.send = told, say  # type: ignore[method-assign]
+
+
+def _name(frame: Frame, command: str | None) -> str:
+    if frame["type"] == "reply":
+        answers = DOCUMENT["operations"][command]["reply"]["messages"] if command else []
+        names = [answer["$ref"].rpartition("/")[2] for answer in answers]
+        return next((name for name in names if name != "error"), "Reply")
+    version = frame.get("v", 1)
+    return str(frame["type"]) if version == 1 else f"{frame['type']}.v{version}"
+
+
+def _resolved(schema: Frame) -> Frame:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    found: Frame = DOCUMENT["components"]["schemas"][name] if name else schema
+    return found
+
+
+@cache
+def _validator(name: str) -> jsonschema_rs.Validator:
+    # As the specification has it: payloads without a format of their own are of draft 7.
+    return jsonschema_rs.Draft7Validator(MESSAGES[name]["payload"] | {"components": DOCUMENT["components"]})

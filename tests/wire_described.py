@@ -75,7 +75,7 @@ def _name(frame: Frame, command: str | None) -> str:
     if frame["type"] == "reply":
         answers = DOCUMENT["operations"][command]["reply"]["messages"] if command else []
         names = [answer["$ref"].rpartition("/")[2] for answer in answers]
-        return next((name for name in names if name != "error"), "Reply")
+        return next((name for name in names if MESSAGES[name]["name"] == "reply"), "Reply")
     version = frame.get("v", 1)
     return str(frame["type"]) if version == 1 else f"{frame['type']}.v{version}"
 

@@ -34,11 +34,11 @@ RULES: dict[type[commands.Command], Json] = {
     commands.RoomHistory: never(having("before", "after")),
     **dict.fromkeys(commands.MARKS, one_of("ids", "through")),
 }
-# Answered with an event, or with a close frame, whether it has an `id` or not.
-_ANSWERS: dict[type[commands.Command], type[Event] | None] = {
-    commands.Hello: Welcome,
-    commands.Heartbeat: HeartbeatAck,
-    commands.Bye: None,
+# Answered with an event or a close frame, whether they have an `id` or not.
+_ANSWERS: dict[type[commands.Command], list[str]] = {
+    commands.Hello: [Welcome.type],
+    commands.Heartbeat: [HeartbeatAck.type, Reply.__name__],  # both, if it has an `id`
+    commands.Bye: [],
 }
 # Older versions than `EVENTS` has, for clients that do not ask for newer ones.
 OLDER: tuple[type[Event], ...] = (NotificationUpdatedV1,)
@@ -193,10 +193,7 @@ def _operations() -> dict[str, Json]:
 
 def _answers(kind: type[commands.Command]) -> list[str]:
     """The messages a command may be answered with."""
-    if kind not in _ANSWERS:
-        return [REPLIES.get(kind, Reply).__name__, _ERROR]
-    event = _ANSWERS[kind]
-    return [_ERROR] if event is None else [event_name(event), _ERROR]
+    return [*_ANSWERS.get(kind, [REPLIES.get(kind, Reply).__name__]), _ERROR]
 
 
 def _summary(kind: type[Struct]) -> str:

@@ -51,16 +51,22 @@ def listening() -> Iterator[None]:
     looked_at: Counter[str] = Counter()
 
     def send(self: WireClient, **command: Any) -> None:
-        if isinstance(command.get("id"), str | int):
-            vars(self).setdefault("asked", {})[command["id"]] = command.get("type")
+        asked = vars(self).setdefault("asked", {})
+        if command.get("type") == "hello" and "key" in command:
+            vars(self)["asked"] = None  # the dashboard speaks otherwise
+        elif asked is not None and isinstance(command.get("id"), str | int):
+            asked[command["id"]] = command.get("type")
         say(self, **command)
 
     async def receive(self: WireClient) -> Frame:
         frame = await told(self)
-        command = vars(self).get("asked", {}).pop(frame.get("id"), None) if frame.get("type") == "reply" else None
-        kind = command or str(frame.get("type"))
-        if looked_at[kind] < MOST:
-            looked_at[kind] += 1
+        asked = vars(self).get("asked")
+        kind = str(frame.get("type"))
+        if asked is None or (kind == "reply" and frame.get("id") not in asked):
+            return frame  # on another socket, or to something that was sent as bytes
+        command = asked.pop(frame["id"]) if kind == "reply" else None
+        if looked_at[command or kind] < MOST:
+            looked_at[command or kind] += 1
             heard(frame, command)
         return frame
 

@@ -1,0 +1,155 @@
+"""Every command that the pages tell people to type is typed, in the order they stand there, and works.
+
+What cannot be run here is in ELSEWHERE, with the reason. That list should only become shorter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from urllib.request import Request, urlopen
+
+import click
+import pytest
+
+from docs.typed import PAGES, ROOT, Block, Place, blocks, program
+from greendot.cli import cli
+from postgres_server import fresh_schema
+from redis_servers import KINDS, RedisProcess
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+# Program → why it is not run here.
+ELSEWHERE: dict[str, str] = {}
+WHAT_TO_DO = """
+Every command of the pages is typed by tests/docs/test_typed_commands.py. Make this one work in its Place
+(tests/docs/typed.py: addresses that stand for others; `prepare`: what is there beforehand), or, if its program can
+never be here (Docker, another machine), name the program in ELSEWHERE with the reason."""
+
+
+@pytest.fixture(scope="module")
+def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("typed")
+    with asyncio.Runner() as runner, RedisProcess(KINDS[0], tmp_path_factory.mktemp("redis")) as redis:
+        schema = fresh_schema(postgres)
+        made = Place(folder, f"redis://127.0.0.1:{redis.port}", runner.run(schema.__aenter__()))
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
+            runner.run(schema.__aexit__(None, None, None))
+
+
+def prepare(place: Place) -> None:
+    """What the pages speak of as if it were there."""
+    call(place, "PUT", "/v1/rooms/club", {"open": False})
+    call(place, "PUT", "/v1/rooms/club/members/alice", {"role": "admin"})
+    call(place, "PUT", "/v1/users/alice/devices/phone", {"provider": "webhook", "token": "a-token-of-a-phone"})
+    made = call(place, "POST", "/v1/notifications", {"user": "alice", "kind": "order.shipped", "body": {"order": 17}})
+    place.stands_for("01J9…-17", made["id"])
+
+
+def call(place: Place, method: str, path: str, body: object) -> dict[str, str]:
+    headers = {"Authorization": f"Bearer {place.kept('api-key')}"}
+    asked = Request(f"http://127.0.0.1:{place.port}{path}", json.dumps(body).encode(), headers, method=method)
+    with urlopen(asked, timeout=10) as answer:
+        found: dict[str, str] = json.loads(answer.read() or b"{}")
+    return found
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
+def test_what_is_to_be_typed_works(block: Block, place: Place) -> None:
+    here = [command for command in block.commands if program(command) not in ELSEWHERE]
+    if not here:
+        pytest.skip("; ".join({ELSEWHERE[program(command)] for command in block.commands}))
+    prepare(place)
+    result = place.type(here)
+    assert result.returncode == 0, f"{block.page}:{block.line}\n{result.args[-1]}\n\n{result.stdout}\n{WHAT_TO_DO}"
+
+
+def test_nothing_is_excused_that_is_not_there() -> None:
+    used = {program(command) for block in BLOCKS for command in block.commands}
+    assert ELSEWHERE.keys() <= used, "the list of what cannot be run here has become shorter: take these out"
+
+
+def test_there_is_something_to_type() -> None:
+    """A test that finds nothing would never fail."""
+    pages = {block.page for block in BLOCKS}
+    assert {"README.md", "CONTRIBUTING.md", "docs/cli.md", "docs/guides/going-to-production.md"} <= pages
+    assert sum(len(block.commands) for block in BLOCKS) > 60
+
+
+# --- the README's programs ---
+
+
+def programs(language: str = "python") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_clients_program_of_the_readme_says_hello(place: Place) -> None:
+    client, _ = programs()
+    process = place.start_program(client)
+    try:
+        assert process.stdout is not None
+        said = ""
+        while "room.message {'text': 'hello'}" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        assert said.startswith("alice "), said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_backends_program_of_the_readme_runs(place: Place) -> None:
+    _, backend = programs()
+    given = f"API_KEY, AUTH_SECRET = {place.kept('api-key')!r}, {place.kept('secret')!r}\n"
+    process = place.start_program(given + backend + "print(token)")
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    assert said.count(".") == 2, said
+
+
+# --- commands within sentences ---
+
+INLINE = re.compile(r"`((?:greendot|make) [^`\n]+)`")
+
+
+def inline(page: str) -> list[str]:
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [found.replace("\\|", "|") for found in INLINE.findall(text)]
+
+
+SPOKEN = {str(page.relative_to(ROOT)): inline(str(page.relative_to(ROOT))) for page in PAGES}
+
+
+@pytest.mark.parametrize("page", [page for page, found in SPOKEN.items() if found])
+def test_what_is_spoken_of_is_there(page: str) -> None:
+    targets = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+    for text in SPOKEN[page]:
+        name, *words = shlex.split(re.sub(r"[\[\]]", " ", text.replace("'", "")))
+        if name == "make":
+            assert words[0] in targets, f"{page}: `{text}`: there is no such target"
+            continue
+        for chosen in words[0].split("|") if words else []:
+            known(page, text, [chosen, *words[1:]])
+
+
+def known(page: str, text: str, words: list[str]) -> None:
+    """The command exists, and has these options."""
+    found: click.Command = cli
+    while words and isinstance(found, click.Group) and not words[0].startswith("-"):
+        name = words.pop(0)
+        if name.isupper():
+            return  # any of them
+        for each in name.split("|"):
+            assert each in found.commands, f"{page}: `{text}`: there is no such command"
+        found = found.commands[name.split("|")[0]]
+    options = {option for parameter in found.params for option in parameter.opts + parameter.secondary_opts}
+    for word in words:
+        if word.startswith("-"):
+            assert word.split("=")[0] in options | {"--help", "-h", "--version"}, f"{page}: `{text}`: no {word}"

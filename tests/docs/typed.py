@@ -1,0 +1,206 @@
+"""What the pages tell people to type, found, and a place where it can be typed: a dev server on a Redis, a PostgreSQL,
+and a shell in the server's folder.
+
+Addresses that the pages make up are those of the servers here. What goes on until it is stopped is stopped once it is
+ready; `make` is asked what it would do, except for `make serve`, which is done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PATTERNS = ("*.md", "docs/**/*.md", "examples/*.md", "clients/*/README.md", "bench/*.md", "deploy/**/*.md")
+PAGES = [page for pattern in PATTERNS for page in sorted(ROOT.glob(pattern))]
+SHELLS = {"sh", "bash", "shell", "console"}
+_BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_ASSIGNED = re.compile(r"^(?:\w+=\S*\s+)+")
+
+
+class Block(NamedTuple):
+    """One fenced block with commands in it."""
+
+    page: str
+    line: int
+    commands: tuple[str, ...]  # each whole, with the lines it goes on in
+
+
+def blocks(page: Path) -> list[Block]:
+    """Those in which something is typed: as a script, or behind a `$` with what it says below."""
+    text, found = page.read_text(), []
+    for match in _BLOCK.finditer(text):
+        language, content = match[2], re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE)
+        at_prompt = language in ("console", "", "text") and re.search(r"^\$ ", content, re.MULTILINE)
+        if at_prompt or language in SHELLS:
+            commands = [*_typed(content.splitlines(), at_prompt=bool(at_prompt))]
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Block(str(page.relative_to(ROOT)), line, tuple(commands)))
+    return found
+
+
+def _typed(lines: list[str], *, at_prompt: bool) -> list[str]:
+    commands: list[str] = []
+    goes_on = False
+    for line in lines:
+        if goes_on:
+            commands[-1] += f"\n{line}"
+        elif at_prompt and line.startswith("$ "):
+            commands.append(line.removeprefix("$ "))
+        elif not at_prompt and line.strip() and not line.lstrip().startswith("#"):
+            commands.append(line)
+        else:
+            continue
+        goes_on = commands[-1].endswith("\\")
+    return commands
+
+
+def program(command: str) -> str:
+    """The program a command calls, behind what is set for it."""
+    return _ASSIGNED.sub("", command.lstrip()).split(maxsplit=1)[0]
+
+
+# --- where it is typed ---
+
+SHIM = """\
+#!/bin/sh
+# What goes on until it is stopped is stopped once it is ready. Findings of doctor are no failure.
+case "$1" in
+  serve | worker) exec "{python}" "{until}" "{python}" -m greendot "$@" ;;
+  doctor) "{python}" -m greendot "$@"; [ $? -le 2 ] ;;
+  *) exec "{python}" -m greendot "$@" ;;
+esac
+"""
+MAKE = """\
+#!/bin/sh
+# The recipe itself, in this environment, which is taken for up to date; of anything else only what would be done.
+case "$1" in
+  serve) exec "{python}" "{until}" "{make}" -C "{root}" "$@" "VENV={venv}" -o "{venv}/.ready" ;;
+  *) exec "{make}" -n -C "{root}" "$@" > /dev/null ;;
+esac
+"""
+SETTINGS = """\
+[engine]
+url = "{redis}"
+[store]
+url = "{postgres}"
+[auth]
+audience = "greendot"
+[door]
+origins = ["https://app.example.com"]
+"""
+
+
+class Place:
+    """A folder with a dev server in it, and the addresses that the pages' own stand for."""
+
+    def __init__(self, folder: Path, redis: str, postgres: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self.folder = folder
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
+        self._environment = inherited | {
+            "GREENDOT_ENGINE_URL": redis,
+            "GREENDOT_SERVER_PORT": str(self.port),
+            "GREENDOT_OUTBOX_URL": postgres,
+            "GREENDOT_PUSH_WEBHOOK_URL": "https://app.example.com/push",
+            "GREENDOT_PUSH_WEBHOOK_SECRET": "of an app that is never called, for tests",
+            "GREENDOT_PUSH_DRY_RUN": "true",
+            "PATH": f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        self._made_up = {
+            "127.0.0.1:8000": f"127.0.0.1:{self.port}",
+            "localhost:8000": f"127.0.0.1:{self.port}",
+            r"rediss?(\+\w+)?://[^\s'\"/]+": redis,
+            r"postgresql://[^\s'\"]+": shlex.quote(postgres),
+            r"/etc/greendot\.toml|/etc/greendot/greendot\.toml": str(folder / "greendot.toml"),
+            "/var/lib/greendot": str(folder / "var"),
+            "=…": "=$(openssl rand -hex 32)",
+        }
+        self._write(redis, postgres)
+        self._server: subprocess.Popen[str] | None = None
+
+    def _write(self, redis: str, postgres: str) -> None:
+        (self.folder / "bin").mkdir()
+        (self.folder / "var").mkdir()
+        (self.folder / ".venv").symlink_to(sys.prefix)  # which the README tells to use
+        (self.folder / "greendot.toml").write_text(SETTINGS.format(redis=redis, postgres=postgres))
+        words = {
+            "python": sys.executable,
+            "until": Path(__file__).with_name("until_ready.py"),
+            "root": ROOT,
+            "venv": sys.prefix,
+            "make": shutil.which("make"),
+        }
+        for name, text in (("greendot", SHIM), ("make", MAKE)):
+            shim = self.folder / "bin" / name
+            shim.write_text(text.format(**words))
+            shim.chmod(0o755)
+
+    def start(self) -> None:
+        """The dev server, as the README has it started."""
+        environment = {key: value for key, value in self._environment.items() if key != "GREENDOT_OUTBOX_URL"}
+        command = [sys.executable, "-m", "greendot", "serve", "--dev"]
+        self._server = subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert self._server.stdout is not None
+        said = ""
+        while "is ready" not in said:
+            line = self._server.stdout.readline()
+            assert line, said
+            said += line
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.terminate()
+            self._server.communicate(timeout=20)
+
+    def stands_for(self, made_up: str, real: str) -> None:
+        """Something else on the pages that is only an example."""
+        self._made_up[re.escape(made_up)] = real
+
+    def real(self, text: str) -> str:
+        for made_up, here in self._made_up.items():
+            text = re.sub(made_up, lambda _, here=here: here, text)
+        return text
+
+    def type(self, commands: list[str]) -> subprocess.CompletedProcess[str]:
+        """One after the other, in one shell, until one fails."""
+        script = self.real("\n".join(commands))
+        return self.run(["sh", "-euc", script])
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=50,
+        )
+
+    def start_program(self, program: str) -> subprocess.Popen[str]:
+        """A Python program of a page, which may go on."""
+        command = [sys.executable, "-u", "-c", self.real(program)]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def kept(self, name: str) -> str:
+        """What the dev server has made for itself."""
+        return (self.folder / ".greendot" / name).read_text().strip()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -17,12 +18,17 @@ import pytest
 
 from docs.typed import PAGES, ROOT, Block, Place, blocks, program
 from greendot.cli import cli
-from postgres_server import fresh_schema
+from postgres_server import execute, programs
 from redis_servers import KINDS, RedisProcess
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 # Program → why it is not run here.
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE = {
+    "docker": "needs Docker",
+    "helm": "needs a Kubernetes cluster: tests/deploy renders the chart",
+    "kubectl": "needs a Kubernetes cluster",
+    "sudo": "changes the machine it is typed on",
+}
 WHAT_TO_DO = """
 Every command of the pages is typed by tests/docs/test_typed_commands.py. Make this one work in its Place
 (tests/docs/typed.py: addresses that stand for others; `prepare`: what is there beforehand), or, if its program can
@@ -33,14 +39,17 @@ never be here (Docker, another machine), name the program in ELSEWHERE with the 
 def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("typed")
     with asyncio.Runner() as runner, RedisProcess(KINDS[0], tmp_path_factory.mktemp("redis")) as redis:
-        schema = fresh_schema(postgres)
-        made = Place(folder, f"redis://127.0.0.1:{redis.port}", runner.run(schema.__aenter__()))
+        name = f"greendot_typed_{os.getpid()}"
+        runner.run(execute(postgres, f"CREATE DATABASE {name}"))
+        server, _, _ = postgres.rpartition("/")
+        made = Place(folder, f"redis://127.0.0.1:{redis.port}", f"{server}/{name}", programs())
         try:
+            made.load()
             made.start()
             yield made
         finally:
-            made.stop()
-            runner.run(schema.__aexit__(None, None, None))
+            made.leave()
+            runner.run(execute(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 def prepare(place: Place) -> None:
@@ -85,12 +94,12 @@ def test_there_is_something_to_type() -> None:
 # --- the README's programs ---
 
 
-def programs(language: str = "python") -> list[str]:
+def of_the_readme(language: str = "python") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_the_clients_program_of_the_readme_says_hello(place: Place) -> None:
-    client, _ = programs()
+    client, _ = of_the_readme()
     process = place.start_program(client)
     try:
         assert process.stdout is not None
@@ -106,7 +115,7 @@ def test_the_clients_program_of_the_readme_says_hello(place: Place) -> None:
 
 
 def test_the_backends_program_of_the_readme_runs(place: Place) -> None:
-    _, backend = programs()
+    _, backend = of_the_readme()
     given = f"API_KEY, AUTH_SECRET = {place.kept('api-key')!r}, {place.kept('secret')!r}\n"
     process = place.start_program(given + backend + "print(token)")
     said, _ = process.communicate(timeout=30)

@@ -74,15 +74,15 @@ SHIM = """\
 # What goes on until it is stopped is stopped once it is ready. Findings of doctor are no failure.
 case "$1" in
   serve | worker) exec "{python}" "{until}" "{python}" -m greendot "$@" ;;
-  doctor) "{python}" -m greendot "$@"; [ $? -le 2 ] ;;
-  *) exec "{python}" -m greendot "$@" ;;
+  doctor) "{python}" -I -S "{forked}" "{socket}" "$@"; [ $? -le 2 ] ;;
+  *) exec "{python}" -I -S "{forked}" "{socket}" "$@" ;;
 esac
 """
 MAKE = """\
 #!/bin/sh
 # The recipe itself, in this environment, which is taken for up to date; of anything else only what would be done.
 case "$1" in
-  serve) exec "{python}" "{until}" "{make}" -C "{root}" "$@" "VENV={venv}" -o "{venv}/.ready" ;;
+  serve) exec "{python}" "{until}" "{make}" -C "{root}" "$@" "VENV={venv}" -o "{venv}/.serves" ;;
   *) exec "{make}" -n -C "{root}" "$@" > /dev/null ;;
 esac
 """
@@ -101,7 +101,7 @@ origins = ["https://app.example.com"]
 class Place:
     """A folder with a dev server in it, and the addresses that the pages' own stand for."""
 
-    def __init__(self, folder: Path, redis: str, postgres: str) -> None:
+    def __init__(self, folder: Path, redis: str, postgres: str, programs: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         self.folder = folder
@@ -113,7 +113,8 @@ class Place:
             "GREENDOT_PUSH_WEBHOOK_URL": "https://app.example.com/push",
             "GREENDOT_PUSH_WEBHOOK_SECRET": "of an app that is never called, for tests",
             "GREENDOT_PUSH_DRY_RUN": "true",
-            "PATH": f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(folder / "home"),
+            "PATH": ":".join(map(str, (folder / "bin", Path(sys.executable).parent, programs, os.environ["PATH"]))),
         }
         self._made_up = {
             "127.0.0.1:8000": f"127.0.0.1:{self.port}",
@@ -122,17 +123,21 @@ class Place:
             r"postgresql://[^\s'\"]+": shlex.quote(postgres),
             r"/etc/greendot\.toml|/etc/greendot/greendot\.toml": str(folder / "greendot.toml"),
             "/var/lib/greendot": str(folder / "var"),
+            "/backups": str(folder / "backups"),
             "=…": "=$(openssl rand -hex 32)",
         }
-        self._write(redis, postgres)
+        self._settings = SETTINGS.format(redis=redis, postgres=postgres)
+        self._write()
         self._server: subprocess.Popen[str] | None = None
+        self._loaded: subprocess.Popen[str] | None = None
 
-    def _write(self, redis: str, postgres: str) -> None:
-        (self.folder / "bin").mkdir()
-        (self.folder / "var").mkdir()
+    def _write(self) -> None:
+        for name in ("bin", "var", "backups", "home/.config/fish/completions"):
+            (self.folder / name).mkdir(parents=True)
         (self.folder / ".venv").symlink_to(sys.prefix)  # which the README tells to use
-        (self.folder / "greendot.toml").write_text(SETTINGS.format(redis=redis, postgres=postgres))
         words = {
+            "forked": Path(__file__).with_name("forked.py"),
+            "socket": self.folder / "forked",
             "python": sys.executable,
             "until": Path(__file__).with_name("until_ready.py"),
             "root": ROOT,
@@ -158,10 +163,25 @@ class Place:
             assert line, said
             said += line
 
+    def load(self) -> None:
+        """The command line, once for all that is typed."""
+        command = [sys.executable, str(Path(__file__).with_name("forked.py")), "serve", str(self.folder / "forked")]
+        self._loaded = subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
+        assert self._loaded.stdout is not None
+        assert self._loaded.stdout.readline() == "loaded\n"
+
     def stop(self) -> None:
         if self._server is not None:
             self._server.terminate()
             self._server.communicate(timeout=20)
+            self._server = None
+
+    def leave(self) -> None:
+        """All that was started here is ended."""
+        self.stop()
+        if self._loaded is not None:
+            self._loaded.terminate()
+            self._loaded.communicate(timeout=20)
 
     def stands_for(self, made_up: str, real: str) -> None:
         """Something else on the pages that is only an example."""
@@ -174,8 +194,19 @@ class Place:
 
     def type(self, commands: list[str]) -> subprocess.CompletedProcess[str]:
         """One after the other, in one shell, until one fails."""
-        script = self.real("\n".join(commands))
-        return self.run(["sh", "-euc", script])
+        settings = self.folder / "greendot.toml"
+        if any(command.startswith("greendot genconfig") for command in commands):
+            settings.unlink(missing_ok=True)  # which it makes
+        else:
+            settings.write_text(self._settings)
+        is_apart = any(command.startswith("greendot restore") for command in commands)  # no server may run meanwhile
+        if is_apart:
+            self.stop()
+        try:
+            return self.run(["sh", "-euc", self.real("\n".join(commands))])
+        finally:
+            if is_apart:
+                self.start()
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -7,6 +7,7 @@ ready; `make` is asked what it would do, except for `make serve`, which is done.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -14,6 +15,8 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,7 +76,7 @@ SHIM = """\
 #!/bin/sh
 # What goes on until it is stopped is stopped once it is ready. Findings of doctor are no failure.
 case "$1" in
-  serve | worker) exec "{python}" "{until}" "{python}" -m greendot "$@" ;;
+  serve | worker | top | tail) exec "{python}" "{until}" "{python}" -m greendot "$@" ;;
   doctor) "{python}" -I -S "{forked}" "{socket}" "$@"; [ $? -le 2 ] ;;
   *) exec "{python}" -I -S "{forked}" "{socket}" "$@" ;;
 esac
@@ -95,6 +98,30 @@ url = "{postgres}"
 audience = "greendot"
 [door]
 origins = ["https://app.example.com"]
+"""
+
+
+COMPANY = """\
+import asyncio, json, urllib.request
+from greendot.testing import WireClient
+
+async def come(user, device):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/dev/token?user={{user}}") as answer:
+        token = json.load(answer)["token"]
+    client = await WireClient.connect({port})
+    await client.hello(token, device=device)
+    await client.request(type="room.join", room="lobby")
+    await client.request(type="typing.start", room="lobby")
+    await client.request(type="watch", users=["ann"])
+    return client
+
+async def main():
+    people = [("ann", "laptop"), ("ann", "phone"), ("ann", "tv"), ("bob", "phone")]
+    here = [await come(*who) for who in people]
+    print(json.dumps({{name: here[0].welcome[name] for name in ("session", "node")}}), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
 """
 
 
@@ -219,6 +246,19 @@ class Place:
             text=True,
             timeout=50,
         )
+
+    @contextmanager
+    def company(self) -> Iterator[dict[str, str]]:
+        """People who are connected; one of their sessions, and its node."""
+        process = self.start_program(COMPANY.format(port=self.port))
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            assert said.startswith("{"), said + process.stdout.read()
+            yield json.loads(said)
+        finally:
+            process.kill()
+            process.communicate()
 
     def start_program(self, program: str) -> subprocess.Popen[str]:
         """A Python program of a page, which may go on."""

@@ -1,6 +1,6 @@
-"""Runs a server, a worker or `make serve` until it says that it is ready, then presses Ctrl-C; it has to end well.
+"""Runs what goes on until it is stopped until it says that it is ready, then presses Ctrl-C; it has to end well.
 
-It gets a port of its own, and a folder and secrets where none are given: the pages' commands are typed beside a server.
+A server gets a port of its own, and a folder and secrets where none are given: it is started beside one that runs.
 """
 
 from __future__ import annotations
@@ -15,23 +15,17 @@ import sys
 import tempfile
 import threading
 
-READY = re.compile(r"is ready|Stop with Ctrl-C")
+READY = re.compile(r"is ready|Stop with Ctrl-C|Ctrl-C ends it|^greendot [\d.]+ +\d")
+ENDED = {"make": {2, 130, -2}, "top": {130}, "tail": {130}}  # as programs end that were interrupted
 PATIENCE_S = 30.0
 
 
 def main(command: list[str]) -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    is_make = os.path.basename(command[0]) == "make"
-    if "--port" in command:
-        command[command.index("--port") + 1] = port
-    if is_make:
-        command.append(f"ARGS=--port {port}")
+    what = "make" if os.path.basename(command[0]) == "make" else command[3]  # python -m greendot WHAT
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"GREENDOT_SERVER_PORT": port, "GREENDOT_SERVER_DATA_DIR": folder}
-        environment.pop("GREENDOT_OUTBOX_URL", None)
-        if not is_make:
-            environment.setdefault("GREENDOT_AUTH_SECRET", secrets.token_hex(32))
+        environment = dict(os.environ)
+        if what not in ("top", "tail"):
+            aside(what, command, environment, folder)
         # A group of its own: Ctrl-C reaches all that a terminal's would.
         process = subprocess.Popen(
             command,
@@ -44,14 +38,28 @@ def main(command: list[str]) -> int:
         guard = threading.Timer(PATIENCE_S, lambda: os.killpg(process.pid, signal.SIGKILL))
         guard.start()
         try:
-            return watched(process, is_make)
+            return watched(process, ENDED.get(what, set()))
         finally:
             guard.cancel()
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def watched(process: subprocess.Popen[str], is_make: bool) -> int:
+def aside(what: str, command: list[str], environment: dict[str, str], folder: str) -> None:
+    """Out of the way of the server that runs."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    if "--port" in command:
+        command[command.index("--port") + 1] = port
+    environment |= {"GREENDOT_SERVER_PORT": port, "GREENDOT_SERVER_DATA_DIR": folder}
+    environment.pop("GREENDOT_OUTBOX_URL", None)
+    if what == "make":
+        command.append(f"ARGS=--port {port}")
+    else:
+        environment.setdefault("GREENDOT_AUTH_SECRET", secrets.token_hex(32))
+
+
+def watched(process: subprocess.Popen[str], interrupted: set[int]) -> int:
     assert process.stdout is not None
     is_ready = False
     for line in process.stdout:
@@ -62,7 +70,7 @@ def watched(process: subprocess.Popen[str], is_make: bool) -> int:
     code = process.wait()
     if not is_ready:
         return code or 1
-    return 0 if is_make else code  # make says that it was interrupted
+    return 0 if code in interrupted else code
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import click
 import pytest
 
+from deployed.programs import program as installed
 from docs.typed import PAGES, ROOT, Block, Place, blocks, program
 from greendot.cli import cli
 from postgres_server import execute, programs
@@ -75,6 +76,9 @@ def test_what_is_to_be_typed_works(block: Block, place: Place) -> None:
     here = [command for command in block.commands if program(command) not in ELSEWHERE]
     if not here:
         pytest.skip("; ".join({ELSEWHERE[program(command)] for command in block.commands}))
+    for name in ("curl", "openssl"):
+        if any(re.search(rf"\b{name}\b", command) for command in here):
+            installed(name)  # else it is skipped, with a word
     prepare(place)
     if re.search(r"\bann\b|vKBX", " ".join(here)):
         with place.company() as ann:

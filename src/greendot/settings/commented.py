@@ -12,6 +12,7 @@ import textwrap
 import tokenize
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -49,6 +50,7 @@ def meanings(kind: type[Struct]) -> dict[str, str]:
     return found
 
 
+@cache
 def _comments(kind: type[Struct]) -> dict[str, str]:
     try:
         source = textwrap.dedent(inspect.getsource(kind))

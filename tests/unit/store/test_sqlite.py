@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -48,6 +50,18 @@ async def numbers(store: SqliteStore, room: str = "lobby") -> list[int]:
     while page := await store.messages(T, room, after=found[-1] if found else 0, limit=300):
         found += [message.seq for message in page]
     return found
+
+
+def rights(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+async def test_a_new_file_is_for_its_owner_only_and_one_that_is_there_stays_as_it_is(path: Path) -> None:
+    async with opened(path):
+        assert rights(path.parent) == dict.fromkeys(["greendot.db", "greendot.db-shm", "greendot.db-wal"], 0o600)
+    os.chmod(path, 0o640)
+    async with opened(path):
+        assert rights(path.parent)["greendot.db"] == 0o640
 
 
 # --- durability ---

@@ -7,11 +7,13 @@ commit. A call that fails is undone alone (savepoint); the others are committed.
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from greendot.errors import ConfigError, StoreUnavailable, Unstorable
@@ -98,6 +100,7 @@ class DatabaseThread:
 
 def _open(path: str) -> tuple[sqlite3.Connection, list[str]]:
     """The database with its tables up to date, and what was missing."""
+    _make_private(path)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA busy_timeout = 5000")
@@ -109,6 +112,13 @@ def _open(path: str) -> tuple[sqlite3.Connection, list[str]]:
         db.close()
         raise
     return db, applied
+
+
+def _make_private(path: str) -> None:
+    """A new file is for its owner only: all that people write is in it. What SQLite puts beside it is, too."""
+    if path != ":memory:":
+        with suppress(OSError):  # SQLite says what is wrong
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:

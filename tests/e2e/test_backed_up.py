@@ -20,7 +20,7 @@ from greendot.store.postgres import PostgresStore
 from postgres_server import execute, fresh_schema, programs
 
 WRITERS = 6
-FILLED = 24_000  # messages that are there already, so that the copy takes its time
+FILLED = 8_000  # messages that are there already, so that the copy takes its time
 FILL = """
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
     INSERT INTO messages (tenant, room, seq, id, user, body, key, at)

@@ -3,14 +3,18 @@
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS build
+# Such as otel, with commas between several.
+ARG EXTRAS=
 WORKDIR /build
 # In an environment of its own, so that the last stage gets that folder and neither pip nor what pip left.
 RUN python -m venv --without-pip /opt/greendot
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-# Everything it depends on comes as wheels: there is no compiler here, and none is wanted.
+# Everything it depends on comes as wheels: there is no compiler here, and none is wanted. What is installed is this folder, which
+# hadolint does not see:
+# hadolint ignore=DL3013
 RUN pip --python /opt/greendot/bin/python install --no-cache-dir --disable-pip-version-check --no-compile \
-        --only-binary :all: . \
+        --only-binary :all: ".${EXTRAS:+[$EXTRAS]}" \
     && /opt/greendot/bin/python -m compileall -q -j 0 /opt/greendot/lib \
     && /opt/greendot/bin/greendot version
 

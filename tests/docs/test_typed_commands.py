@@ -26,7 +26,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 # Program → why it is not run here.
 ELSEWHERE = {
     "docker": "needs Docker",
-    "helm": "needs a Kubernetes cluster: tests/deploy renders the chart",
+    "helm": "needs a Kubernetes cluster: tests/deployed has it rendered",
     "kubectl": "needs a Kubernetes cluster",
     "sudo": "changes the machine it is typed on",
 }

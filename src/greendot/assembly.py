@@ -12,9 +12,7 @@ import msgspec
 
 from greendot.admin.dashboard import Dashboard
 from greendot.admin.desk import Desk, Lasting
-from greendot.api.app import make_admin_app, make_app
 from greendot.api.backend import Backend, Dev, DevPeriods
-from greendot.api.headers import Headers
 from greendot.api.keys import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.core.addresses import networks
@@ -26,13 +24,12 @@ from greendot.engine.redis.url import parse
 from greendot.engine.turns import Turn
 from greendot.errors import ConfigError, StoreUnavailable
 from greendot.gateway.node import Node
-from greendot.gateway.onlooker import Onlooker
-from greendot.gateway.server import Server
 from greendot.gateway.tls import Certificate
 from greendot.housekeeping import Around, check_timetables, make_jobs
 from greendot.jobs.job import Planned
 from greendot.jobs.scheduler import Scheduler
 from greendot.outbound import Caller, Terms
+from greendot.ports import Ports
 from greendot.push.devices import check_token
 from greendot.push.quiet import is_zone
 from greendot.push_assembly import Pushed, Pushing, check_accounts, make_pushing
@@ -79,7 +76,9 @@ class Greendot:
             node=self.node,
         )
         self.dashboard = make_dashboard(settings, self.node, backend.keys) if settings.admin.enabled else None
-        self.server, self.admin_server = self._make_servers(settings, backend)
+        dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
+        self.ports = Ports(settings, self.node, backend, self.dashboard, dev)
+        self.server = self.ports.main
         self._relay: Relay | None = None
         if settings.outbox.url:
             self._relay = Relay(make_outbox(settings), Delivery(self.node), clock, settings.outbox.poll_s)
@@ -102,37 +101,13 @@ class Greendot:
         self.node.asking.apps.update(self._asked)
         self._lock: int | None = None
 
-    def _make_servers(self, settings: Settings, backend: Backend) -> tuple[Server, Server | None]:
-        """The server, and that of the dashboard where it has a port of its own."""
-        dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
-        tls, dashboard = settings.tls, self.dashboard
-        certificate = Certificate(tls.cert, tls.key) if tls.cert else None
-        hsts_s = 0 if settings.server.dev else tls.hsts_s
-        onlooker = None if dashboard is None else lambda: Onlooker(dashboard)
-        here = onlooker is not None and not settings.admin.port
-        app = Headers(make_app(backend, dev, admin=here, docs=settings.api.docs), self._is_ending)
-        server = Server(self.node, app, certificate, hsts_s=hsts_s, onlooker=onlooker if here else None)
-        if onlooker is None or here:
-            return server, None
-        own = Headers(make_admin_app(), self._is_ending)
-        return server, Server(self.node, own, certificate, hsts_s=hsts_s, onlooker=onlooker, clients=False)
-
-    def _is_ending(self) -> bool:
-        return self.node.draining
-
-    def share_ports(self) -> None:
-        """Other processes listen on the same ports. Said before `start`."""
-        for server in self._servers:
-            server.shared = True
+    def share_ports(self, worker: int) -> None:
+        """Other processes listen on the same ports, and this is the worker of this number. Said before `start`."""
+        self.ports.share(worker)
 
     def reload(self) -> None:
         """Read the certificate again, if there is one."""
-        for server in self._servers:
-            server.reload()
-
-    @property
-    def _servers(self) -> list[Server]:
-        return [self.server] if self.admin_server is None else [self.server, self.admin_server]
+        self.ports.reload()
 
     async def start(self) -> None:
         """Returns when clients may come. ConfigError says what stands in the way."""
@@ -140,12 +115,8 @@ class Greendot:
         await self.node.start()
         try:
             await check_outbox(self.settings)
-            await self.server.start(self.settings.server.host, self.settings.server.port)
-            if self.admin_server is not None:
-                admin = self.settings.admin
-                await self.admin_server.start(admin.host or self.settings.server.host, admin.port)
+            await self.ports.start()
         except ConfigError:
-            self.server.stop_accepting()
             await self.node.close()
             raise
         if self.settings.server.dev:
@@ -164,15 +135,14 @@ class Greendot:
         """Not ready any more, then no new clients; the present ones are asked to go elsewhere; all is closed."""
         self.node.announce_end()
         await asyncio.sleep(self.settings.server.drain_notice_s)
-        for server in self._servers:
-            server.stop_accepting()
+        self.ports.stop_accepting()
         if self.dashboard is not None:
             self.dashboard.close()
         # Jobs and the outbox need no sockets: others can have them at once.
         others = [self.scheduler.close(), *([] if self._relay is None else [self._relay.close()])]
         await all_ended(self.node.drain(self.settings.server.drain_s), *others)
         about_events = [part for part in (self._webhooks, self.pushing) if part is not None]
-        await all_ended(*(part.close() for part in (*self._servers, *about_events)))
+        await all_ended(*(part.close() for part in (*self.ports, *about_events)))
         await all_ended(self.node.close())
         await all_ended(*(app.close() for app in self._asked.values()))
         if self._lock is not None:

@@ -28,6 +28,16 @@ WORST = frozenset(
         "push_queue_due",
         "push_queue_oldest_s",
         "push_dead_letters",
+        "realtime_fanout_multiplier",
+        "presence_nodes_live",
+        "redis_servers",
+        "redis_servers_up",
+        "presence_lease_age_s",
+        "presence_last_sweep_timestamp_seconds",
+        "webhooks_queue_oldest_s",
+        "outbox_queue_oldest_s",
+        "jobs_overdue_s",
+        "jobs_failing",
     }
 )
 SHOWN_DEAD_MS = 600_000  # a node that has ended is shown for so long

@@ -10,16 +10,23 @@ from greendot.api.backend import Backend, Dev
 from greendot.api.catalogue import KINDS, DocumentRoutes
 from greendot.api.dev import DevRoutes
 from greendot.api.operation import routes_of
+from greendot.api.operations import OperationRoutes
 from greendot.api.pages import admin_pages, docs_pages
 from greendot.api.scopes import guarded
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 
+METRICS = "/metrics"
 
-def make_app(backend: Backend, dev: Dev | None = None, *, admin: bool = False, docs: bool = True) -> Starlette:
+
+def make_app(
+    backend: Backend, dev: Dev | None = None, *, admin: bool = False, docs: bool = True, metrics: bool = True
+) -> Starlette:
     """The application; with `dev` also the demo page and its tokens, with `admin` the dashboard's page, with `docs` the
-    documents of its APIs and the page that shows them."""
+    documents of its APIs and the page that shows them; without `metrics` they are elsewhere."""
     kinds = [kind for kind in KINDS if docs or kind is not DocumentRoutes]
     routes = [guarded(route, backend.keys, backend.limiting) for kind in kinds for route in routes_of(kind(backend))]
+    if not metrics:
+        routes = [route for route in routes if route.path != METRICS]
     if docs:
         routes += docs_pages()
     if dev is not None:
@@ -27,6 +34,11 @@ def make_app(backend: Backend, dev: Dev | None = None, *, admin: bool = False, d
     if admin:
         routes += admin_pages()
     return _app(routes)
+
+
+def make_metrics_app(backend: Backend) -> Starlette:
+    """What a port of the metrics' own serves: them, and nothing else."""
+    return _app([route for route in routes_of(OperationRoutes(backend)) if route.path == METRICS])
 
 
 def make_admin_app() -> Starlette:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from greendot.clock import Clock
 from greendot.core.presence import Manual, Snapshot
 from greendot.core.revocations import Revocation
 from greendot.engine.base import Engine, Topic
+from greendot.metrics.exposition import Sample
 from greendot.protocol.replies import PresentReply, SessionInfo
 from greendot.store.base import BusMode, Created, Draft, Key, Notice, Record, Role, Room, Store
 from greendot.store.pushes import Device, Provider
@@ -102,9 +103,7 @@ class NodeView(Protocol):
     def cut(self, session_id: str) -> bool: ...
     def stats(self) -> dict[str, Any]: ...
     def tenant_stats(self, tenant: str) -> dict[str, Any]: ...
-    async def tenant_metrics(self) -> list[tuple[str, str, int]]: ...
-    def closes(self) -> Mapping[int, int]: ...
-    def metrics_items(self) -> Iterator[tuple[str, int]]: ...
+    async def scrape(self) -> list[Sample]: ...
 
 
 class Backend(Struct, frozen=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -16,9 +14,8 @@ from greendot.api.operation import operation
 from greendot.api.problem import Problem
 from greendot.api.request import json
 from greendot.errors import StoreUnavailable
+from greendot.metrics.exposition import MEDIA_TYPE, expose
 from greendot.protocol.codes import Close
-
-METRICS = "text/plain; version=0.0.4"
 
 
 class Ready(Struct):
@@ -63,7 +60,7 @@ class TenantStats(Struct):
     refused: int  # commands, and what was too much
 
 
-NodeStats = dict[str, int | str]  # the node, when it started, and all it counts
+NodeStats = dict[str, float | str]  # the node, when it started, and all it counts
 
 
 class OperationRoutes:
@@ -104,23 +101,11 @@ class OperationRoutes:
             return what
         return f"{what}: {why}"
 
-    @operation("GET /metrics", answers={200: f"{METRICS}; charset=utf-8"})
+    @operation("GET /metrics", answers={200: f"{MEDIA_TYPE}; charset=utf-8"})
     async def metrics(self, request: Request) -> Response:
         """What the node counts, for Prometheus."""
         node = self._backend.node
-        lines = []
-        for name, value in node.metrics_items():
-            lines += [_typed(name), f'{name}{{node="{node.incarnation}"}} {value}']
-        lines.append(_typed("ws_closed_total"))
-        lines += [
-            f'ws_closed_total{{node="{node.incarnation}",code="{code}"}} {count}'
-            for code, count in sorted(node.closes().items())
-        ]
-        for name, of_tenants in groupby(await node.tenant_metrics(), itemgetter(0)):
-            lines.append(_typed(name))
-            # A tenant's name is an id: nothing in it has to be escaped.
-            lines += [f'{name}{{node="{node.incarnation}",tenant="{it}"}} {value}' for _, it, value in of_tenants]
-        return PlainTextResponse("\n".join(lines) + "\n", media_type=METRICS)
+        return PlainTextResponse(expose(await node.scrape(), node.incarnation), media_type=MEDIA_TYPE)
 
     @operation("GET /v1/connect", answers={101: ()}, fails=(426,))
     async def connect(self, request: Request) -> Response:
@@ -149,7 +134,3 @@ class OperationRoutes:
         tenant = self._backend.keys.tenant(request)
         if not await self._backend.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
             raise Problem(404, f"no session {session!r} is connected")
-
-
-def _typed(name: str) -> str:
-    return f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"

@@ -117,9 +117,9 @@ def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
         server = msgspec.structs.replace(settings.server, port=port)
         resolved = msgspec.structs.replace(settings, server=server)
 
-        def work(ready: Callable[[], None]) -> None:
+        def work(number: int, ready: Callable[[], None]) -> None:
             held.close()  # the parent alone holds it: an orphan must not
-            _on_a_loop(_serve_as_worker(resolved, ready))
+            _on_a_loop(_serve_as_worker(resolved, number, ready))
 
         Supervisor(
             work,
@@ -137,9 +137,9 @@ def _on_a_loop(life: Coroutine[Any, Any, None]) -> None:
         runner.run(life)
 
 
-async def _serve_as_worker(settings: Settings, ready: Callable[[], None]) -> None:
+async def _serve_as_worker(settings: Settings, number: int, ready: Callable[[], None]) -> None:
     greendot = Greendot(settings)
-    greendot.share_ports()
+    greendot.share_ports(number)
     await _until_told(greendot, (signal.SIGTERM,), ready)
     # SIGTERM stays caught: a service manager sends it to every process, and the parent sends it again.
     await greendot.stop()

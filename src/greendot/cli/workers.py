@@ -30,8 +30,8 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 LONG_LIFE_S = 10.0  # a worker that lived longer did not die of its start
 
-# What a worker runs: it calls its argument when it is ready, and returns after SIGTERM.
-Work = Callable[[Callable[[], None]], None]
+# What a worker runs, given its number: it calls its other argument when it is ready, and returns after SIGTERM.
+Work = Callable[[int, Callable[[], None]], None]
 
 _READY = b"\0"  # what a worker reports first if all is well; anything else is why it ends
 _MOST_SAID = 4096  # bytes a pipe takes at once
@@ -317,7 +317,7 @@ class Supervisor:
         try:
             pid = os.fork()
             if not pid:
-                self._be_worker(status, report, mask)
+                self._be_worker(place.number, status, report, mask)
         except OSError:
             os.close(status)
             raise
@@ -326,7 +326,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         place.pid, place.status = pid, status
 
-    def _be_worker(self, status: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
+    def _be_worker(self, number: int, status: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
         """The new process: it never returns into what the parent was doing."""
         code = 1
         try:
@@ -334,15 +334,15 @@ class Supervisor:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             # A terminal's Ctrl-C goes to every process; the parent decides what it means and passes it on.
-            for number in (signal.SIGINT, *self._passed_on):  # of the latter it hears when it has set its ways
-                signal.signal(number, signal.SIG_IGN)
+            for ignored in (signal.SIGINT, *self._passed_on):  # of the latter it hears when it has set its ways
+                signal.signal(ignored, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             siblings = [place.status for place in self._places if place.status >= 0]
             for theirs in (*self._wake, self._lifeline[1], status, *siblings):
                 os.close(theirs)
             watch = (self._lifeline[0], self._patience_s)
             threading.Thread(target=_stop_with_parent, args=watch, name="greendot-lifeline", daemon=True).start()
-            code = _perform(self._work, report)
+            code = _perform(self._work, number, report)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -353,10 +353,10 @@ class Supervisor:
                 os._exit(code)
 
 
-def _perform(work: Work, report: int) -> int:
+def _perform(work: Work, number: int, report: int) -> int:
     """Do the work; the exit code it ends with."""
     try:
-        work(lambda: _tell(report, _READY))
+        work(number, lambda: _tell(report, _READY))
     except GreendotError as error:
         _tell(report, str(error).encode(errors="replace")[: _MOST_SAID // 2])
         return 2

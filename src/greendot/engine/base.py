@@ -24,6 +24,7 @@ from greendot.core.presence import Change, Manual, Ref, Snapshot
 from greendot.core.revocations import Revocation
 from greendot.core.typists import Typist
 from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
+from greendot.engine.counting import CountingEngine
 from greendot.engine.questions import Answered, Asked, Sent
 from greendot.engine.turns import TurnEngine
 from greendot.errors import EngineUnavailable
@@ -342,7 +343,7 @@ class Bus(Protocol):
     async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
 
 
-class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, Protocol):
+class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, CountingEngine, Protocol):
     """All of them, and the life of the node that uses them."""
 
     async def start(self, host: Host) -> str:
@@ -385,10 +386,6 @@ class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, Protocol
 
         `pace` is awaited before every so many commands, with their number: they can be many, and are not urgent.
         """
-        ...
-
-    def counts(self) -> dict[str, int]:
-        """What the engine has counted, by metric name."""
         ...
 
 

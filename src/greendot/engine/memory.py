@@ -13,6 +13,7 @@ from msgspec import structs
 
 from greendot.clock import Clock
 from greendot.core.breaker import Level
+from greendot.core.histogram import Histogram
 from greendot.core.occupants import Occupants
 from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 from greendot.core.typists import Typist, Typists
@@ -106,8 +107,16 @@ class MemoryEngine:
                     ended += 1
         return ended
 
-    def counts(self) -> dict[str, int]:
-        return {"realtime_pubsub_published_total": self._published}
+    def counts(self) -> dict[str, float]:
+        return {
+            "realtime_pubsub_published_total": self._published,
+            "realtime_pubsub_invalid_total": 0,  # nobody else can say anything here
+            "presence_users_online": len(self._users),
+            "presence_nodes_live": 1,
+        }
+
+    def histograms(self) -> dict[str, Histogram]:
+        return {}
 
     # --- presence ---
 

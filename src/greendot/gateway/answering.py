@@ -97,7 +97,7 @@ class Answering:
         return Sample(
             at_ms=round(now * 1000),
             gauges=gauges,
-            counts={name: it for name, it in values.items() if name.endswith("_total")},
+            counts={name: int(it) for name, it in values.items() if name.endswith("_total")},
             closes={str(code): count for code, count in closes.items()},
             started_at=parts.started_at,
             level=parts.pressure.level.name.lower(),

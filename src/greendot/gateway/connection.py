@@ -46,7 +46,7 @@ class Owner(Protocol):
     def ended(self, connection: Connection, cause: Cause, code: int) -> None: ...
     def gone(self, connection: Connection) -> None: ...
     def slow(self, connection: Connection) -> None: ...
-    def count_dropped(self) -> None: ...
+    def count_dropped(self, frame: bytes) -> None: ...
     def count_send_failed(self) -> None: ...
 
 
@@ -297,6 +297,10 @@ class Connection(Framing):
         """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
         return self._outbox is not None or self._hold is not None
 
+    def waits(self) -> Outbox | None:
+        """What waits because the socket does not keep up; None while it does."""
+        return self._outbox
+
     @property
     def unsent(self) -> int:
         """Bytes that wait for a slow socket; 0 while it keeps up."""
@@ -327,7 +331,7 @@ class Connection(Framing):
     def _queue(self, outbox: Outbox, frame: bytes, record: bool, key: object) -> None:
         if not record:
             if not outbox.offer_signal(frame, key):
-                self._owner.count_dropped()
+                self._owner.count_dropped(frame)
         elif not outbox.offer_record(frame, key):
             self.close(Close.TOO_SLOW, "too slow: reconnect and recover")
         if outbox.pressed and not outbox.warned:

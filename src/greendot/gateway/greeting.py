@@ -76,25 +76,26 @@ class Greeting:
             return None
         return grants.tenant, grants.user
 
-    async def hello(self, connection: Connection, hello: Hello) -> None:
+    async def hello(self, connection: Connection, hello: Hello) -> bool:
+        """Whether it was welcomed; if not, the connection is closed with the reason."""
         try:
             grants = await self._tokens.verify(hello.token, self._clock.now_ms())
             await self._revoking.admit(grants, hello.resume.session if hello.resume else None)
         except KeysUnavailable as error:
             self._try_again(connection, error.retry_in_ms)
-            return
+            return False
         except TokenError as error:
             self._turn_away(connection, error)
-            return
+            return False
         try:
             connection.dialect = self._dialects.of(hello.supports)
         except Unreadable as error:
             connection.close(Close.VERSION, str(error))
-            return
+            return False
         if connection.closing:  # while its key, or whether it was revoked, was looked up
-            return
+            return False
         with self._arrivals.one():
-            await self._greet(connection, grants, hello)
+            return await self._greet(connection, grants, hello)
 
     @staticmethod
     def _turn_away(connection: Connection, error: TokenError) -> None:
@@ -109,7 +110,7 @@ class Greeting:
         last = encode_event(Overloaded(in_ms), self._clock.now_ms())
         connection.close(Close.OVERLOADED, why, last)
 
-    async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> None:
+    async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> bool:
         connection.hold()
         try:
             await self._tenancy.admit(grants.tenant)
@@ -127,14 +128,14 @@ class Greeting:
             arrival = await self._inboxes.attach(connection, session, inbox, after)
         except TokenError as error:
             self._turn_away(connection, error)
-            return
+            return False
         except (EngineUnavailable, StoreUnavailable):
             self._try_again(connection, RETRY_MS)
-            return
+            return False
         except Crowded as error:
             # Another may go meanwhile; those who wait for that must not come all at once.
             self._try_again(connection, random.randint(CROWDED_MS // 2, CROWDED_MS), str(error))
-            return
+            return False
         except Exception:
             connection.close(Close.INTERNAL, "this failed on the server; it was logged")
             raise
@@ -142,6 +143,7 @@ class Greeting:
         joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
         self._witness.came(session, opened.resumed)
         connection.release(self._welcome(session, opened.resumed, joined, arrival))
+        return True
 
     async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:
         """Back into the rooms the client was in, each authorised again; one it lost is left out."""

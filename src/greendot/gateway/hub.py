@@ -115,11 +115,11 @@ class Hub:
         if not channel.listeners:
             return
         if low and self.shedding:
-            self._metrics.realtime_shed_total += 1
+            self._metrics.drop(frame, "shed")
             return
         if channel.queued:
             if len(channel.pending) >= MOST_WAITING and not record and not channel.merge(MOST_WAITING):
-                self._metrics.realtime_dropped_ephemeral_total += 1
+                self._metrics.drop(frame, "crowded")
                 return
         elif not channel.pending:
             self._busy.append(channel)

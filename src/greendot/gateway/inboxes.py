@@ -183,11 +183,12 @@ class Inboxes:
         return any(True for _ in self._devices(local))
 
     def _send(self, local: LocalInbox, frame: bytes) -> bool:
-        sent = False
+        sent = 0
         for connection in self._devices(local):
             connection.send(frame)
-            sent = True
-        return sent
+            sent += 1
+        self._metrics.notification_live_push_total += sent
+        return sent > 0
 
     def _forward(self, local: LocalInbox, entries: list[Entry]) -> None:
         """The last of these is the cursor's."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from greendot.clock import Clock
@@ -43,7 +43,9 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.departures import Departures
 from greendot.gateway.draining import Draining, Pace
 from greendot.gateway.parts import Parts
+from greendot.gateway.scraping import scrape
 from greendot.ids import Id, incarnation_of
+from greendot.metrics.exposition import Sample
 from greendot.protocol.codes import Close
 from greendot.protocol.replies import SessionInfo
 from greendot.settings import Settings
@@ -188,8 +190,8 @@ class Node(Parts):
     def unread(self, connection: Connection, types: tuple[str, ...]) -> None:
         self.refreshing.later(connection, types)
 
-    def count_dropped(self) -> None:
-        self.metrics.realtime_dropped_ephemeral_total += 1
+    def count_dropped(self, frame: bytes) -> None:
+        self.metrics.drop(frame, "slow")
 
     def slow(self, connection: Connection) -> None:
         self.metrics.realtime_client_slow_total += 1
@@ -249,7 +251,7 @@ class Node(Parts):
 
     def _to_user(self, topic: Topic, message: Deliver) -> None:
         if self.hub.shedding and message.seq is None:
-            self.metrics.realtime_shed_total += 1
+            self.metrics.drop(message.frame, "shed")
             return
         for connection in self.registry.connections_of(topic.tenant, topic.name):
             if connection.id != message.without_connection:
@@ -301,13 +303,9 @@ class Node(Parts):
     def tenant_stats(self, tenant: str) -> dict[str, Any]:
         return views.tenant_stats(self, tenant)
 
-    def metrics_items(self) -> Iterator[tuple[str, int]]:
+    def metrics_items(self) -> Iterator[tuple[str, float]]:
         return views.metrics(self)
 
-    def closes(self) -> Mapping[int, int]:
-        """Sockets that ended here, by close code."""
-        return self.registry.closes
-
-    async def tenant_metrics(self) -> list[tuple[str, str, int]]:
-        """Names, tenants and values; none, unless the settings ask for it."""
-        return await views.tenant_metrics(self) if self.settings.server.tenant_metrics else []
+    async def scrape(self) -> list[Sample]:
+        """All it counts, for `/metrics`."""
+        return await scrape(self)

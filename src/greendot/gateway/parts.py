@@ -88,7 +88,7 @@ class Parts:
         self.hash_key = hash_key(settings.privacy.hash_key, settings.auth.secret) or token_bytes(32)
         self.doorstep = _doorstep(settings, self.metrics, clock)
         self.started_at = clock.now_ms()
-        self.counters: list[Callable[[], Mapping[str, int]]] = []  # of what runs beside it and is looked at with it
+        self.counters: list[Callable[[], Mapping[str, float]]] = []  # of what runs beside it and is looked at with it
         self._build(settings, engine, store, clock)
 
     def _build(self, settings: Settings, engine: Engine, store: Store, clock: Clock) -> None:
@@ -121,7 +121,7 @@ class Parts:
         self.notifying = Notifying(engine, store, shared, self.inboxes, _kinds(settings), self.metrics)
         self.notifying.is_pushed = _pushed(settings)
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
-        self.recovery = Recovery(engine, recovering, shared, pace)
+        self.recovery = Recovery(engine, recovering, shared, pace, self.metrics)
         self.renewing = Renewing(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
         self.tenancy = Tenancy(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
         self.revoking = Revoking(engine, store, self.sessions, shared, self.acks, _longest_ms(settings))

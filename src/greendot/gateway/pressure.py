@@ -41,6 +41,8 @@ class Pressure:
         self._load = Load()
         self._worst = [0.0, 0.0]  # lag, in this period and in the one before
         self._period_ends = 0.0
+        self._passed = (0, 0)  # writes to sockets and messages heard, by the end of the last period
+        self._multiplier = 0.0
 
     @property
     def level(self) -> Level:
@@ -83,13 +85,21 @@ class Pressure:
     def look(self, load: Load, now: float) -> None:
         """Take a measurement into account."""
         self._load = load
+        self._metrics.loop_lag.observe(load.lag_s)
         if now >= self._period_ends:
             self._worst, self._period_ends = [0.0, self._worst[0]], now + WORST_S
+            self._multiply()
         self._worst[0] = max(self._worst[0], load.lag_s)
         before = self.level
         level = self._breaker.look(load, now)
         if level is not before:
             self._changed(before, level)
+
+    def _multiply(self) -> None:
+        """How many writes came of each message, in the period that is over."""
+        now = self._metrics.realtime_socket_send_total, self._metrics.realtime_pubsub_received_total
+        sent, heard = (after - before for after, before in zip(now, self._passed, strict=True))
+        self._passed, self._multiplier = now, sent / heard if heard else 0.0
 
     def _changed(self, before: Level, level: Level) -> None:
         if level is Level.NORMAL:
@@ -104,9 +114,10 @@ class Pressure:
         for tell in self.told:
             tell(level)
 
-    def gauges(self) -> Iterator[tuple[str, int]]:
+    def gauges(self) -> Iterator[tuple[str, float]]:
         yield "realtime_overload_level", int(self.level)
         yield "realtime_loop_lag_ms", round(self._load.lag_s * 1000)
         yield "realtime_loop_lag_worst_ms", round(max(self._worst) * 1000)
         yield "realtime_send_backlog", self._hub.backlog
+        yield "realtime_fanout_multiplier", round(self._multiplier, 2)
         yield "realtime_bus_lag_ms", round(self._load.bus_lag_s * 1000)

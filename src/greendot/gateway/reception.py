@@ -51,6 +51,7 @@ class Reception:
         self._shared = shared
         self._metrics = metrics
         self._hellos: dict[Connection, Hello] = {}  # of those who wait
+        self._asked: dict[Connection, float] = {}  # when those came whose hello has not been answered
         self._pumping = False
         self._refusing = False  # the node takes no new work
 
@@ -59,6 +60,7 @@ class Reception:
     def ask(self, connection: Connection, hello: Hello) -> None:
         """The client said hello: it is welcomed now or soon, or sent away."""
         now, returning = self._shared.timers.now(), _returns(hello)
+        self._asked[connection] = now
         if self._refusing:
             self._send_away(connection, hello, REFUSING_S + self._admission.turn(now, returning=returning))
         elif wait_s := self._admission.ask(connection, now, returning=returning):
@@ -72,15 +74,18 @@ class Reception:
     async def greet(self, connection: Connection, hello: Hello) -> None:
         """Answer a hello that was admitted."""
         try:
-            await self._greeting.hello(connection, hello)
+            if await self._greeting.hello(connection, hello):
+                self._time(connection, hello)
         finally:
             self.strangers.discard(connection)
+            self._asked.pop(connection, None)
             self._admission.ended()
             self._pump()
 
     def forget(self, connection: Connection) -> bool:
         """The connection has ended; whether its hello was waiting."""
         self.strangers.discard(connection)
+        self._asked.pop(connection, None)
         self._admission.forget(connection)
         return self._hellos.pop(connection, None) is not None
 
@@ -95,6 +100,14 @@ class Reception:
     @property
     def waiting(self) -> int:
         return len(self._hellos)
+
+    def _time(self, connection: Connection, hello: Hello) -> None:
+        """It was welcomed. One that has ended meanwhile is not asked for any more, and not counted."""
+        if (asked := self._asked.get(connection)) is not None:
+            took_s = self._shared.timers.now() - asked
+            self._metrics.hello.observe(took_s)
+            if _returns(hello):
+                self._metrics.recovery.observe(took_s)
 
     def _pump(self, _: object = None) -> None:
         for connection in self._admission.admit(self._shared.timers.now()):

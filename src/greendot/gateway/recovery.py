@@ -24,6 +24,7 @@ from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
 from greendot.gateway.watching import Watching
+from greendot.metrics import Metrics
 
 PAUSE_S = 0.1  # between two batches
 JITTER_S = 0.5  # before the first
@@ -66,7 +67,7 @@ class _Users(Part):
 class Recovery:
     """One for each node."""
 
-    def __init__(self, engine: Engine, parts: Parts, shared: Shared, pace: Pace) -> None:
+    def __init__(self, engine: Engine, parts: Parts, shared: Shared, pace: Pace, metrics: Metrics) -> None:
         self.restored = 0  # sessions told to the engine again
         self.resyncs = 0  # times everything of a part was read again
         self.ended = 0  # sessions the engine had of this node that it did not hold
@@ -74,6 +75,7 @@ class Recovery:
         self._parts = parts
         self._shared = shared
         self._pace = pace
+        self._metrics = metrics
         self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
         self._unhealed: list[Part] = []  # whose loss could not be repaired before they went away again
         self._deaths = 0  # of other nodes, since the rooms were looked through
@@ -132,6 +134,7 @@ class Recovery:
                 await self._compare_inboxes(part)
                 # Whose end was lost is found while what is shown is held.
                 await asyncio.gather(self._audit(), self._resync_held(part, started))
+            self._metrics.presence_recovery.observe(self._shared.timers.now() - started)
         except (EngineUnavailable, StoreUnavailable) as error:
             _log.info("recovery is to be tried again: %s", error)
             await self._failed(part, intact)

@@ -21,6 +21,7 @@ class Registry:
         self.tallies = Tallies()
         self.resumed = 0  # sessions that were gone on with on another connection
         self.closes: dict[int, int] = {}  # sockets that ended, by close code
+        self.sizes: dict[int, int] = {}  # how many users have so many sessions
         self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most have one, and there are many
 
     def greeted(self, connection: Connection, session: Session, resumed: bool) -> None:
@@ -51,17 +52,27 @@ class Registry:
         if not theirs:
             self.tallies.of(session.tenant).users += 1
         self._users[session.key] = (*theirs, session)
+        self._resize(len(theirs), len(theirs) + 1)
 
     def remove(self, session: Session) -> None:
         if self.sessions.get(session.id) is not session:
             return
         del self.sessions[session.id]
         theirs = tuple(its for its in self._users[session.key] if its is not session)
+        self._resize(len(theirs) + 1, len(theirs))
         if theirs:
             self._users[session.key] = theirs
         else:
             del self._users[session.key]
             self.tallies.of(session.tenant).users -= 1
+
+    def _resize(self, before: int, after: int) -> None:
+        """A user has `after` sessions now."""
+        sizes = self.sizes
+        if before:
+            sizes[before] -= 1
+        if after:
+            sizes[after] = sizes.get(after, 0) + 1
 
     def sessions_of(self, tenant: str, user: str) -> tuple[Session, ...]:
         return self._users.get((tenant, user), ())

@@ -93,18 +93,20 @@ async def tenant_metrics(parts: Parts) -> list[tuple[str, str, int]]:
     ]
 
 
-def metrics(parts: Parts) -> Iterator[tuple[str, int]]:
+def metrics(parts: Parts) -> Iterator[tuple[str, float]]:
     yield "ws_connections", len(parts.registry.connections)
+    yield "ws_sessions", len(parts.registry.sessions)
     yield "ws_users_online", parts.registry.users
     yield from parts.pressure.gauges()
     yield "realtime_hellos_waiting", parts.reception.waiting
     yield from _counted(parts)
 
 
-def _counted(parts: Parts) -> Iterator[tuple[str, int]]:
+def _counted(parts: Parts) -> Iterator[tuple[str, float]]:
+    engine = parts.engine.counts()
     yield from parts.metrics.items()
-    yield from parts.engine.counts().items()
-    swept = parts.engine.counts().get("presence_swept_sessions_total", 0)
+    yield from engine.items()
+    swept = engine.get("presence_swept_sessions_total", 0)
     yield "presence_reconciliation_removed_total", swept + parts.recovery.ended
     yield "presence_restored_sessions_total", parts.recovery.restored
     yield "presence_audited_sessions_total", parts.recovery.ended

@@ -30,6 +30,9 @@ class Scheduler:
         self._clock = clock
         self._running: dict[str, asyncio.Task[object]] = {}
         self._is_planned = False
+        self._due: dict[str, int] = {}  # when each is to be run next, by the store's clock, as last seen
+        self._offset_ms = 0  # of the store's clock
+        self._failing = 0  # jobs whose last run failed
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -57,13 +60,16 @@ class Scheduler:
         offset_ms = await self._runner.time()
         self._running = {name: task for name, task in self._running.items() if not task.done()}
         now, soonest = self._clock.now_ms() + offset_ms, LOOK_S
-        for state in await self._store.jobs():
-            planned = self._planned.get(state.name)
-            if planned is None or state.name in self._running:
-                continue
+        states = [state for state in await self._store.jobs() if state.name in self._planned]
+        self._offset_ms, self._failing = offset_ms, sum(state.failures > 0 for state in states)
+        for state in states:
             due_at = state.next_at if state.holder is None else max(state.next_at, state.until)
+            self._due[state.name] = due_at
+            if state.name in self._running:
+                continue
             if due_at <= now:
-                self._running[state.name] = asyncio.get_running_loop().create_task(self._one(planned))
+                work = self._one(self._planned[state.name])
+                self._running[state.name] = asyncio.get_running_loop().create_task(work)
             else:
                 soonest = min(soonest, (due_at - now) / 1000)
         return max(soonest, SOON_S)
@@ -79,12 +85,19 @@ class Scheduler:
             await self._plan()
         return await self._runner.run(planned, early=True)
 
-    def items(self) -> dict[str, int]:
-        """For metrics: how runs of this node ended."""
-        return {f"jobs_{outcome}_total": 0 for outcome in ("ok", "failed", "stopped", "lost")} | self._ended()
+    def items(self) -> dict[str, float]:
+        """For metrics: what is late, and how runs of this node ended."""
+        ended = {f"jobs_{outcome}_total": 0 for outcome in ("ok", "failed", "stopped", "lost")} | self._ended()
+        return {"jobs_overdue_s": self._overdue_s(), "jobs_failing": self._failing} | ended
 
-    def _ended(self) -> dict[str, int]:
-        counted: dict[str, int] = {}
+    def _overdue_s(self) -> float:
+        """How late the latest is that nobody runs; also while the store is away and nobody can."""
+        now = self._clock.now_ms() + self._offset_ms
+        waiting = (due_at for name, due_at in self._due.items() if name not in self._running)
+        return max(0.0, round((now - min(waiting, default=now)) / 1000, 1))
+
+    def _ended(self) -> dict[str, float]:
+        counted: dict[str, float] = {}
         for (_, outcome), count in self._runner.ended.items():
             key = f"jobs_{outcome}_total"
             counted[key] = counted.get(key, 0) + count

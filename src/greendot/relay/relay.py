@@ -27,6 +27,7 @@ FINISH_S = 2.0  # what is being written when the relay is told to end may take s
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 MOST_REASON = 500  # characters
+COUNT_S = 10.0  # between two counts of what waits
 
 _log = logging.getLogger("greendot.relay")
 
@@ -57,6 +58,8 @@ class Counts(Struct):
     relayed: int = 0
     set_aside: int = 0
     expired: int = 0
+    waiting: int = 0  # rows, as last counted
+    oldest_s: float = 0.0
 
 
 class Relay:
@@ -87,11 +90,13 @@ class Relay:
                 task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def items(self) -> dict[str, int]:
+    def items(self) -> dict[str, float]:
         """For `/metrics`."""
         return {
             "outbox_relay_up": int(self.counts.up),
             "outbox_shards": self.counts.shards,
+            "outbox_queue_waiting": self.counts.waiting,
+            "outbox_queue_oldest_s": round(self.counts.oldest_s, 1),
             "outbox_relayed_total": self.counts.relayed,
             "outbox_set_aside_total": self.counts.set_aside,
             "outbox_expired_total": self.counts.expired,
@@ -131,7 +136,7 @@ class Relay:
     async def _tend(self, session: OutboxSession) -> None:
         """Hold a share of the shards and start a lane for each that has rows, until told to end."""
         lanes: dict[int, asyncio.Task[None]] = {}
-        loop, mine, next_claim = asyncio.get_running_loop(), frozenset[int](), 0.0
+        loop, mine, next_claim, next_count = asyncio.get_running_loop(), frozenset[int](), 0.0, 0.0
         try:
             while not self._ending:
                 self._wake.clear()
@@ -146,6 +151,9 @@ class Relay:
                     # What was written while a lane ended is not looked for by it: look again then.
                     lanes[shard].add_done_callback(lambda _: self._wake.set())
                 self._found()
+                if loop.time() >= next_count:  # the work comes first
+                    next_count = loop.time() + COUNT_S
+                    self.counts.waiting, self.counts.oldest_s = await session.depth(mine)
                 await self._pause(next_claim - loop.time())
         finally:
             await _finish([*lanes.values()])

@@ -10,6 +10,7 @@ from greendot.settings.admin import check_admin
 from greendot.settings.auth import check_auth
 from greendot.settings.door import check_door
 from greendot.settings.jobs import check_jobs
+from greendot.settings.metrics import check_metrics
 from greendot.settings.mistakes import Mistake, Mistakes
 from greendot.settings.names import check_name
 from greendot.settings.push import check_networks, check_push
@@ -50,6 +51,8 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_celebrities(settings)
     yield from check_door(settings.door, settings.tls)
     yield from check_admin(settings.admin, settings.server.port)
+    ports = {"server.port": settings.server.port, "admin.port": settings.admin.port}
+    yield from check_metrics(settings.metrics, ports, settings.server.workers)
     yield from check_auth(settings.auth)
     yield from _check_privacy(settings.privacy)
     yield from _check_engine(settings)

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from greendot.settings.admin import Admin
 from greendot.settings.door import Door, Tls
 from greendot.settings.jobs import Jobs
+from greendot.settings.metrics import Metrics
 from greendot.settings.names import Secret
 from greendot.settings.push import Push, TenantPush
 from greendot.settings.visibility import Visibility
@@ -201,6 +202,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     auth: Auth = Auth()
     api: Api = Api()
     admin: Admin = Admin()
+    metrics: Metrics = Metrics()
     presence: Presence = Presence()
     typing: Typing = Typing()
     node: Node = Node()

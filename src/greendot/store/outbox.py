@@ -75,6 +75,10 @@ class OutboxSession(Protocol):
         """Those of the shards with rows to send."""
         ...
 
+    async def depth(self, shards: Collection[int]) -> tuple[int, float]:
+        """How many rows of the shards wait, and how many seconds the oldest has. It counts: not to be asked often."""
+        ...
+
     async def take(self, shard: int, limit: int) -> list[OutboxRow]:
         """The first rows to send. They stay where they are until they are settled."""
         ...

@@ -21,7 +21,7 @@ from greendot.core.hooks import ALONE_AFTER, Verdict, batches, pause_s
 from greendot.errors import StoreUnavailable
 from greendot.ids import Id, new_message_id
 from greendot.protocol.webhooks import HookEvent
-from greendot.store.hooks import Failed, HookStore, Queued
+from greendot.store.hooks import Failed, HookState, HookStore, Queued
 from greendot.webhooks.events import queued_event
 from greendot.webhooks.hook import Hook
 
@@ -30,6 +30,7 @@ CLAIM_EVERY_S = 3.0
 FINISH_S = 2.0  # what is being sent when it is told to end may take so long
 AWAY_S = 1.0  # between two looks at a store that is away
 MOST_REASON = 300  # characters
+COUNT_S = 10.0  # between two counts of what waits
 
 _log = logging.getLogger("greendot.webhooks")
 
@@ -64,6 +65,18 @@ class RecordLanes:
         self._task: asyncio.Task[None] | None = None
         self._next_claim = 0.0
         self.held: list[str] = []
+        self._next_count = 0.0
+        self._states: list[HookState] = []  # of the queues that are held, as last counted
+
+    def items(self) -> dict[str, float]:
+        """For `/metrics`: what waits in the queues this node holds."""
+        states, now = [state for state in self._states if state.tenant in self.held], self._clock.now_ms()
+        oldest_at = min((state.oldest_at for state in states if state.oldest_at is not None), default=now)
+        return {
+            "webhooks_queue_waiting": sum(state.waiting for state in states),
+            "webhooks_queue_oldest_s": max(0, now - oldest_at) // 1000,
+            "webhooks_dead_letters": sum(state.dead for state in states),
+        }
 
     def start(self) -> None:
         if self._lanes:
@@ -95,6 +108,9 @@ class RecordLanes:
                     await self._claim()
                     self._next_claim = loop.time() + CLAIM_EVERY_S
                 await self._start_lanes()
+                if self.held and loop.time() >= self._next_count:
+                    self._next_count = loop.time() + COUNT_S
+                    self._states = await self._store.hook_states(self.held)
             except StoreUnavailable as error:
                 _log.info("webhooks wait for the store: %s", error)
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S

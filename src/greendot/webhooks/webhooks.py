@@ -42,7 +42,7 @@ class Webhooks:
         if lane is not None:
             lane.offer(turn)
 
-    def items(self) -> dict[str, int]:
+    def items(self) -> dict[str, float]:
         """For `/metrics`."""
         counts = [hook.counts.items() for hook in self._hooks.values()]
-        return {name: sum(each[name] for each in counts) for name in HookCounts().items()}
+        return {name: sum(each[name] for each in counts) for name in HookCounts().items()} | self._records.items()

@@ -118,9 +118,10 @@ def main() -> None:
     behaviour, workers, folder, patience_s = sys.argv[1:]
     FOLDER = Path(folder)
     logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
+    work = {work.__name__: work for work in BEHAVIOURS}[behaviour]
     try:
         Supervisor(
-            {work.__name__: work for work in BEHAVIOURS}[behaviour],
+            lambda number, ready: work(ready),
             int(workers),
             patience_s=float(patience_s),
             on_ready=lambda: say("ready"),

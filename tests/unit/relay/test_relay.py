@@ -365,7 +365,7 @@ class LateSession:
     def __init__(self, session: OutboxSession, outbox: LateOutbox) -> None:
         self.session = session
         self.outbox = outbox
-        self.claim, self.settle = session.claim, session.settle
+        self.claim, self.settle, self.depth = session.claim, session.settle, session.depth
         self.looks = 0
 
     async def waiting(self, shards: Collection[int]) -> list[int]:

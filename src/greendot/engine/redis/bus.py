@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from greendot.core.histogram import Histogram
 from greendot.engine.base import Host, Message, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.messages import Malformed, Messages, Reader
@@ -22,6 +23,7 @@ from greendot.errors import EngineUnavailable
 
 BATCH = 500  # channels in one SUBSCRIBE at most
 MOST_ROUTED = 10_000  # messages to users waiting to learn which nodes they go to; beyond it they are dropped
+TIMED = 16  # one message in so many says when it was published
 _log = logging.getLogger("greendot.redis")
 
 
@@ -50,9 +52,12 @@ class RedisBus:
 
     def __init__(self, servers: Servers, messages: Messages, prefix: str) -> None:
         self.counts = Counts()
+        self.lag = Histogram()  # from being published to being heard
+        self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: nobody knows
         self.own: set[str] = set()  # this node's incarnations; messages to them need not travel
         self._servers = servers
         self._messages = messages
+        messages.timed = self._timed
         self._prefix = prefix
         self._host: Host | None = None
         self._heard: dict[bytes, Heard] = {}  # by channel
@@ -167,7 +172,7 @@ class RedisBus:
             self.here(topic, message)
             return
         channel = keys.channel(self._prefix, topic)
-        server.post(self.publish_command, channel, self._messages.write(channel, message))
+        server.post(self.publish_command, channel, self._write(channel, message))
 
     async def reach(self, node: str, message: Message) -> bool:
         topic = Topic("node", "", node)
@@ -176,8 +181,17 @@ class RedisBus:
             return True
         channel = keys.channel(self._prefix, topic)
         server = self._servers.of(keys.partition_of("", node))
-        heard: int = await server.call(self.publish_command, channel, self._messages.write(channel, message))
+        heard: int = await server.call(self.publish_command, channel, self._write(channel, message))
         return heard > 0
+
+    def _write(self, channel: str, message: Message, topic: Topic | None = None) -> bytes:
+        at = 0 if self.counts.published % TIMED else self.now()
+        return self._messages.write(channel, message, topic, at)
+
+    def _timed(self, at: int) -> None:
+        now = self.now()
+        if now:
+            self.lag.observe(max(0, now - at) / 1000)
 
     def here(self, topic: Topic, message: Message) -> None:
         """To this node alone: the message is for it, or cannot go any further now."""
@@ -211,7 +225,7 @@ class RedisBus:
         for node in nodes - self.own:
             channel = keys.channel(self._prefix, Topic("node", "", node))
             server = self._servers.of(keys.partition_of("", node))
-            server.post(self.publish_command, channel, self._messages.write(channel, message, topic))
+            server.post(self.publish_command, channel, self._write(channel, message, topic))
 
     async def drained(self) -> None:
         """Everything published so far is on its way."""

@@ -16,12 +16,15 @@ from msgspec import Struct
 
 from greendot.clock import Clock, SystemClock
 from greendot.core.breaker import Level
+from greendot.core.histogram import Histogram
 from greendot.core.presence import Ref
 from greendot.engine.answers import NodeInfo, Swept
 from greendot.engine.base import Engine, Host, Message, Pace, Part, Topic
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
+from greendot.engine.redis.census import Census
 from greendot.engine.redis.checks import check
+from greendot.engine.redis.figures import Figures
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.messages import Messages
 from greendot.engine.redis.nodes import HOME, Death, Nodes, Periods, Table
@@ -65,13 +68,15 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.bus = RedisBus(self.servers, messages, options.prefix)
         verbs = Verbs(self.servers, messages, self.time, options.prefix)
         verbs.repair = self._repair
-        self.bus.silenced = self._silenced
+        self.bus.silenced, self.bus.now = self._silenced, self.time.now
         RedisPresence.__init__(self, verbs)
         RedisTyping.__init__(self, verbs, options.typing_ttl_ms, options.typing_throttle_ms, self.bus.here)
         RedisRooms.__init__(self, verbs)
         self.lives = Nodes(verbs, self._clock, options.periods)
         self.sweeper = Sweeper(verbs, self.lives, self.bus, options.seen_retention_ms)
         self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)
+        self.census = Census(self.servers, options.prefix)
+        self._figures = Figures(self.servers, self.bus, self.lives, self.sweeper, self.census)
         self._host: Host | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_born = asyncio.Lock()
@@ -248,7 +253,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def _look_around(self) -> None:
         """One partition at a time, whether this node is known there: where it is not, its sessions do not count."""
         self._looked_at = (self._looked_at + 1) % keys.PARTITIONS
-        if not await self.lives.is_known(self._looked_at):
+        if not await self.census.visit(self._looked_at, self.lives.incarnation):
             await self._repair("UNKNOWN", self._looked_at, self.lives.incarnation)
         if self._struck and self._host is not None:
             struck, self._struck = self._struck, set()
@@ -369,18 +374,11 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
         return await self.sweeper.audit(holds, pace)
 
-    def counts(self) -> dict[str, int]:
-        bus, total = self.bus.counts, self.sweeper.total
-        return {
-            "realtime_pubsub_published_total": bus.published,
-            "redis_command_latency_us": self.servers.latency_us,
-            "realtime_pubsub_invalid_total": bus.invalid,
-            "realtime_pubsub_gaps_total": bus.gaps,
-            "realtime_pubsub_unrouted_total": bus.dropped,
-            "presence_node_deaths_total": self.lives.deaths,
-            "presence_swept_sessions_total": total.sessions,
-            "presence_swept_users_total": total.users,
-        }
+    def counts(self) -> dict[str, float]:
+        return self._figures.counts(self._verbs.alive)
+
+    def histograms(self) -> dict[str, Histogram]:
+        return self._figures.histograms()
 
 
 _: type[Engine] = RedisEngine

@@ -50,7 +50,7 @@ class Link(asyncio.Protocol):
     """Made by `connect`.
 
     `pushed` gets what was not asked for, `lost` is called once when the connection is gone, `refused` gets errors of
-    commands nobody waits for.
+    commands nobody waits for, `timed` how long those took that were timed.
     """
 
     def __init__(
@@ -58,10 +58,12 @@ class Link(asyncio.Protocol):
         pushed: Callable[[list[Any]], None],
         lost: Callable[[Link], None],
         refused: Callable[[RedisError], None] = lambda error: None,
+        timed: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._pushed = pushed
         self._lost = lost
         self._refused = refused
+        self._tell_time = timed
         self._reader = hiredis.Reader(protocolError=RedisError, replyError=RedisError)
         # One for each command; None: nobody wants the answer.
         self._expected: deque[asyncio.Future[Any] | _Confirmations | None] = deque()
@@ -139,6 +141,7 @@ class Link(asyncio.Protocol):
             self.abort()
         if self._timed and self._answered >= self._timed:
             self.latency_s, self._timed = perf_counter() - self._timed_at, 0
+            self._tell_time(self.latency_s)
 
     def _answer(self, answer: Any) -> None:
         self._answered += 1

@@ -22,10 +22,14 @@ _BLOCK = 128  # BLAKE2's
 
 
 class _Parcel(Struct, frozen=True, array_like=True):
-    """What a node publishes, with the topic on node channels, which carry what is meant for users."""
+    """What a node publishes, with the topic on node channels, which carry what is meant for users.
+
+    What is added stands at the end and has a default: nodes of the version before read and write it without.
+    """
 
     message: AnySent
     topic: tuple[Kind, str, str] | None = None
+    at: int = 0  # when it was published, by the engine's time; 0: it was not looked at
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -44,11 +48,12 @@ class Messages:
     def __init__(self, key: bytes) -> None:
         self._key = key[:64]  # as long as BLAKE2 takes it
         self.script_key = sha1(key).hexdigest()  # noqa: S324  (scripts have no other; the key is secret)
+        self.timed: Callable[[int], None] = lambda at: None  # told of a message that says when it was published
 
-    def write(self, channel: str, message: Message, topic: Topic | None = None) -> bytes:
+    def write(self, channel: str, message: Message, topic: Topic | None = None, at: int = 0) -> bytes:
         if not isinstance(message, Sent):
             raise TypeError(f"{type(message).__name__} is published by the engine's own scripts")
-        sent = _Parcel(message, None if topic is None else (topic.kind, topic.tenant, topic.name))
+        sent = _Parcel(message, None if topic is None else (topic.kind, topic.tenant, topic.name), at)
         body = _encode(sent)
         mac = self._mac(channel)
         mac.update(body)
@@ -71,6 +76,8 @@ class Messages:
                 if not compare_digest(seal.digest(), data[1:17]):
                     raise Malformed("not signed by us")
                 sent = _decode(body)
+                if sent.at:
+                    self.timed(sent.at)
                 return topic if sent.topic is None else Topic(*sent.topic), sent.message
             except (msgspec.MsgspecError, ValueError, IndexError, KeyError, RecursionError) as error:
                 raise Malformed(str(error)) from None

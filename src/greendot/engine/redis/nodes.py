@@ -142,9 +142,10 @@ class Nodes:
         now = self._verbs.time.now()
         await self._verbs.servers.of(HOME).call("HSETNX", leases, self.incarnation, f"1,{now}")
 
-    async def is_known(self, partition: int) -> bool:
-        name, server = keys.nodes_key(self._verbs.prefix, partition), self._verbs.servers.of(partition)
-        return not server.up or await server.call("HGET", name, self.incarnation) is not None
+    @property
+    def lease_age_s(self) -> float:
+        """How long ago it was renewed; 0 before the first time."""
+        return max(0.0, self._clock.monotonic() - self._renewed_at) if self._renewed_at > float("-inf") else 0.0
 
     async def end(self) -> None:
         """A clean exit."""

@@ -8,6 +8,7 @@ from importlib import resources
 # Verbs that mostly end things go on when Redis is out of memory; those that only look need say so to run on it at all.
 _FLAGS = {
     "audit": "no-writes",
+    "census": "no-writes",
     "read": "no-writes",
     "room_nodes": "no-writes",
     "typers": "no-writes",

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from greendot.core.histogram import Histogram
 from greendot.engine.redis.link import Argument, Link, RedisError, connect
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.engine.redis.url import Address, Place
@@ -21,6 +22,8 @@ _log = logging.getLogger("greendot.redis")
 
 class Owner(Protocol):
     """Who keeps servers."""
+
+    latency: Histogram  # of commands
 
     async def came_up(self, server: Server) -> None:
         """Both links are there; the server is used once this returns. EngineUnavailable: try again later."""
@@ -119,7 +122,7 @@ class Server:
         self.run_id = next(line[7:] for line in text.splitlines() if line.startswith("run_id:"))
 
     def _link(self) -> Link:
-        return Link(self._owner.pushed, self._lost, self._refused)
+        return Link(self._owner.pushed, self._lost, self._refused, self._owner.latency.observe)
 
     def _refused(self, error: RedisError) -> None:
         self._owner.refused(self, error)

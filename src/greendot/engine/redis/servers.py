@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from greendot.core.histogram import SHORT_S, Histogram
 from greendot.engine.base import Part
 from greendot.engine.redis import topology
 from greendot.engine.redis.keys import PARTITIONS, partition_of
@@ -46,6 +47,9 @@ class Servers:
         self.place = place
         self.sharded = place.kind == "cluster"
         self.all: dict[Address, Server] = {}
+        self.latency = Histogram(SHORT_S)  # of commands, on all of them
+        self.reconnects = 0  # to servers that were connected before
+        self._met: set[Address] = set()
         self._watcher = watcher
         self._by_partition: list[Server] = []
         self._task: asyncio.Task[None] | None = None
@@ -189,6 +193,8 @@ class Servers:
         await self._watcher.came_up(server)
 
     def is_up(self, server: Server) -> None:
+        self.reconnects += server.address in self._met
+        self._met.add(server.address)
         self._watcher.is_up(server)
 
     def went_down(self, server: Server) -> None:

@@ -34,6 +34,8 @@ class Sweeper:
 
     def __init__(self, verbs: Verbs, nodes: Nodes, bus: RedisBus, retention_ms: int) -> None:
         self.total = Swept()
+        self.drift = 0  # sessions the last sweep ended: nobody had told that they were over
+        self.swept_at = 0  # when that was, by the engine's time
         self._verbs = verbs
         self._nodes = nodes
         self._bus = bus
@@ -90,6 +92,7 @@ class Sweeper:
         # Whoever only came to sweep leaves at once, and would take along what has not been sent.
         await asyncio.gather(*(server.call("PING") for server in self._verbs.servers.all.values()))
         swept = swept._replace(nodes=len(old))
+        self.drift, self.swept_at = swept.sessions, self._verbs.time.now()
         self._add(swept)
         if any(swept):
             _log.info("swept: %s", swept)

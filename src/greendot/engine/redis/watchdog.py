@@ -92,6 +92,7 @@ class Watchdog:
         sent = next((sent for number, sent in server.unheard if number == server.beat_heard), None)
         if sent is not None:
             server.beat_took = self._clock.monotonic() - sent
+            self._bus.lag.observe(server.beat_took)
 
     def lag_s(self) -> float:
         """How long the last beat took from being published to being heard, where it took longest.

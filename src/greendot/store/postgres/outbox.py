@@ -52,6 +52,11 @@ WAITING = """
     SELECT s FROM unnest($1::int[]) s
     WHERE EXISTS (SELECT FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL)
 """
+DEPTH = """
+    SELECT count(*), coalesce(
+        extract(epoch FROM clock_timestamp() - min(created_at) FILTER (WHERE isfinite(created_at))), 0
+    )::float8 FROM greendot_outbox WHERE shard = ANY($1::int[]) AND failed_at IS NULL
+"""
 TAKE = f"""
     SELECT id, tenant, target, user_id, room, kind, name, left(body::text, {MOST_BODY}), key,
            extract(epoch FROM created_at)::float8, extract(epoch FROM expires_at)::float8
@@ -223,6 +228,10 @@ class _Session:
 
     async def waiting(self, shards: Collection[int]) -> list[int]:
         return [row[0] for row in await self.do(lambda link: link.fetch(WAITING, [*shards]))]
+
+    async def depth(self, shards: Collection[int]) -> tuple[int, float]:
+        waiting, oldest_s = (await self.do(lambda link: link.fetch(DEPTH, [*shards])))[0]
+        return waiting, max(0.0, oldest_s)
 
     async def take(self, shard: int, limit: int) -> list[OutboxRow]:
         return [OutboxRow(*row) for row in await self.do(lambda link: link.fetch(TAKE, shard, limit))]

@@ -1,20 +1,31 @@
-"""What is counted. Plain integers: adding one costs nothing worth measuring, and `/metrics` reads them all."""
+"""What is counted by a node's own parts. Plain integers: adding one costs nothing worth measuring, and `/metrics` reads
+them all. What takes time is kept in histograms (`core.histogram`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, get_args
+
+from greendot.core.histogram import Histogram
+
+Why = Literal["slow", "crowded", "shed"]  # a signal was dropped
+WHYS: tuple[Why, ...] = get_args(Why)
+_TYPE = b'"type":"'
+_LONGEST = 40
+_TYPE_WITHIN = 24  # bytes: a frame's header, then the type, which is the first of its envelope
 
 
 class Metrics:
     """The counters of one node, by their Prometheus names."""
 
-    __slots__ = (
+    _COUNTERS = (
         "inbox_badges_total",
         "inbox_gaps_total",
         "inbox_notified_total",
         "inbox_pruned_total",
         "inbox_redelivered_total",
         "inbox_unacknowledged_total",
+        "notification_live_push_total",
         "notification_recovery_fetch_total",
         "presence_spread_total",
         "realtime_client_slow_closed_total",
@@ -39,6 +50,7 @@ class Metrics:
         "realtime_upgrades_refused_total",
         "ws_connections_total",
     )
+    __slots__ = (*_COUNTERS, "dropped", "hello", "loop_lag", "presence_recovery", "recovery")
 
     inbox_badges_total: int
     inbox_gaps_total: int
@@ -46,6 +58,7 @@ class Metrics:
     inbox_pruned_total: int
     inbox_redelivered_total: int
     inbox_unacknowledged_total: int
+    notification_live_push_total: int
     notification_recovery_fetch_total: int
     presence_spread_total: int
     realtime_client_slow_closed_total: int
@@ -71,9 +84,38 @@ class Metrics:
     ws_connections_total: int
 
     def __init__(self) -> None:
-        for name in self.__slots__:
+        for name in self._COUNTERS:
             setattr(self, name, 0)
+        self.dropped: dict[tuple[str, Why], int] = {}  # signals, by type
+        self.hello = Histogram()
+        self.recovery = Histogram()
+        self.presence_recovery = Histogram((0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0))
+        self.loop_lag = Histogram()
+
+    def drop(self, frame: bytes, why: Why) -> None:
+        """A signal nobody gets, for this reason."""
+        if why == "shed":
+            self.realtime_shed_total += 1
+        else:
+            self.realtime_dropped_ephemeral_total += 1
+        key = type_of(frame), why
+        self.dropped[key] = self.dropped.get(key, 0) + 1
 
     def items(self) -> Iterator[tuple[str, int]]:
-        for name in self.__slots__:
+        for name in self._COUNTERS:
             yield name, getattr(self, name)
+
+    def histograms(self) -> Iterator[tuple[str, Histogram]]:
+        yield "realtime_hello_seconds", self.hello
+        yield "realtime_recovery_seconds", self.recovery
+        yield "presence_recovery_seconds", self.presence_recovery
+        yield "realtime_loop_lag_seconds", self.loop_lag
+
+
+def type_of(frame: bytes) -> str:
+    """The type of an event that was made here or by another node: there are as many as the protocol has."""
+    at = frame.find(_TYPE, 0, _TYPE_WITHIN)
+    if at < 0:
+        return "pong"  # the only frame that is no event
+    at += len(_TYPE)
+    return frame[at : at + _LONGEST].partition(b'"')[0].decode()

@@ -107,7 +107,7 @@ storms: $(READY) debs  ## Ten thousand clients cut off at once, and a flood of s
 
 debs:
 	@sh scripts/ensure-debs chromium redis-server gcc nodejs=node npm postgresql=/usr/lib/postgresql \
-	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze curl openssl git
+	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze curl openssl git prometheus@/usr/bin/promtool
 
 bench-debs:
 	@sh scripts/ensure-debs redis-server gcc nginx libnginx-mod-nchan=/usr/lib/nginx/modules/ngx_nchan_module.so

@@ -188,3 +188,13 @@ class _Real(ManualClock):
 
     def now_ms(self) -> int:
         return round(self.monotonic() * 1000)
+
+
+async def test_how_late_a_job_is_that_nobody_runs_is_told_also_while_the_store_is_away() -> None:
+    async with site() as s:
+        await s.pass_time(5)
+        assert s.one.items()["jobs_overdue_s"] == 0
+        s.clock.advance(EVERY_S + 100)  # nobody looks meanwhile
+        assert 90 <= s.one.items()["jobs_overdue_s"] <= 110
+        await s.pass_time(20)
+        assert (s.job.begun, s.one.items()["jobs_overdue_s"], s.one.items()["jobs_failing"]) == (1, 0, 0)

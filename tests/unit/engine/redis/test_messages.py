@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from greendot.core.presence import Change, Face
 from greendot.engine.base import (
+    AnySent,
     Audit,
     Deliver,
     Disconnect,
@@ -199,3 +200,23 @@ def test_a_beat_is_read_as_it_was_written_and_a_strangers_is_not() -> None:
     for forged in (b"", b"17", beat[:-1], beat + b"0", beat[:-1] + b"8", b"9" * 5_000, *senseless):
         with pytest.raises(Malformed):
             ours.read_beat("beat:k3Fa", forged)
+
+
+def test_nodes_of_the_version_before_read_messages_with_a_time_and_are_read_without() -> None:
+    """They know two fields of a parcel; one that says when it was published has a third."""
+
+    class Before(msgspec.Struct, frozen=True, array_like=True):
+        message: AnySent
+        topic: tuple[str, str, str] | None = None
+
+    ours, message, told = Messages(KEY), Deliver(b"x", 7), list[int]()
+    ours.timed = told.append
+    timed = ours.write(CHANNEL, message, at=1_700_000_000_123)
+    assert msgspec.msgpack.decode(timed[17:], type=Before) == Before(message)
+    assert ours.reader(CHANNEL, ROOM)(timed) == (ROOM, message)
+    assert told == [1_700_000_000_123]
+    seal = ours._mac(CHANNEL)
+    body = msgspec.msgpack.encode(Before(message))
+    seal.update(body)
+    assert ours.reader(CHANNEL, ROOM)(b"m" + seal.digest() + body) == (ROOM, message)
+    assert len(told) == 1

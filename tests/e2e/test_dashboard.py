@@ -134,8 +134,8 @@ async def test_the_page_is_served_with_a_strict_policy_and_no_key() -> None:
 
 async def test_on_a_port_of_its_own_it_is_there_alone() -> None:
     async with serving(admin=ON | {"port": free_port()}) as served:
-        assert served.greendot.admin_server is not None
-        own = served.greendot.admin_server.port
+        assert served.greendot.ports.admin is not None
+        own = served.greendot.ports.admin.port
         assert (await ask(own, "GET", "/admin")).status == 200
         assert (await ask(served.port, "GET", "/admin")).status == 404
         for path in (b"/metrics", b"/v1/rooms", b"/v1/connect"):  # not `ask`: this port is not the API's

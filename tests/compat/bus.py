@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -161,9 +160,3 @@ def put_back(redis: RedisProcess, kept: dict[str, Any]) -> None:
 
 def text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-if __name__ == "__main__":
-    import sys
-
-    print(asyncio.run(recorded(Path(sys.argv[1]))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import sys
 
 import click
@@ -37,6 +39,7 @@ from greendot.cli.user import user
 from greendot.cli.webhooks import webhooks
 from greendot.cli.worker import worker
 from greendot.errors import GreendotError
+from greendot.store.schema import steps
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,9 +52,14 @@ def cli() -> None:
 
 
 @click.command()
-def version() -> None:
+@click.option("--json", "as_json", is_flag=True, help="As JSON, with the Python and the tables it works with.")
+def version(as_json: bool) -> None:
     """Print the version."""
-    click.echo(f"greendot {__version__}")
+    if as_json:
+        tables = {store: steps(store)[-1].number for store in ("sqlite", "postgres")}
+        click.echo(json.dumps({"version": __version__, "python": platform.python_version(), "tables": tables}))
+    else:
+        click.echo(f"greendot {__version__}")
 
 
 looking = top, inspect, tail, nodes, presence, sessions, typing, rooms, inbox

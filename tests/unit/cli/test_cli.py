@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import msgspec
 import pytest
 
 from cli.calls import call, complaint
@@ -16,6 +17,9 @@ from greendot.cli import cli, main
 
 def test_it_knows_its_version() -> None:
     assert call("version").output == f"greendot {__version__}\n"
+    found = msgspec.json.decode(call("version", "--json").output)
+    assert found["version"] == __version__
+    assert found["tables"].keys() == {"sqlite", "postgres"}
     assert __version__ in call("--version").output
 
 

@@ -29,6 +29,12 @@ WHY = "the server is stopping: reconnect"
 _log = logging.getLogger("greendot.gateway")
 
 
+def come_back(over_s: float, grace_s: float, now_ms: int) -> bytes:
+    """`drain`, with another time for each, so that all come evenly; and before their sessions have run out."""
+    spread_ms = max(SPREAD_MS, min(round(over_s * 1000), round(grace_s * 500)))
+    return encode_event(Drain(SOONEST_MS + random.randint(0, spread_ms)), now_ms)
+
+
 class Pace(NamedTuple):
     """From the settings."""
 
@@ -99,10 +105,8 @@ class Draining:
             busy.append(connection)
 
     def turn_away(self, connection: Connection) -> None:
-        """Close it with a word when to come back: at another time for each, and before its session has run out."""
-        spread_ms = min(round(self._rest_s * 1000), round(self._pace.grace_s * 500))
-        retry_in_ms = SOONEST_MS + random.randint(0, max(SPREAD_MS, spread_ms))
-        connection.close(Close.DRAINING, WHY, encode_event(Drain(retry_in_ms), self._clock.now_ms()))
+        """Close it with a word when to come back."""
+        connection.close(Close.DRAINING, WHY, come_back(self._rest_s, self._pace.grace_s, self._clock.now_ms()))
 
     async def _see_gone(self, end: float) -> None:
         try:

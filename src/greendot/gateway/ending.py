@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 
 from greendot.gateway.connection import Connection
+from greendot.gateway.draining import AT_ONCE, come_back
 from greendot.gateway.parts import Parts
-from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
-from greendot.protocol.events import Drain
 
-AT_ONCE = 200  # closed in one turn of the loop
-SOONEST_MS = 500
 _log = logging.getLogger("greendot.gateway")
 
 
@@ -38,9 +34,6 @@ class Ending:
                 await asyncio.sleep(0)
 
     def _told(self, many: int) -> bytes:
-        """When to come back: another time for each, so that they come as evenly as hellos are taken, and before their
-        sessions have run out."""
         settings = self._parts.settings
-        evenly_ms = min(round(1000 * many / settings.admission.hellos_per_s), round(settings.presence.grace_s * 500))
-        retry_in_ms = random.randint(SOONEST_MS, max(2 * SOONEST_MS, evenly_ms))
-        return encode_event(Drain(retry_in_ms), self._parts.clock.now_ms())
+        evenly_s = many / settings.admission.hellos_per_s
+        return come_back(evenly_s, settings.presence.grace_s, self._parts.clock.now_ms())

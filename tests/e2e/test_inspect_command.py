@@ -170,7 +170,6 @@ async def test_a_topic_is_shown_with_how_its_listeners_are_told_and_when_it_is_g
             await client.request(type="watch", users=["star"])
         (row,) = table(await said(served, "inspect", "topic", "watch:star"), "NODE")
         assert (row["LISTENERS"], row["TOLD"], row["STATE"]) == ("4", "asked", "heard")
-        await client.request(type="status.set", status="auto")
         await client.request(type="watch", users=["nobody"])
         await client.request(type="unwatch", users=["nobody"])
         await served.advance(2)

@@ -176,7 +176,8 @@ def _disconnecting(act: Act, all_of: str, tenant: str, sessions: int) -> tuple[s
         ends = "Their clients come back by themselves" if back else "Their clients do not come back by themselves"
         return f"Disconnect {act.user} ({tenant})?", (
             f"{_many(sessions, 'session')} of {act.user} will be closed with {act.code} on every node"
-            f"{'' if back else ' and ends at once'}. {ends}; the tokens stay valid."
+            f"{'' if back else ' and end at once' if sessions > 1 else ' and ends at once'}. {ends}; "
+            "the tokens stay valid."
         )
     ends = "Its client comes back by itself" if back else "Its client does not come back by itself"
     return f"Disconnect session {act.session} ({tenant})?", (

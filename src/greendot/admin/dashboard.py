@@ -334,7 +334,8 @@ class Dashboard:
                 continue
             if socket.is_behind:
                 look.behind += 1
-                look.missed += sum(len(sample.events) + sample.skipped for sample in told.values())
+                events, skipped = _wanted(look, told)
+                look.missed += len(events) + skipped
                 if look.behind >= KEY_EVERY:
                     socket.abort()
                 continue
@@ -343,19 +344,24 @@ class Dashboard:
             self._show_tail(socket, look, told)
 
     def _show_tail(self, socket: Socket, look: _Look, samples: dict[str, Sample]) -> None:
-        if not look.kinds:
-            return
-        events = [
-            event | {"node": node}
-            for node, sample in samples.items()
-            for event in sample.events
-            if event["kind"] in look.kinds
-        ]
-        skipped = sum(sample.skipped for sample in samples.values()) + look.missed
-        look.missed = 0
+        events, skipped = _wanted(look, samples)
+        skipped, look.missed = skipped + look.missed, 0
         if events or skipped:
             events.sort(key=lambda event: event["at"])
             socket.send(frames.event("tail", {"events": events, "skipped": skipped}, self._desk.clock.now_ms()))
+
+
+def _wanted(look: _Look, samples: dict[str, Sample]) -> tuple[list[dict[str, Any]], int]:
+    """The events it is to be told, and how many were not kept."""
+    if not look.kinds:
+        return [], 0
+    events = [
+        event | {"node": node}
+        for node, sample in samples.items()
+        for event in sample.events
+        if event["kind"] in look.kinds
+    ]
+    return events, sum(sample.skipped for sample in samples.values())
 
 
 def _group(viewer: Viewer, wants: frames.SetTail | None) -> Group:

@@ -141,12 +141,12 @@ class NodeThere(Struct, frozen=True):
     lingering: int  # of them
     users: int
     tenants: dict[str, int]  # with the most connections, and how many
-    theirs: int  # connections of the tenant that was asked about
     rooms: int  # that are listened to
     watched: int  # users
     timers: int
     level: str
     gauges: dict[str, float]
+    theirs: int = 0  # connections of the tenant that was asked about
 
 
 class TopicThere(Struct, frozen=True):

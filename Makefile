@@ -10,7 +10,7 @@ EXTRAS := $(VENV)/.examples
 HELM   := $(BIN)/helm
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test model trials compat record audit fuzz charts fresh check format bench bench-quick storms debs bench-debs clean
+.PHONY: help serve example test model trials compat record audit fuzz charts fresh check format bench bench-quick storms outage debs bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,10 @@ $(EXTRAS): $(READY)
 
 storms: $(READY) debs  ## Ten thousand clients cut off at once, and a flood of signals: what is promised of them (three minutes)
 	@$(BIN)/python bench/storms.py $(ARGS)
+
+outage: $(READY) debs  ## Redis, and PostgreSQL, away for a minute under load: what is logged, and that all heals (three minutes)
+	@OUTAGE_S=$(or $(OUTAGE_S),60) OUTAGE_CLIENTS=$(or $(OUTAGE_CLIENTS),100) \
+	  $(BIN)/python -m pytest tests/cluster/test_outage.py -s --timeout=300 $(ARGS)
 
 debs:
 	@sh scripts/ensure-debs chromium redis-server gcc nodejs=node npm postgresql=/usr/lib/postgresql \

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from collections.abc import Coroutine
 from typing import Any
 
-_log = logging.getLogger("greendot.stopping")
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 
 async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
     """Side by side. What fails is logged, and keeps nothing else from ending."""
     for failure in await asyncio.gather(*endings, return_exceptions=True):
         if isinstance(failure, Exception):
-            _log.error("something could not be ended as it should", exc_info=failure)
+            tell(events.WORK_FAILED, failure, work="ending something")
         elif failure is not None:
             raise failure
 
@@ -25,7 +25,7 @@ def end_by(within_s: float) -> None:
     """See to it that this process ends by then, even if its loop is stuck: with code 1, and a line that says so."""
 
     def end() -> None:
-        _log.error("not stopped within %g s: ended all the same", within_s)
+        tell(events.NODE_STUCK, after_s=within_s)
         os._exit(1)
 
     timer = threading.Timer(within_s, end)

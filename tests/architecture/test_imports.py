@@ -9,9 +9,10 @@ import pytest
 from .sources import Module, modules
 
 FLOOR = {"errors", "ids", "clock"}
+TOLD = {"logs", "traces"}  # what is said of what happens, by all who do something
 CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
-SHELL = {"tokens", "metrics"} | PORTS | CORE
+SHELL = {"tokens", "metrics"} | PORTS | CORE | TOLD
 BESIDE = {"housekeeping", "jobs", "outbound", "push", "push_assembly", "relay", "stopping", "webhooks"}
 TOP = (
     {"admin", "assembly", "backups", "capacity", "doctor", "files", "gateway", "api", "ports", "probes", "settings"}
@@ -28,23 +29,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ids": set(),
     "clock": set(),
     "metrics": {"core"},
-    "stopping": set(),
+    "stopping": {"logs"},
+    "traces": {"errors"},
+    "logs": {"ids"},
     "protocol": FLOOR,
     "core": {"protocol"} | FLOOR,
-    "tokens": {"core", "errors", "ids"},
+    "tokens": {"core", "errors", "ids", "logs"},
     "settings": {"errors", "ids"},
-    "engine": CORE,
-    "store": CORE,
+    "engine": CORE | TOLD,
+    "store": CORE | TOLD,
     "gateway": SHELL | {"settings"},
     "api": SHELL,
-    "admin": {"engine", "store"} | CORE,  # of the node, only what `admin.desk` names
-    "relay": {"store"} | CORE,  # what it sends goes by a protocol of its own: it knows neither sockets nor engines
+    "admin": {"engine", "store"} | CORE | TOLD,  # of the node, only what `admin.desk` names
+    "relay": {"store"} | CORE | TOLD,  # what it sends goes by a protocol of its own, past sockets and engines
     "outbound": {"core", "errors"},
     "multiplexed": {"outbound", "errors"},
-    "webhooks": {"engine", "outbound", "store"} | CORE,  # of the engine, only what a turn is
-    "push": {"engine", "multiplexed", "outbound", "store"} | CORE,  # of the engine, only what presence is
+    "webhooks": {"engine", "outbound", "store"} | CORE | TOLD,  # of the engine, only what a turn is
+    "push": {"engine", "multiplexed", "outbound", "store"} | CORE | TOLD,  # of the engine, only what presence is
     "push_assembly": {"core", "clock", "engine", "errors", "outbound", "push", "settings", "store"},
-    "jobs": {"engine", "store"} | CORE,  # of the engine, only what presence is, and the bus
+    "jobs": {"engine", "store"} | CORE | TOLD,  # of the engine, only what presence is, and the bus
     "housekeeping": {"engine", "jobs", "settings", "store"} | CORE,
     "doctor": {"core", "settings"},
     "probes": {"core", "engine", "settings", "store"},
@@ -87,6 +90,7 @@ DRIVERS = [
     ("h2", {"multiplexed"}),
     ("click", {"cli"}),
     ("structlog", {"cli"}),
+    ("opentelemetry", {"traces.otel"}),
     ("uvloop", {"cli"}),
 ]
 

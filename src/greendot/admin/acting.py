@@ -6,7 +6,6 @@ done by a single frame, and what was agreed to is what happens.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,8 @@ from greendot.core.revocations import Revocation
 from greendot.engine.answers import NodeInfo
 from greendot.errors import Refused
 from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codes import Err, invites_return
 from greendot.protocol.insight import EndAll, NodeOf, read_ended, read_node
 from greendot.store.base import Notice
@@ -26,7 +27,6 @@ WITHIN_S = 2.0  # a node has to answer
 HOLDS_S = 60.0  # what is not confirmed by then was not meant
 KIND = "test"  # of a test notification
 TEXT = "A test notification from the dashboard."
-_log = logging.getLogger("greendot.audit")
 
 
 class Offer(NamedTuple):
@@ -91,14 +91,14 @@ class Acting:
         act = offer.act
         target = act.user or act.session or act.node or ""
         kind = "user" if act.user else "session" if act.session else "node"
-        _log.warning(
-            "audit: key %s did %s to %s %s of tenant %s: %s",
-            viewer.name,
-            offer.act.do,
-            kind,
-            Id(target),
-            Id("*" if act.node and offer.all_of is None else tenant),  # of a node: everybody's
-            done,
+        tell(
+            events.AUDIT_ACTED,
+            key=viewer.name,
+            act=offer.act.do,
+            kind=kind,
+            target=Id(target),
+            tenant="*" if act.node and offer.all_of is None else tenant,  # of a node: everybody's
+            outcome=done,
         )
         return {"done": done, "count": count}
 

@@ -7,7 +7,6 @@ one question; each gets the frame made of the answers.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -23,6 +22,8 @@ from greendot.core.tailing import KINDS, Kind
 from greendot.engine.answers import NodeInfo
 from greendot.engine.base import Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.insight import Sample, SampleOf, read_sample
 
@@ -35,7 +36,6 @@ WRONG_S = 1.0  # who shows a wrong key waits so long for the answer
 MOST = 32  # onlookers of a node
 MOST_COMMANDS = 8  # of one, under way
 MOST_SHOWN_TENANTS = 200
-_log = logging.getLogger("greendot.admin")
 
 
 class Socket(Protocol):
@@ -160,7 +160,7 @@ class Dashboard:
         if socket not in self._looks:
             return
         look.key, look.viewer = hello.key, viewer
-        _log.info("the dashboard was opened with the key %s", viewer.name)
+        tell(events.DASHBOARD_OPENED, key=viewer.name)
         welcome = {
             "version": __version__,
             "node": self._desk.node.incarnation,

@@ -135,7 +135,9 @@ def _message(name: str, kind: type[Struct], payload: Json, tag: str) -> Json:
 def _event(kind: type[Event]) -> Json:
     properties: Json = {"type": {"const": kind.type}, "v": {"const": kind.v}, "ts": _TIME, "data": _ref(kind)}
     trace = {"type": "string", "description": "That of the command it comes from, if it had one."}
-    return {"type": "object", "properties": properties | {"trace": trace}, "required": [*properties]}
+    parent = {"type": "string", "description": "W3C Trace Context: in the course of what it is told, if that was said."}
+    told = {"trace": trace, "traceparent": parent}
+    return {"type": "object", "properties": properties | told, "required": [*properties]}
 
 
 def _reply(kind: type[Reply]) -> Json:

@@ -21,6 +21,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from greendot.api.request import idempotency_key, json, path_id, read_body, read_query
+from greendot.traces.spans import ROOT, began, span
+from greendot.traces.traceparent import enter
 
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
 # What an answer has in it: one of these types as JSON, or text of this media type; nothing at all if it is empty.
@@ -104,6 +106,15 @@ def _route(method: Callable[..., Awaitable[Any]]) -> Route:
     takes, status = {*inspect.signature(method).parameters}, next(iter(it.answers))
 
     async def serve(request: Request) -> Response:
+        trace = began(request.headers.get("traceparent"))
+        if trace is None:
+            return await answered(request)
+        if trace is not ROOT:
+            enter(trace)  # and never left: a request is a task of its own, and what is said of its errors is part of it
+        with span(it.name, trace):
+            return await answered(request)
+
+    async def answered(request: Request) -> Response:
         given: dict[str, Any] = {name: path_id(request, name) for name in it.ids}
         if it.query is not None:
             given["query"] = read_query(request, it.query)

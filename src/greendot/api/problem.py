@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from http import HTTPStatus
 from math import ceil
 from typing import Literal
@@ -14,10 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codes import Err
 
 MEDIA_TYPE = "application/problem+json"
-_log = logging.getLogger("greendot.api")
 _STATUS = {
     Err.BAD_FIELD: 400,
     Err.BAD_FRAME: 400,
@@ -62,9 +62,9 @@ def response(problem: Problem) -> Response:
 
 async def on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    if _log.isEnabledFor(logging.DEBUG):
+    if events.REQUEST_REFUSED.is_wanted:
         # Neither the path nor what is wrong: both quote what was sent.
-        _log.debug("%s %s: %s", request.method, _asked(request), error.status)
+        tell(events.REQUEST_REFUSED, method=request.method, route=_asked(request), status=error.status)
     return response(error)
 
 

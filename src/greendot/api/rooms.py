@@ -20,6 +20,7 @@ from greendot.protocol.events import RoomMessage, Signal
 from greendot.protocol.replies import PresentReply, SendReply, Typer
 from greendot.store.base import BusMode, Draft, Record, Role, Room
 from greendot.store.events import fit, message_event
+from greendot.traces.spans import parent
 
 
 class PutRoom(Struct):
@@ -209,7 +210,9 @@ class RoomRoutes:
             key=body.key or UNSET,
         )
         key = body.key and (body.sender, body.kind, body.key)
-        message = Deliver(encode_event(signal, self._backend.clock.now_ms()), key=key)
+        traceparent = parent()
+        frame = encode_event(signal, self._backend.clock.now_ms(), None, traceparent)
+        message = Deliver(frame, key=key, traceparent=traceparent)
         topic = Topic("room", tenant, body.room) if body.room else Topic("user", tenant, body.user or "")
         self._backend.engine.publish(topic, message)
 

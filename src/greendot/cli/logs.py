@@ -2,38 +2,81 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import logging
+import os
 import sys
+from time import gmtime, monotonic, strftime
+from typing import IO, Any
 
 import structlog
 
 from greendot.core.hashing import hashed
-from greendot.ids import Id
+from greendot.logs.events import LIBRARY_SAID
+from greendot.logs.repeats import Repeats, Summed
+from greendot.logs.telling import event_of, fields_of, is_id, node
+from greendot.settings import Log
+from greendot.traces.traceparent import current
+
+Line = dict[str, Any]
 
 
-def set_up_logging(level: str, hash_ids_with: bytes | None) -> None:
+def set_up_logging(level: str, log: Log, hash_ids_with: bytes | None) -> None:
     """To standard error. With a key, ids in log lines are hashes made with it."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.stdlib.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso"),
-                structlog.processors.format_exc_info,
-                renderer,
-            ]
-        )
-    )
+    handler = Told(sys.stderr, Repeats(log.repeat_s))
+    is_text = log.format == "text" or (log.format == "auto" and sys.stderr.isatty())
+    handler.setFormatter(Rendered(is_text=is_text, colors=sys.stderr.isatty()))
     if hash_ids_with is not None:
         handler.addFilter(HashedIds(hash_ids_with))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # a malformed request is a client's affair
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # it sends spans; whether they come through is not our affair
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)  # that the store is away is told once, by us
+    atexit.register(handler.sum_up, all=True)
+    os.register_at_fork(after_in_child=handler.forget)  # what the parent has counted, the parent tells
+
+
+class Told(logging.StreamHandler[IO[str]]):
+    """Writes what is new, and sums up what came again."""
+
+    def __init__(self, stream: IO[str], repeats: Repeats) -> None:
+        super().__init__(stream)
+        self._repeats = repeats
+        self._loop: asyncio.AbstractEventLoop | None = None  # on which the next summing up waits
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._repeats.is_first(record, monotonic()):
+            super().emit(record)
+        self._sum_up_later()
+
+    def sum_up(self, *, all: bool = False) -> None:
+        """Where the time has come. Nothing if no more can be written."""
+        self._loop = None
+        for summed in self._repeats.over(monotonic(), all=all):
+            super().emit(_sum(summed))
+        if not all:
+            self._sum_up_later()
+
+    def forget(self) -> None:
+        self._repeats.forget()
+        self._loop = None
+
+    def _sum_up_later(self) -> None:
+        """A timer of the loop this is said on. What is said in a thread waits for the next line, or for the end."""
+        if not self._repeats or (self._loop is not None and not self._loop.is_closed()):
+            return
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._loop.call_later(self._repeats.window_s, self.sum_up)
+
+
+def _sum(summed: Summed) -> logging.LogRecord:
+    record = summed.record
+    record.repeated, record.over_s = summed.times, round(summed.over_s, 1)
+    return record
 
 
 class HashedIds(logging.Filter):
@@ -44,9 +87,66 @@ class HashedIds(logging.Filter):
         self._key = key
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(self._shown(argument) for argument in record.args)
+        if fields := fields_of(record):
+            record.args = {field: self._shown(field, value) for field, value in fields.items()}
         return True
 
-    def _shown(self, argument: object) -> object:
-        return f"#{hashed(self._key, argument)}" if isinstance(argument, Id) else argument
+    def _shown(self, field: str, value: object) -> object:
+        return f"#{hashed(self._key, str(value))}" if is_id(field, value) else value
+
+
+class Rendered(logging.Formatter):
+    """A line of JSON, or one for people."""
+
+    def __init__(self, *, is_text: bool, colors: bool = False) -> None:
+        super().__init__()
+        self._line = _as_sentence if is_text else _as_fields
+        self._render: Any = (
+            structlog.dev.ConsoleRenderer(colors=colors) if is_text else structlog.processors.JSONRenderer()
+        )
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = structlog.processors.format_exc_info(None, "", self._line(record))
+        return str(self._render(None, "", line))
+
+
+def _as_fields(record: logging.LogRecord) -> Line:
+    """One flat object: what every line has first, then the event's own fields, and the sentence at the end."""
+    event = event_of(record)
+    line = {"time": _time(record), "level": record.levelname.lower(), "event": (event or LIBRARY_SAID).name}
+    line |= _around(record) | {field: _plain(value) for field, value in fields_of(record).items() if value is not None}
+    if event is None:
+        line["logger"] = record.name
+    line["text"] = record.getMessage()
+    return line | _rest(record)
+
+
+def _as_sentence(record: logging.LogRecord) -> Line:
+    """The sentence with the event's name, and what is not in the sentence."""
+    event = event_of(record)
+    said = "" if event is None else event.text
+    beside = {f: _plain(v) for f, v in fields_of(record).items() if v is not None and f"%({f})" not in said}
+    name = record.name if event is None else event.name
+    line = {"timestamp": _time(record), "level": record.levelname.lower(), "logger": name}
+    line["event"] = record.getMessage()
+    return line | _around(record) | beside | _rest(record)
+
+
+def _around(record: logging.LogRecord) -> Line:
+    """Whose node it is on, and in the course of what."""
+    trace = None if hasattr(record, "repeated") else current()  # many are of many
+    found = {"node": node(), "trace": None if trace is None else trace.trace_id}
+    return {name: value for name, value in found.items() if value}
+
+
+def _rest(record: logging.LogRecord) -> Line:
+    found = {name: getattr(record, name, None) for name in ("repeated", "over_s")}
+    return {name: value for name, value in (found | {"exc_info": record.exc_info}).items() if value is not None}
+
+
+def _time(record: logging.LogRecord) -> str:
+    return f"{strftime('%Y-%m-%dT%H:%M:%S', gmtime(record.created))}.{record.msecs:03.0f}Z"
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | bool) else str(value)

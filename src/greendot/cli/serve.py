@@ -21,6 +21,7 @@ from greendot import __version__
 from greendot.assembly import Greendot, looks, secret_look
 from greendot.cli.config import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.cli.logs import set_up_logging
+from greendot.cli.tracing import recording
 from greendot.cli.workers import Supervisor, reserve
 from greendot.core.hashing import hash_key
 from greendot.engine.redis.url import without_login
@@ -84,12 +85,12 @@ def serve(
         notes.append(
             "No API key is set (GREENDOT_API_KEY): only those made with `greendot keys create` open the HTTP API."
         )
-    set_up_logging(settings.server.log, log_key(settings))
+    set_up_logging(settings.server.log, settings.log, log_key(settings))
     _set_up_process()
     if settings.server.workers > 1:
         _serve_by_workers(settings, notes)
     else:
-        _on_a_loop(_serve_alone(settings, notes))
+        _on_a_loop(settings, _serve_alone(settings, notes))
 
 
 def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings:
@@ -119,7 +120,7 @@ def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
 
         def work(number: int, ready: Callable[[], None]) -> None:
             held.close()  # the parent alone holds it: an orphan must not
-            _on_a_loop(_serve_as_worker(resolved, number, ready))
+            _on_a_loop(resolved, _serve_as_worker(resolved, number, ready))
 
         Supervisor(
             work,
@@ -132,8 +133,8 @@ def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
     click.echo(STOPPED, err=True)
 
 
-def _on_a_loop(life: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+def _on_a_loop(settings: Settings, life: Coroutine[Any, Any, None]) -> None:
+    with recording(settings.traces), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(life)
 
 

@@ -17,6 +17,7 @@ from greendot.assembly import lock_store, looks, make_engine, make_store, pushes
 from greendot.cli.config import config_option, settings_from, store_shown, with_dev_secret
 from greendot.cli.logs import set_up_logging
 from greendot.cli.serve import STUCK_S, log_key
+from greendot.cli.tracing import recording
 from greendot.clock import SystemClock
 from greendot.engine.redis.engine import RedisEngine
 from greendot.engine.redis.url import without_login
@@ -49,10 +50,10 @@ def worker(engine: str | None, store: str | None, config: Path | None) -> None:
             "there would be nothing to do: jobs are off (jobs.enabled), and so is push, or it has no provider "
             "(push.fcm_credentials_file, push.apns_key_file, push.webpush_key_file, push.webhook_url)."
         )
-    set_up_logging(settings.server.log, log_key(settings))
+    set_up_logging(settings.server.log, settings.log, log_key(settings))
     for note in strange_variables(os.environ):
         click.echo(note)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with recording(settings.traces), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_work(settings))
 
 

@@ -8,7 +8,6 @@ carries nothing and ends with the parent, however that ends. A worker is stopped
 from __future__ import annotations
 
 import gc
-import logging
 import math
 import os
 import select
@@ -25,6 +24,8 @@ from typing import NoReturn
 
 from greendot.errors import ConfigError, GreendotError
 from greendot.gateway.server import bind
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -37,7 +38,6 @@ _READY = b"\0"  # what a worker reports first if all is well; anything else is w
 _MOST_SAID = 4096  # bytes a pipe takes at once
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _SIGNALS = (*_STOPS, signal.SIGCHLD)
-_log = logging.getLogger("greendot.workers")
 
 
 def reserve(host: str, port: int) -> socket.socket:
@@ -195,7 +195,7 @@ class Supervisor:
     def _lose_patience(self) -> None:
         if self._running() and self._kill_at is not None and time.monotonic() >= self._kill_at:
             for place in self._running():
-                _log.error("%s did not stop within %g s and is killed", place, self._patience_s)
+                tell(events.WORKER_KILLED, worker=str(place), after_s=self._patience_s)
             self._failure = self._failure or SystemExit(1)
             self._kill_at = math.inf
             self._signal_all(signal.SIGKILL)
@@ -236,7 +236,7 @@ class Supervisor:
         was_ready = place.ready
         place.listen()
         if place.ready and not was_ready:
-            _log.info("%s is ready", place)
+            tell(events.WORKER_READY, worker=str(place))
             if not self._announced and self._kill_at is None:
                 self._one_more_ready()
 
@@ -271,12 +271,12 @@ class Supervisor:
         place.pid, place.said = 0, b""  # first of all: from now on its number may be somebody else's
         if self._kill_at is not None:
             if code not in (0, -signal.SIGTERM, -signal.SIGKILL) and self._failure is None:
-                _log.warning("%s while it stopped", how)
+                tell(events.WORKER_ENDED_LATE, worker=place.number, outcome=how)
         elif ready or self._announced:
             self._start_again(place, f"{how}: {complaint}" if complaint else how)
         else:
             if not complaint:
-                _log.error("%s before it was ready", how)
+                tell(events.WORKER_ENDED_EARLY, worker=place.number, outcome=how)
             self._failure = ConfigError(complaint) if complaint else SystemExit(1)
             self._stop()
 
@@ -284,7 +284,8 @@ class Supervisor:
         now = time.monotonic()
         pause_s = place.backoff.after(now - place.started_at)
         place.due = now + pause_s
-        _log.warning("%s; another is started %s", how, f"in {pause_s:g} s" if pause_s else "at once")
+        when = f"in {pause_s:g} s" if pause_s else "at once"
+        tell(events.WORKER_ENDED, worker=place.number, outcome=how, when=when)
 
     def _kill_all(self) -> None:
         """The last resort when `run` is left by an error: nobody is left behind."""
@@ -381,7 +382,7 @@ def _stop_with_parent(lifeline: int, patience_s: float) -> None:
     """A thread of each worker, so that one without its parent stops even while its event loop is busy or stuck."""
     os.read(lifeline, 1)
     os.kill(os.getpid(), signal.SIGTERM)
-    _log.warning("the parent process is gone: this worker stops")
+    tell(events.WORKER_ORPHANED)
     time.sleep(patience_s)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -52,6 +52,8 @@ class Deliver(Sent, frozen=True, tag="d"):
     key: object = None  # signals with the same key replace each other while they wait
     without_connection: str | None = None  # the id of the connection that sent it, which names its node
     members_rev: int = 0  # of a room's record: who may hear it
+    # In the course of what it is said. The last field: nodes of the version before read the others and leave it.
+    traceparent: str | None = None
 
 
 class Notified(Sent, frozen=True, tag="n"):
@@ -59,6 +61,7 @@ class Notified(Sent, frozen=True, tag="n"):
 
     # Number, finished client frame (empty: the content is in the store only), whether it is to be acknowledged.
     records: list[tuple[int, bytes, bool]]
+    traceparent: str | None = None  # as in Deliver
 
 
 class InboxChanged(Sent, frozen=True, tag="i"):

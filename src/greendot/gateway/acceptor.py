@@ -7,18 +7,19 @@ thousand clients return at once, those who are there wait for seconds. What is n
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any, Protocol
+
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 AT_ONCE = 32  # in a turn
 BACKLOG = 4_096  # that wait with the kernel; it may allow fewer (net.core.somaxconn)
 PAUSE_S = 0.5  # after the kernel had no descriptor left for another
 HANDSHAKE_S = 10.0  # for that of TLS
 GOODBYE_S = 2.0  # for the peer's last word in TLS
-_log = logging.getLogger("greendot.gateway")
 
 
 class Arrivals(Protocol):
@@ -66,7 +67,7 @@ class Acceptor:
                 return
             except OSError as error:
                 # There are no descriptors left, or no memory: asked again at once it would be the same.
-                _log.error("no more connections can be taken: %s", error.strerror)
+                tell(events.SOCKETS_EXHAUSTED, reason=error.strerror)
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)
                 return

@@ -8,7 +8,6 @@ and waits for nobody else's.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import NamedTuple, Protocol
@@ -19,7 +18,8 @@ from msgspec import Struct
 from greendot.errors import GreendotError
 from greendot.gateway.batched import Batched
 from greendot.gateway.shared import Shared
-from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 MOST_PAIRS = 10_000  # asked for at once; beyond it nobody is seen
 MOST_ANSWERS = 200_000  # kept
@@ -27,7 +27,6 @@ MOST_NAMES = 32 * 1024  # bytes of ids in one request: the answer must not be lo
 FAILURES = 3  # in a row, then the app is left alone
 REST_S = 5.0  # for so long
 Pair = tuple[str, str]  # viewer and target
-_log = logging.getLogger("greendot.asking")
 
 
 class Question(Struct, frozen=True):
@@ -169,7 +168,7 @@ class Asking:
         self.failures += 1
         self._failed[tenant] = times + 1, self._shared.timers.now()
         if times == 0:  # one line for each outage
-            _log.warning("the app of tenant %s does not say who may see whom, so nobody does: %s", Id(tenant), error)
+            tell(events.SIGHTS_UNANSWERED, tenant=tenant, reason=error)
         self.unanswered(tenant)
 
     @property

@@ -6,12 +6,13 @@ was counted, however many changes there were and in whatever order they were hea
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from greendot.core.wheel import Timer
 from greendot.errors import StoreUnavailable
 from greendot.gateway.shared import Shared
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import InboxBadge
@@ -21,7 +22,6 @@ EVERY_S = 0.25  # a user is told at most once in so long
 AGAIN_S = 1.0  # after the store could not be read
 AT_ONCE = 1_000  # inboxes in one read
 KEY = ("badge",)  # the latest replaces those that wait
-_log = logging.getLogger("greendot.inbox")
 
 
 class Badges:
@@ -58,7 +58,7 @@ class Badges:
                 self._read(inboxes)
                 del changed[:AT_ONCE]
         except StoreUnavailable as error:
-            _log.info("badges are sent later: %s", error)
+            tell(events.WORK_LATER, work="badges", reason=error)
             self._changed.update(dict.fromkeys(changed))
             wait_s = AGAIN_S
         finally:

@@ -31,6 +31,8 @@ from greendot.protocol.codes import Err
 from greendot.protocol.events import HeartbeatAck, Signal
 from greendot.protocol.replies import PresenceReply, PrivacyReply, RefreshReply, Reply, StatusReply
 from greendot.tokens import Tokens
+from greendot.traces import spans
+from greendot.traces.spans import parent
 
 Outcome = Reply | None
 Result = Outcome | Awaitable[Outcome]
@@ -196,10 +198,12 @@ class Commands:
             body=command.body,
             key=UNSET if command.key is None else command.key,
         )
-        frame = encode_event(signal, self._parts.clock.now_ms(), command.trace)
+        traceparent = parent() if command.traceparent is not None or spans.sampling else None
+        frame = encode_event(signal, self._parts.clock.now_ms(), command.trace, traceparent)
         # Values of different senders and kinds never replace each other.
         key = command.key and (session.user, command.kind, command.key)
-        self._parts.bus.publish(topic, Deliver(frame, key=key, without_connection=connection.id))
+        told = Deliver(frame, key=key, without_connection=connection.id, traceparent=traceparent)
+        self._parts.bus.publish(topic, told)
 
     async def _device_register(self, connection: Connection, session: Session, command: wire.DeviceRegister) -> Outcome:
         await self._parts.devices.register(session.key, session.device, command.provider, command.token)

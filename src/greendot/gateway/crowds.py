@@ -7,7 +7,6 @@ they are told everything at once.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 
 from greendot.core.spread import Crowding, Spread
@@ -15,13 +14,13 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.counting import devices
 from greendot.gateway.shared import Shared
 from greendot.gateway.watched import Crowd, Watched
-from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
 
 Key = tuple[str, str]  # tenant and user
 STEP_S = 0.1  # between two slices: of 20,000 watchers, 67 each
-_log = logging.getLogger("greendot.gateway")
 
 
 def active_at(watcher: Connection) -> float:
@@ -106,7 +105,7 @@ class Crowds:
         (self.polled.add if polled else self.polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
         what = "are told of no change but ask" if polled else "are told of changes again"
-        _log.info("the watchers of %s (tenant %s) %s: there are %d", Id(user), Id(tenant), what, count)
+        tell(events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)
         self._spread(watched, crowd)
 
     # --- slices ---

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from greendot.core.households import Household, Households
 from greendot.core.origins import Hosts, Origins
 from greendot.core.proxies import Proxies, household
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.metrics import Metrics
 
 FULL_RETRY_S = 30  # when somebody from a full address may try again
 TELL_S = 60.0  # a refused origin is logged at most so often
 PROBES = (b"/livez", b"/readyz")  # asked for by machines that know an address and no name
-_log = logging.getLogger("greendot.gateway")
 
 
 class Rules(NamedTuple):
@@ -118,7 +118,7 @@ class Doorstep:
         if self._now() >= self._told_at + TELL_S:
             self._told_at = self._now()
             shown = (origin or b"")[:200].decode("latin-1")
-            _log.warning("a page from %r was refused: it is neither from this host nor in door.origins", shown)
+            tell(events.PAGE_REFUSED, origin=shown)
 
 
 def joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -8,7 +8,6 @@ gone on with elsewhere: nobody sees them go.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections import deque
 from collections.abc import Mapping
@@ -16,6 +15,8 @@ from typing import NamedTuple
 
 from greendot.clock import Clock
 from greendot.gateway.connection import Connection
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.events import Drain
@@ -26,7 +27,6 @@ STEP_S = 0.02  # between two looks at who is to go
 AT_ONCE = 200  # in one turn of the loop
 FAREWELL_S = 1.0  # for the answers to the last close frames
 WHY = "the server is stopping: reconnect"
-_log = logging.getLogger("greendot.gateway")
 
 
 def come_back(over_s: float, grace_s: float, now_ms: int) -> bytes:
@@ -61,7 +61,7 @@ class Draining:
         span_s = min(many / self._pace.hellos_per_s, within_s / 2)
         self._rest_s = many / self._pace.hellos_per_s - span_s
         if many:
-            _log.info("draining: %d clients are asked to go to another node, over %.1f s", many, span_s)
+            tell(events.NODE_DRAINS, clients=many, within_s=span_s)
         busy = await self._send_away(span_s, began + within_s)
         await self._see_gone(min(began + within_s, loop.time() + FAREWELL_S))
         left = [*self._connections.values()]
@@ -69,8 +69,7 @@ class Draining:
             connection.abort()
         await asyncio.sleep(0)
         if many:
-            told = f"{len(left)} did not answer and were cut off, {busy} were waiting for an answer of ours"
-            _log.info("drained: %d clients in %.1f s; %s", many, loop.time() - began, told)
+            tell(events.NODE_DRAINED, clients=many, took_s=loop.time() - began, cut_off=len(left), waiting=busy)
 
     async def _send_away(self, span_s: float, end: float) -> int:
         """One after the other, evenly; those who wait for an answer when it has come, but not later than `end`.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from greendot.gateway.connection import Connection
 from greendot.gateway.draining import AT_ONCE, come_back
 from greendot.gateway.parts import Parts
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codes import Close
-
-_log = logging.getLogger("greendot.gateway")
 
 
 class Ending:
@@ -23,7 +22,7 @@ class Ending:
         """Close them, some at a time. Answers how many there are."""
         connections = self._parts.registry.connections.values()
         theirs = [it for it in connections if it.session is not None and tenant in (None, it.session.tenant)]
-        _log.warning("an operator has %d clients closed with %d", len(theirs), code)
+        tell(events.CLIENTS_ENDED, clients=len(theirs), code=code, tenant=tenant)
         self._parts.tasks.spawn(self._end(theirs, code, reason))
         return len(theirs)
 

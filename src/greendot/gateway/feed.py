@@ -7,7 +7,6 @@ signal was lost is found although nothing more is said.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterable
 
@@ -18,18 +17,18 @@ from greendot.gateway.channel import RoomKey
 from greendot.gateway.following import Following
 from greendot.gateway.room import RECOVER, LocalRoom, Recent
 from greendot.gateway.shared import Shared
-from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.store.base import Record, Store
-from greendot.store.events import message_event
+from greendot.store.events import message_frame
 
 GAP_S = 0.05  # how long what is missing may take before it is read
 COMPARE_S = 15.0  # between two looks at the heads of all rooms here
 AGAIN_S = 1.0  # after the store could not be read
 ATTEMPTS = 10  # to read what was missed, while more is said
 AT_ONCE = 1_000  # rooms compared in one read
-_log = logging.getLogger("greendot.feed")
 
 
 class Feed:
@@ -97,7 +96,7 @@ class Feed:
         try:
             again = await self._fill(local)
         except StoreUnavailable as error:
-            _log.info("a gap in %s is read later: %s", Id(local.channel.topic.name), error)
+            tell(events.WORK_LATER, work="a gap in a room", reason=error, room=local.channel.topic.name)
             local.gap_timer = self._shared.timers.set(AGAIN_S * random.uniform(0.5, 1), self._over, local)
             again = False
         finally:
@@ -109,7 +108,7 @@ class Feed:
         topic = local.channel.topic
         records = await self._store.messages(topic.tenant, topic.name, after=local.cursor, limit=RECOVER)
         for record in records:
-            self._forward(local, local.line.offer(record.seq, _frame(record)))
+            self._forward(local, local.line.offer(record.seq, message_frame(record)))
         if len(records) < RECOVER:
             return True
         # Too much for a live stream: clients fetch it when they want it.
@@ -132,7 +131,7 @@ class Feed:
         try:
             await self.compare(Part())
         except (StoreUnavailable, EngineUnavailable) as error:
-            _log.info("heads are compared later: %s", error)
+            tell(events.WORK_LATER, work="comparing rooms", reason=error)
 
     async def compare(self, part: Part) -> None:
         """Fill what is behind the store; where the members have changed unheard, they are looked up first."""
@@ -176,10 +175,6 @@ class Feed:
                 break
             recent.add(records)
         local.recent = recent
-
-
-def _frame(record: Record) -> bytes:
-    return encode_event(message_event(record), record.at)
 
 
 def _key(local: LocalRoom) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 
 from msgspec import structs
@@ -30,6 +29,8 @@ from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
 from greendot.gateway.tenancy import Tenancy
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
@@ -41,7 +42,6 @@ from greendot.tokens import Tokens
 AT_ONCE = 50  # rooms
 CROWDED_MS = 30_000  # at most so long to stay away where there are too many already
 RETRY_MS = 5_000  # when to try again what the engine or the store could not do
-_log = logging.getLogger("greendot.gateway")
 
 
 class Greeting:
@@ -102,7 +102,7 @@ class Greeting:
         code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
         if isinstance(error, TokenRevoked):
             code = Close.REVOKED
-        _log.debug("hello refused: %s", error)
+        tell(events.HELLO_REFUSED, reason=error, code=int(code))
         # A reason is at most 123 bytes (RFC 6455 5.5).
         connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
 

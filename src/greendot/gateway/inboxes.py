@@ -8,7 +8,6 @@ compared with the store now and then, so that a notification whose signal was lo
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -25,18 +24,18 @@ from greendot.gateway.room import RECOVER, RECOVER_BYTES
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.gateway.urging import Urging
-from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, Resync
 from greendot.store.base import Inbox, Key, Notification, Store
-from greendot.store.events import created_event, is_over, state_events
+from greendot.store.events import created_event, created_frame, is_over, state_events
 
 GAP_S = 0.05  # how long what is missing may take before it is read
 COMPARE_S = 60.0  # between two looks at the heads of all inboxes here
 AGAIN_S = 1.0  # after the store could not be read
 READERS = 32  # gaps read at the same time
-_log = logging.getLogger("greendot.inbox")
 
 
 class Arrival(NamedTuple):
@@ -218,7 +217,7 @@ class Inboxes:
         try:
             await self._fill(local)
         except StoreUnavailable as error:
-            _log.info("a gap in the inbox of %s is read later: %s", Id(local.key[1]), error)
+            tell(events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
         if local.is_behind:
             self._miss(local, GAP_S if local.cursor > cursor else AGAIN_S * random.uniform(0.5, 1))
 
@@ -250,7 +249,7 @@ class Inboxes:
         for notification in found:
             self._forward(local, local.line.skip_to(notification.seq - 1))
             if not is_over(notification, now):
-                entry = Entry(encode_event(created_event(notification), now), notification.ack)
+                entry = Entry(created_frame(notification, now), notification.ack)
                 self._forward(local, local.line.offer(notification.seq, entry))
         if len(found) >= RECOVER and head > local.cursor:
             # Too much for a live stream: clients fetch it when they want it.
@@ -273,7 +272,7 @@ class Inboxes:
         try:
             await self._compare([*self._local])
         except StoreUnavailable as error:
-            _log.info("inboxes are compared later: %s", error)
+            tell(events.WORK_LATER, work="comparing inboxes", reason=error)
 
     async def _compare(self, keys: list[Key]) -> None:
         for at in range(0, len(keys), AT_ONCE):

@@ -24,14 +24,19 @@ from greendot.gateway.greeting import RETRY_MS
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.pressure import BUSY_MS
 from greendot.gateway.reception import Reception
+from greendot.gateway.session import Session, named
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.metrics import Metrics
 from greendot.protocol import commands as wire
 from greendot.protocol.codec import BadCommand, decode_command, encode_error, encode_event, encode_reply
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.events import Overloaded
 from greendot.protocol.replies import Reply
+from greendot.traces import spans
+from greendot.traces.spans import Course, began
 
 MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
 TURN = 64  # commands of one connection in one turn of the loop: what they lead to is done before the rest
@@ -140,20 +145,26 @@ class Intake:
             return
         if self._level and self._turned_down(connection, command):
             return
+        course = _enter(session, command) if command.traceparent is not None or spans.sampling else None
         try:
             if type(command) not in _UNSHARED:
                 self._limiting.command(session, now)
             if type(command) in wire.ACTIVITY:
                 self._sessions.active(session, connection.heard)
             outcome = self._table[type(command)](connection, session, command)
+            if isawaitable(outcome):
+                connection.waiting = deque()
+                work = outcome if course is None else course.through(outcome)
+                self._spawn(self._finish(connection, command, work))
+            elif command.id is not None:
+                self._reply(connection, command, command.id, outcome)
         except Refused as refused:
+            if course is not None:
+                course.failed(refused)
             self._refuse(connection, command, refused)
-            return
-        if isawaitable(outcome):
-            connection.waiting = deque()
-            self._spawn(self._finish(connection, command, outcome))
-        elif command.id is not None:
-            self._reply(connection, command, command.id, outcome)
+        finally:
+            if course is not None:
+                course.leave()
 
     async def _finish(self, connection: Connection, command: wire.Command, work: Awaitable[Outcome]) -> None:
         try:
@@ -276,6 +287,19 @@ class Intake:
         if limit.flooding:
             self._overloaded(connection)
         return False
+
+
+def _enter(session: Session, command: wire.Command) -> Course | None:
+    """The trace it is carried out in the course of, mostly none."""
+    trace = began(command.traceparent)
+    if trace is None:
+        return None
+    kind = type(command).__struct_config__.tag
+
+    def told(outcome: str) -> None:
+        tell(events.COMMAND_DONE, type=kind, outcome=outcome, **named(session))
+
+    return Course(f"command {kind}", trace, {"type": kind}, told).enter()
 
 
 def _is_bye(text: str) -> bool:

@@ -6,10 +6,11 @@ Only `cli` and `testing` make one. What other packages need of it they name them
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from greendot import __version__
 from greendot.clock import Clock
 from greendot.core.hashing import hashed
 from greendot.core.leaving import Cause, shown_code
@@ -44,15 +45,19 @@ from greendot.gateway.departures import Departures
 from greendot.gateway.draining import Draining, Pace
 from greendot.gateway.parts import Parts
 from greendot.gateway.scraping import scrape
-from greendot.ids import Id, incarnation_of
+from greendot.gateway.session import named
+from greendot.ids import incarnation_of
+from greendot.logs import events
+from greendot.logs.telling import live_as, tell
 from greendot.metrics.exposition import Sample
 from greendot.protocol.codes import Close
 from greendot.protocol.replies import SessionInfo
 from greendot.settings import Settings
 from greendot.store.base import Store
+from greendot.traces.spans import span
+from greendot.traces.traceparent import read
 
 CLOSE_S = 0.5  # what is still under way when everybody is gone may take so long
-_log = logging.getLogger("greendot.gateway")
 
 
 class Node(Parts):
@@ -85,6 +90,8 @@ class Node(Parts):
             self.pressure.start()
         await self.renewing.start()
         await self.revoking.start()
+        live_as(self.sessions.incarnation)
+        tell(events.NODE_STARTED, node=self.sessions.incarnation, version=__version__)
 
     def announce_end(self) -> None:
         """This node will stop: it goes on as ever, but `/readyz` says that nobody is to be sent here any more."""
@@ -174,7 +181,8 @@ class Node(Parts):
             cause, code = connection.ended_by
             connection.ended_by = None
             session = connection.session
-            _log.debug("connection ended: %s %s, session %s", cause.name, code or "", session and Id(session.id))
+            if events.CONNECTION_ENDED.is_wanted:
+                tell(events.CONNECTION_ENDED, outcome=cause.name, code=code or "", **named(session))
             self.witness.ended(session, shown_code(cause, code))
             self.watching.forget(connection)
             self.rooms.forget(connection, said_bye=cause is Cause.BYE)
@@ -195,8 +203,7 @@ class Node(Parts):
 
     def slow(self, connection: Connection) -> None:
         self.metrics.realtime_client_slow_total += 1
-        session = connection.session
-        _log.warning("a client is slow: half of what may wait for it is used; session %s", session and Id(session.id))
+        tell(events.CONNECTION_SLOW, **named(connection.session))
 
     def count_send_failed(self) -> None:
         self.metrics.realtime_socket_send_failed_total += 1
@@ -230,10 +237,16 @@ class Node(Parts):
                 self.reception.awaited(message)
             case Restated():
                 self.statuses.look_again((topic.tenant, topic.name))
+            case Notified() if message.traceparent is not None:
+                with self._heard_of(topic, message.traceparent, message.records[-1][0]):
+                    self.inboxes.received(topic, message)
             case Notified() | InboxChanged():
                 self.inboxes.received(topic, message)
             case Deliver() if topic.kind == "user":
                 self._to_user(topic, message)
+            case Deliver() if message.traceparent is not None:
+                with self._heard_of(topic, message.traceparent, message.seq):
+                    self.rooms.received(topic, message)
             case MemberRemoved():
                 self.rooms.removed(message, topic.name)
             case Regarded():
@@ -248,6 +261,13 @@ class Node(Parts):
                 self.survey.answered(message)
             case Deliver() | Typing() | Entered() | Left() | MembersChanged():
                 self.rooms.received(topic, message)
+
+    @contextmanager
+    def _heard_of(self, topic: Topic, traceparent: str, seq: int | None) -> Iterator[None]:
+        """What follows from it here is in the course of what it was said in the course of elsewhere."""
+        with span("bus.receive", read(traceparent), kind=topic.kind):
+            tell(events.RECORD_HEARD, seq=seq, tenant=topic.tenant, channel=topic.name)
+            yield
 
     def _to_user(self, topic: Topic, message: Deliver) -> None:
         if self.hub.shedding and message.seq is None:

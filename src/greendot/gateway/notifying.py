@@ -25,7 +25,8 @@ from greendot.protocol.commands import InboxAck, InboxArchive, InboxList, InboxM
 from greendot.protocol.events import MarkedAs, NotificationUpdatedV1, Refresh, Signal
 from greendot.protocol.replies import BadgeReply, InboxReply
 from greendot.store.base import Created, Key, Mark, Notice, Notification, Store
-from greendot.store.events import created_event, fit, inbox_entry
+from greendot.store.events import created_frame, fit, inbox_entry
+from greendot.traces.spans import parent, span
 
 MOST_IDS = 1_000  # of what was marked are told to the other devices
 TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications for one user in one message between nodes
@@ -61,12 +62,19 @@ class Notifying:
 
         One without a key is another one each time; `ack` is decided here.
         """
+        traceparent = parent()
         kept = [
-            structs.replace(notice, key=notice.key or new_message_id(), ack=kind.wants_ack, push=self.is_pushed(notice))
+            structs.replace(
+                notice,
+                key=notice.key or new_message_id(),
+                ack=kind.wants_ack,
+                push=self.is_pushed(notice),
+                traceparent=traceparent,
+            )
             for notice in notices
             if (kind := self._kinds.of(notice.kind)).is_kept
         ]
-        written = iter(await self._store.notify(kept) if kept else ())
+        written = iter(await self._write(kept) if kept else ())
         created = [next(written) if self._kinds.of(notice.kind).is_kept else None for notice in notices]
         await self._publish(self._signals(notices))
         await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
@@ -76,6 +84,10 @@ class Notifying:
         self._shared.witness.notified(notices)
         self._metrics.inbox_notified_total += sum(made is None or made.new for made in created)
         return created
+
+    async def _write(self, notices: Sequence[Notice]) -> list[Created]:
+        with span("store.commit", channel="inbox"):
+            return await self._store.notify(notices)
 
     def _told(self, notices: Sequence[Notice], made: Sequence[Notification]) -> Iterator[tuple[Topic, Message]]:
         """One message per user, or a few if there is much. What was written before is told again: whoever wrote it may
@@ -87,14 +99,14 @@ class Notifying:
             topic, records, size = Topic("user", *key), list[tuple[int, bytes, bool]](), 0
             for notification in notifications:
                 is_hint = self._kinds.of(notification.kind).bus == "hint"
-                frame = b"" if is_hint else encode_event(created_event(notification), notification.created_at)
+                frame = b"" if is_hint else created_frame(notification, notification.created_at)
                 records.append((notification.seq, frame, notification.ack and notification.acked_at is None))
                 size += len(frame)
                 if len(records) >= TOGETHER or size >= TOGETHER_BYTES:
-                    yield topic, Notified(records)
+                    yield topic, Notified(records, parent())
                     records, size = [], 0
             if records:
-                yield topic, Notified(records)
+                yield topic, Notified(records, parent())
 
     def _signals(self, notices: Sequence[Notice]) -> Iterator[tuple[Topic, Message]]:
         for notice in notices:
@@ -102,7 +114,8 @@ class Notifying:
             if kind.is_kept:
                 continue
             body, key = Raw(notice.body), notice.key or UNSET
-            frame = encode_event(Signal(SENDER, None, notice.kind, body=body, key=key), notice.created_at)
+            signal = Signal(SENDER, None, notice.kind, body=body, key=key)
+            frame = encode_event(signal, notice.created_at, None, parent())
             merged = (SENDER, notice.kind, notice.key) if kind.promise == "recomputable" else None
             yield Topic("user", notice.tenant, notice.user), Deliver(frame, key=merged)
 

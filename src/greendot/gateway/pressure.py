@@ -8,7 +8,6 @@ other nodes) are told when it changes.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Iterator
 from time import monotonic, thread_time
@@ -17,13 +16,14 @@ from greendot.core.breaker import Breaker, Level, Load
 from greendot.engine.base import Engine
 from greendot.errors import Refused
 from greendot.gateway.hub import Hub
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.metrics import Metrics
 from greendot.protocol.codes import Err
 
 EVERY_S = 0.05  # between two measurements
 WORST_S = 15.0  # the worst lag of so long, or up to twice that, is shown
 BUSY_MS = (1_000, 3_000)  # when to try again what was refused: anywhere in between
-_log = logging.getLogger("greendot.overload")
 
 
 class Pressure:
@@ -103,16 +103,16 @@ class Pressure:
 
     def _changed(self, before: Level, level: Level) -> None:
         if level is Level.NORMAL:
-            _log.warning("overload is over: everything is taken again")
+            tell(events.OVERLOAD_OVER)
         elif level > before:
             does = "signals are shed" if level is Level.SHEDDING else "new work is refused"
-            _log.warning("overload: %s; %s", self._breaker.reason, does)
+            tell(events.OVERLOAD_BEGAN, reason=self._breaker.reason, outcome=does)
         else:
-            _log.warning("overload: new work is taken again, signals are still shed")
+            tell(events.OVERLOAD_EASED)
         self._hub.shedding = level >= Level.SHEDDING
         self._engine.level = level
-        for tell in self.told:
-            tell(level)
+        for notify in self.told:
+            notify(level)
 
     def gauges(self) -> Iterator[tuple[str, float]]:
         yield "realtime_overload_level", int(self.level)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from greendot.core.wheel import Timer
 from greendot.errors import StoreUnavailable
 from greendot.gateway.shared import Shared
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.store.base import Key, Store
 
 EVERY_S = 1.0
 AT_ONCE = 1_000  # notifications noted in one commit
 MOST = 100_000  # that wait while the store is away; beyond it they are not noted
-_log = logging.getLogger("greendot.inbox")
 
 
 class Receipts:
@@ -49,7 +49,7 @@ class Receipts:
             try:
                 await self._store.delivered(seqs, "live", at)
             except StoreUnavailable as error:
-                _log.info("deliveries are noted later: %s", error)
+                tell(events.WORK_LATER, work="what was delivered", reason=error)
                 self._waiting = waiting + self._waiting
                 self._later()
                 return

@@ -7,7 +7,6 @@ once; then read again what is followed and tell the differences.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -24,12 +23,13 @@ from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
 from greendot.gateway.watching import Watching
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.metrics import Metrics
 
 PAUSE_S = 0.1  # between two batches
 JITTER_S = 0.5  # before the first
 AGAIN_S = 2.0  # before another attempt
-_log = logging.getLogger("greendot.recovery")
 
 T = TypeVar("T")
 
@@ -78,14 +78,17 @@ class Recovery:
         self._metrics = metrics
         self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
         self._unhealed: list[Part] = []  # whose loss could not be repaired before they went away again
+        self._is_healing = False  # from something that was told of, so that its end is told of too
         self._deaths = 0  # of other nodes, since the rooms were looked through
 
     def lost(self, part: Part) -> None:
         """The engine went away. Watchers are told if it stays away."""
+        self._is_healing = True
         self._shared.timers.set(self._pace.stale_after_s, self._stale, part)
 
     def _stale(self, part: Part) -> None:
         if (away := part.away()) is not None:
+            tell(events.NODE_STALE, after_s=self._pace.stale_after_s)
             self._shared.tasks.spawn(self._parts.watching.mark_stale(away))
 
     def found(self, part: Part, *, intact: bool) -> None:
@@ -97,12 +100,14 @@ class Recovery:
 
     def _begin(self, part: Part, *, intact: bool) -> None:
         if not intact:
+            self._is_healing = True
             self._parts.watching.hold(part)
             self._parts.rooms.hold(part)
         self._shared.tasks.spawn(self._recover(part, intact))
 
     def reborn(self, incarnation: str) -> None:
         """Every session is told again, under the new name."""
+        self._is_healing = True
         self._parts.sessions.incarnation = incarnation
         self._begin(Part(), intact=True)
 
@@ -135,9 +140,16 @@ class Recovery:
                 # Whose end was lost is found while what is shown is held.
                 await asyncio.gather(self._audit(), self._resync_held(part, started))
             self._metrics.presence_recovery.observe(self._shared.timers.now() - started)
+            self._tell_end(started, len(sessions))
         except (EngineUnavailable, StoreUnavailable) as error:
-            _log.info("recovery is to be tried again: %s", error)
+            tell(events.WORK_LATER, work="recovery", reason=error)
             await self._failed(part, intact)
+
+    def _tell_end(self, started: float, sessions: int) -> None:
+        """Not of what is done every hour."""
+        if self._is_healing:
+            self._is_healing = False
+            tell(events.NODE_RECOVERED, took_s=round(self._shared.timers.now() - started, 3), sessions=sessions)
 
     async def _failed(self, part: Part, intact: bool) -> None:
         if part.away() is None:
@@ -171,7 +183,7 @@ class Recovery:
             try:
                 await self._parts.rooms.look_around(Part())
             except EngineUnavailable as error:
-                _log.info("rooms are looked through later: %s", error)
+                tell(events.WORK_LATER, work="looking through rooms", reason=error)
                 await self._shared.timers.sleep(AGAIN_S)
                 continue
             self._deaths -= deaths
@@ -202,4 +214,4 @@ class Recovery:
         try:
             await self._audit()
         except EngineUnavailable as error:
-            _log.info("not compared, the next sweep will: %s", error)
+            tell(events.WORK_LATER, work="comparing sessions", reason=error)

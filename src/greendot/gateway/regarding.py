@@ -7,7 +7,6 @@ and then.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Collection
 from typing import Protocol
@@ -22,6 +21,8 @@ from greendot.gateway.acks import Acks
 from greendot.gateway.asking import REST_S, Asking
 from greendot.gateway.shared import Shared
 from greendot.gateway.sights import Sights
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import LastSeen
 from greendot.store.privacy import Key, PrivacyStore
@@ -29,7 +30,6 @@ from greendot.store.privacy import Key, PrivacyStore
 AGAIN_S = 30.0  # between two looks at everything
 RETRY_S = 1.0
 MOST_CONTACTS = 10_000  # of one user
-_log = logging.getLogger("greendot.gateway")
 
 
 class Looked(Protocol):
@@ -112,7 +112,7 @@ class Regarding:
         try:
             await self._parts.sights.changed(tenant, users)
         except StoreUnavailable as error:
-            _log.warning("what a user hides cannot be read, so they are hidden: %s", error)
+            tell(events.SIGHTS_UNKNOWN, reason=error)
             self._parts.sights.doubt(tenant, users)
             self._shared.timers.set(RETRY_S, self._act_again, message)
         if await self._review(tenant, users):
@@ -136,7 +136,7 @@ class Regarding:
             await self._parts.watching.review(tenant, users)
             await self._parts.rooms.review(tenant, users)
         except StoreUnavailable as error:
-            _log.info("who may see whom in a tenant is decided later: %s", error)
+            tell(events.WORK_LATER, work="who may see whom in a tenant", reason=error)
             self._unanswered(tenant)
             return False
         return True
@@ -176,5 +176,5 @@ class Regarding:
                 await sights.look_again(tenant)
                 await self._review(tenant, None)
         except (StoreUnavailable, EngineUnavailable) as error:
-            _log.info("who may see whom is looked up later: %s", error)
+            tell(events.WORK_LATER, work="who may see whom", reason=error)
         sights.prune()

@@ -8,7 +8,6 @@ was cut off. While the store cannot be read, what is known here counts: clients 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Collection, Iterator, Sequence
 from math import inf
@@ -21,13 +20,14 @@ from greendot.gateway.acks import Acks
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.store.revocations import RevocationStore
 
 EVERY_S = 15.0
 FRESH_S = 1.0  # a hello is content with what was read so long ago
 PAGE = 1_000
 REASON = "revoked"
-_log = logging.getLogger("greendot.gateway")
 
 
 class Revoking:
@@ -149,7 +149,7 @@ class Revoking:
         try:
             await self.revoke(revocation, grants.user)
         except (EngineUnavailable, StoreUnavailable) as error:
-            _log.warning("the token of a revoked session may not be revoked on all nodes: %s", error)
+            tell(events.REVOCATION_UNSURE, reason=error)
 
     def expires_at(self, before: int) -> int:
         """When no token that was issued before can be valid any more."""
@@ -181,7 +181,7 @@ class Revoking:
         try:
             await self._read()
         except StoreUnavailable as error:
-            _log.info("what was revoked is looked up later: %s", error)
+            tell(events.WORK_LATER, work="what was revoked", reason=error)
 
     async def _read(self) -> None:
         self._known.expire(self._shared.clock.now_ms())

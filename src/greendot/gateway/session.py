@@ -84,3 +84,11 @@ class Session:
     @property
     def user(self) -> str:
         return self.grants.user
+
+
+def named(session: Session | None) -> dict[str, str | None]:
+    """Whose it is, as fields of a line in the log."""
+    if session is None:
+        return {"session": None}
+    tenant, user = session.key
+    return {"session": session.id, "user": user, "tenant": tenant}

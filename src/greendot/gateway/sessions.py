@@ -6,7 +6,6 @@ queued.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -32,7 +31,6 @@ from greendot.protocol.commands import Hello
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
 RETRY_S = 1.0  # between two attempts to tell the engine something
 Key = tuple[str, str]  # tenant and user
-_log = logging.getLogger("greendot.gateway")
 
 
 class Periods(Struct, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from greendot.engine.base import Deliver, Engine, MemberRemoved, MembersChanged, Topic
 from greendot.errors import Refused
@@ -18,6 +18,8 @@ from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.ids import new_message_id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
@@ -25,6 +27,7 @@ from greendot.protocol.events import RoomChanged
 from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
 from greendot.store.base import BusMode, Draft, Op, Record, Role, Room, Store
 from greendot.store.events import fit, message_event
+from greendot.traces.spans import parent, span
 
 NOTHING = b"null"  # the body of a deletion
 
@@ -105,16 +108,30 @@ class Speaking:
 
     async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
         """Write first, then tell. A message whose key was written before is told again only where it was missed."""
-        written = await self._store.append(tenant, room, draft)
+        traceparent = parent()
+        if traceparent is None:
+            written = await self._store.append(tenant, room, draft)
+        else:
+            with span("store.commit", channel="room"):
+                written = await self._store.append(tenant, room, structs.replace(draft, traceparent=traceparent))
         if written is None:
             raise Refused(Err.NOT_A_MEMBER, f"there is no room {room!r}")
         record = written.record
         if written.new:
-            frame = b"" if written.bus == "hint" else encode_event(message_event(record), draft.at, trace)
-            told = Deliver(frame, seq=record.seq, members_rev=written.members_rev)
-            self._engine.publish(Topic("room", tenant, room), told)
+            is_hint = written.bus == "hint"
+            frame = b"" if is_hint else encode_event(message_event(record), draft.at, trace, traceparent)
+            told = Deliver(frame, seq=record.seq, members_rev=written.members_rev, traceparent=traceparent)
+            if traceparent is None:
+                self._engine.publish(Topic("room", tenant, room), told)
+            else:
+                self._tell_traced(Topic("room", tenant, room), told, record.id)
             self._shared.witness.said(tenant, record)
         return record
+
+    def _tell_traced(self, topic: Topic, told: Deliver, message: str) -> None:
+        with span("bus.publish", kind=topic.kind):
+            tell(events.RECORD_WRITTEN, message=message, tenant=topic.tenant, channel=topic.name)
+            self._engine.publish(topic, told)
 
     async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
         if command.before is not None and command.after is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any
 
-_log = logging.getLogger("greendot.tasks")
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 
 class Tasks:
@@ -37,4 +37,4 @@ class Tasks:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a task failed", exc_info=error)
+            tell(events.WORK_FAILED, error, work="a task")

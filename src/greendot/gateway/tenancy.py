@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 
 from greendot.errors import StoreUnavailable, TokenError
 from greendot.gateway.shared import Shared
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codes import Close
 from greendot.store.keys import Registered, TenantStore
 from greendot.store.remembering import BELIEVED_S, Remembered
 
 MOST_LABELS = 1_000  # registered tenants with metrics of their own
-_log = logging.getLogger("greendot.gateway")
 
 
 class Tenancy:
@@ -56,7 +56,7 @@ class Tenancy:
                 if not await self._is_known(tenant):
                     self._close(tenant)
         except StoreUnavailable as error:
-            _log.info("whether tenants are still registered is looked up later: %s", error)
+            tell(events.WORK_LATER, work="looking up tenants", reason=error)
 
     def _close(self, tenant: str) -> None:
         for connection in [*self._shared.registry.connections.values()]:

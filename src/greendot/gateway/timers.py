@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from greendot.clock import Clock
 from greendot.core.wheel import Timer, Wheel
+from greendot.logs import events
+from greendot.logs.telling import tell
 
-_log = logging.getLogger("greendot.timers")
 _SHORTEST_S = 0.01  # timers due within so much of each other share one wake-up
 _STALL_S, _CATCH_UP_S = 2.0, 0.5  # a wake-up so late found the process stopped: what came meanwhile is read first
 
@@ -68,8 +68,8 @@ class Timers:
         for timer in self._wheel.advance(self.now()):
             try:
                 timer.fire()
-            except Exception:  # one broken timer must not stop the others
-                _log.exception("a timer failed")
+            except Exception as error:  # one broken timer must not stop the others
+                tell(events.WORK_FAILED, error, work="a timer")
         if self._driven and (due := self._wheel.next_due()) is not None:
             self._sleep_until(due)
 

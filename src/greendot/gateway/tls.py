@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 
 from greendot.errors import ConfigError
-
-_log = logging.getLogger("greendot.gateway")
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 
 class Certificate:
@@ -22,9 +21,9 @@ class Certificate:
         try:
             self.context = _load(*self._files)
         except ConfigError as error:
-            _log.error("the certificate stays the one there was: %s", error)
+            tell(events.CERTIFICATE_KEPT, reason=error)
         else:
-            _log.info("the certificate was read again: new connections get it")
+            tell(events.CERTIFICATE_READ)
 
 
 def _load(cert: str, key: str) -> ssl.SSLContext:

@@ -7,7 +7,6 @@ told of the same one more than once, and by several nodes (`push_at` says what w
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
@@ -18,16 +17,15 @@ from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.gateway.batched import Batched
 from greendot.gateway.inbox import LocalInbox, Urged
 from greendot.gateway.shared import Shared
-from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.metrics import Metrics
-from greendot.protocol.codec import encode_event
 from greendot.store.base import Key, Notification, Store
-from greendot.store.events import created_event, is_over
+from greendot.store.events import created_frame, is_over
 
 MOST = 100  # of one user that are sent again; the others' turn comes when these are acknowledged
 AGAIN_S = 5.0  # after the store could not be read
 Unacknowledged = Callable[[Key, Sequence[Notification]], None]
-_log = logging.getLogger("greendot.inbox")
 
 
 class Urging:
@@ -101,7 +99,7 @@ class Urging:
         try:
             pending = await self.pending(local.key)
         except StoreUnavailable as error:
-            _log.info("what is not acknowledged is sent again later: %s", error)
+            tell(events.WORK_LATER, work="sending again what is not acknowledged", reason=error)
             if local.urged is not None:
                 local.urge_timer = self._shared.timers.set(AGAIN_S, self._due, local)
             return
@@ -128,7 +126,7 @@ class Urging:
         if urged.times >= TIMES:
             del all_urged[notification.seq]
             return True
-        frame = encode_event(created_event(notification), self._shared.clock.now_ms())
+        frame = created_frame(notification, self._shared.clock.now_ms())
         self._metrics.inbox_redelivered_total += self._send(local, frame)
         all_urged[notification.seq] = Urged(urged.times + 1, now + wait_s(urged.times + 1))
         return False
@@ -143,7 +141,7 @@ class Urging:
         try:
             pending = await self.pending(key)
         except StoreUnavailable as error:
-            _log.warning("what %s has not acknowledged could not be handed over: %s", Id(key[1]), error)
+            tell(events.INBOX_NOT_HANDED, tenant=key[0], user=key[1], reason=error)
             return
         if pending:
             self._hand(key, pending)

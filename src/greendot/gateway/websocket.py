@@ -6,7 +6,7 @@ order of fragments, the size of a whole message and UTF-8, and turns frames into
 
 from __future__ import annotations
 
-import logging
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -16,6 +16,8 @@ from picows.common import WSUpgradeResponseWithListener
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not public: the seam test notices if it moves
 
 from greendot.gateway.upgrade import PATH, SUBPROTOCOL
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Close
 
@@ -111,7 +113,9 @@ class _Silent:
         pass
 
     debug = info = warning = error = log = _nothing
-    exception = staticmethod(logging.getLogger("greendot.gateway").exception)
+
+    def exception(self, *args: object, **kwargs: object) -> None:
+        tell(events.WORK_FAILED, sys.exc_info()[1], work="a callback of a socket")
 
 
 _SILENT = _Silent()

@@ -7,18 +7,18 @@ was told to stop. Who stood still for longer than the lease asks the store first
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.store.jobs import JobState, JobStore
 
 LEASE_S = 60.0
 KEPT = 6  # times in a lease: so often the store is told
 TOLD_S = 10.0  # between two lines of a long run
-_log = logging.getLogger("greendot.jobs")
 
 
 class Stopped(Exception):
@@ -30,7 +30,7 @@ class Lost(Exception):
 
 
 def log_progress(name: str, done: int) -> None:
-    _log.info("job %s goes on: %d done", name, done)
+    tell(events.JOB_GOES_ON, job=name, done=done)
 
 
 class Telling(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 from collections.abc import Sequence
@@ -14,10 +13,11 @@ from greendot.errors import GreendotError, StoreUnavailable
 from greendot.ids import new_message_id
 from greendot.jobs.job import Planned
 from greendot.jobs.run import LEASE_S, Lost, Run, Stopped, Telling
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.store.jobs import Ended, JobState, JobStore, Outcome
 
 MOST_NOTE = 300  # characters
-_log = logging.getLogger("greendot.jobs")
 
 
 class Runner:
@@ -65,7 +65,7 @@ class Runner:
         outcome, note = await self._worked(planned, run)
         self.ended[run.name, outcome] = self.ended.get((run.name, outcome), 0) + 1
         if outcome == "lost":
-            _log.warning("job %s: the run was lost to another", run.name)
+            tell(events.JOB_LOST, job=run.name)
             return None
         now, failures, chance = run.now_ms(), claimed.failures, random.random()
         if outcome == "ok":
@@ -77,10 +77,10 @@ class Runner:
             next_at = min(claimed.next_at, now)  # whoever comes next goes on with it
         ended = Ended(outcome, now, next_at, failures, run.done, note[:MOST_NOTE])
         if not await self._store.end_job(run.name, claimed.fence, ended):
-            _log.warning("job %s: the run was lost to another", run.name)
+            tell(events.JOB_LOST, job=run.name)
             return None
-        level = logging.ERROR if outcome == "failed" else logging.INFO
-        _log.log(level, "job %s: %s after %.1f s: %s", run.name, outcome, (now - started_at) / 1000, note)
+        event = events.JOB_FAILED if outcome == "failed" else events.JOB_ENDED
+        tell(event, job=run.name, outcome=outcome, took_s=(now - started_at) / 1000, note=note)
         return ended
 
     async def _worked(self, planned: Planned, run: Run) -> tuple[Outcome, str]:
@@ -95,7 +95,7 @@ class Runner:
             await self._keep(run)
             return "failed", str(error)
         except Exception as error:
-            _log.exception("job %s failed", run.name)
+            tell(events.WORK_FAILED, error, work=f"job {run.name}")
             await self._keep(run)
             return "failed", f"{type(error).__name__}: {error}"
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from greendot.clock import Clock
@@ -11,13 +10,14 @@ from greendot.errors import StoreUnavailable
 from greendot.jobs.job import Planned
 from greendot.jobs.run import LEASE_S
 from greendot.jobs.runner import Runner
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.store.jobs import Ended, JobStore
 
 LOOK_S = 10.0  # at the latest: others may have run a job, or died running it
 SOON_S = 0.05  # at the earliest
 AWAY_S = 5.0  # between two looks at a store that is away
 FINISH_S = 5.0  # what runs when it is told to end may take so long to its next step
-_log = logging.getLogger("greendot.jobs")
 
 
 class Scheduler:
@@ -109,9 +109,9 @@ class Scheduler:
             try:
                 pause = await self.turn()
             except StoreUnavailable as error:
-                _log.info("jobs wait for the store: %s", error)
-            except Exception:
-                _log.exception("the scheduler failed; it begins again")
+                tell(events.WORK_LATER, work="jobs", reason=error)
+            except Exception as error:
+                tell(events.WORK_FAILED, error, work="the scheduler of jobs")
             if self._running:
                 await asyncio.wait([*self._running.values()], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             else:
@@ -125,4 +125,4 @@ class Scheduler:
         try:
             await self._runner.run(planned)
         except StoreUnavailable as error:
-            _log.warning("job %s: the store is away, it is run again later: %s", planned.job.name, error)
+            tell(events.WORK_LATER, work=f"job {planned.job.name}", reason=error)

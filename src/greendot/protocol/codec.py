@@ -69,11 +69,13 @@ def _explain(text: str | bytes, error: Exception) -> BadCommand:
     return BadCommand(Err.BAD_FIELD, f"field `{field}` of {envelope.type}: {error}", command_id)
 
 
-def encode_event(event: Event, ts: int, trace: str | None = None) -> bytes:
+def encode_event(event: Event, ts: int, trace: str | None = None, traceparent: str | None = None) -> bytes:
     """A whole frame with `event`, to be written to any number of sockets."""
     envelope: dict[str, object] = {"type": event.type, "v": event.v, "ts": ts, "data": event}
     if trace is not None:
         envelope["trace"] = trace
+    if traceparent is not None:
+        envelope["traceparent"] = traceparent
     return text_frame(_encode(envelope))
 
 

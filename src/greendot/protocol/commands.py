@@ -31,6 +31,7 @@ class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=Tru
 
     id: CommandId | None = None
     trace: Annotated[str, Meta(max_length=128)] | None = None  # passed on in the events it leads to
+    traceparent: Any = None  # W3C Trace Context; whatever is none is ignored
 
 
 class ClientInfo(Struct, frozen=True, gc=False):

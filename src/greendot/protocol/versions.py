@@ -70,6 +70,7 @@ class _Envelope(Struct):
     ts: int
     data: Raw
     trace: str | None = None
+    traceparent: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
@@ -113,7 +114,8 @@ class Dialect:
                 put.append(frame)
             elif wanted:
                 envelope = _decode(frame[at:])
-                put.append(encode_event(_MADE[kind][wanted](envelope.data), envelope.ts, envelope.trace))
+                made = _MADE[kind][wanted](envelope.data)
+                put.append(encode_event(made, envelope.ts, envelope.trace, envelope.traceparent))
             else:
                 unread[kind] = None
         joined = b"".join(put)

@@ -7,7 +7,6 @@ said. Where the engine does not answer nothing is known, and what is not known k
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -15,13 +14,14 @@ from greendot.core.gate import Seen
 from greendot.core.presence import Face, Manual, Snapshot
 from greendot.engine.answers import SeatInfo
 from greendot.errors import EngineUnavailable
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.store.base import Key, StatusStore
 
 PATIENCE_S = 3.0  # with an engine that neither answers nor is away
 UNKNOWN = Seen(None)
 
 Rooms = Mapping[Key, Collection[str]]
-_log = logging.getLogger("greendot.push")
 
 
 class Presence(Protocol):
@@ -45,7 +45,7 @@ class Facts:
             async with asyncio.timeout(PATIENCE_S):
                 seen = await self._whole(rooms)
         except TimeoutError:
-            _log.warning("the engine does not answer in time: what is due is pushed, whoever is here")
+            tell(events.PUSH_TO_ALL)
             seen = dict.fromkeys(rooms, UNKNOWN)
         return seen
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from urllib.parse import quote_plus
 
@@ -11,6 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from greendot.clock import Clock
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.outbound import Caller, NotCalled, Terms
 from greendot.push.answers import read, said, word
 from greendot.push.signing import SigningKey, rsa_key
@@ -22,7 +23,6 @@ EARLY_S = 300.0  # a token is renewed so long before its end: the token server m
 RETRY_S = 10.0  # after one that could not be had
 
 _HEADER = re.compile(r"[!-~]+")  # what a header can carry
-_log = logging.getLogger("greendot.push")
 
 
 class ServiceAccount(Struct, frozen=True):
@@ -104,7 +104,7 @@ class AccessTokens:
         self._renewing = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._renew_at = self._clock.monotonic() + RETRY_S
-            _log.warning("no new access token for FCM: %s", error)
+            tell(events.PUSH_NO_TOKEN, reason=error)
 
     async def _renew(self) -> None:
         asked_at, now_s = self._clock.monotonic(), self._clock.now_ms() // 1000

@@ -8,20 +8,18 @@ themselves, as in Web Push, each place is on its own: one that a stranger runs c
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 
 from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.core.rests import Rests
-from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.push.sender import Parcel, ProviderSender, Sender, Sent
 from greendot.store.pushes import Device, Provider
 
 DRY_RUN = "dry run"
-
-_log = logging.getLogger("greendot.push")
 
 
 class Bounds(Struct, frozen=True):
@@ -126,8 +124,8 @@ class Lane:
         try:
             sent = await self._sender.send(device, parcel)
             went_well = not sent.is_away
-        except Exception:
-            _log.exception("push by %s of tenant %s failed", self._provider, Id(self._tenant))
+        except Exception as error:
+            tell(events.WORK_FAILED, error, work=f"push by {self._provider}", tenant=self._tenant)
             sent, went_well = Sent("failed", "an error in Greendot, see its log", is_away=True), False
         finally:
             now, was_open = self._clock.monotonic(), rests.is_open
@@ -145,9 +143,9 @@ class Lane:
     def _note(self, was_open: bool, is_open: bool, sent: Sent) -> None:
         if is_open and not was_open:
             self.counts.rests += 1
-            _log.warning("push by %s of tenant %s rests: %s", self._provider, Id(self._tenant), sent.reason)
+            tell(events.PUSH_RESTS, provider=self._provider, tenant=self._tenant, reason=sent.reason)
         elif was_open and not is_open:
-            _log.info("push by %s of tenant %s goes on", self._provider, Id(self._tenant))
+            tell(events.PUSH_GOES_ON, provider=self._provider, tenant=self._tenant)
 
 
 _: type[Sender] = Lane

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
 
 from greendot.core.hooks import pause_s
-from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.push.sender import Sender, Sent, parcel
 from greendot.store.base import Notification
 from greendot.store.pushes import Device, Provider, Push, Result, Settled
+from greendot.traces.spans import span
+from greendot.traces.traceparent import read
 
 MOST_REASON = 300  # characters
 LEAST_TRIES = 5  # what was held for a day is not given up at its first failure
 AN_ERROR = "an error in Greendot, see its log"
-
-_log = logging.getLogger("greendot.push")
 
 
 async def sent_to_all(
@@ -31,9 +31,10 @@ async def sent_to_all(
 
 async def _sent(sender: Sender, push: Push, notification: Notification, device: Device, ids_only: bool) -> Sent:
     try:
-        return await sender.send(device, parcel(push, notification, device, ids_only=ids_only))
-    except Exception:
-        _log.exception("push %s of tenant %s by %s failed", push.id, Id(push.tenant), device.provider)
+        with span("push.send", read(notification.traceparent), provider=device.provider):
+            return await sender.send(device, parcel(push, notification, device, ids_only=ids_only))
+    except Exception as error:
+        tell(events.PUSH_FAILED, error, message=push.id, tenant=push.tenant, provider=device.provider)
         return Sent("failed", AN_ERROR)
 
 
@@ -85,5 +86,5 @@ class Trial(NamedTuple):
         return structs.replace(found, due_at=due_at)
 
     def _given_up(self, found: Settled, why: str) -> Settled:
-        _log.error("push %s of tenant %s is given up: %s", self.push.id, Id(self.push.tenant), why[:MOST_REASON])
+        tell(events.PUSH_GIVEN_UP, message=self.push.id, tenant=self.push.tenant, reason=why[:MOST_REASON])
         return structs.replace(found, is_dead=True)

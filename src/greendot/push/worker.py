@@ -7,7 +7,6 @@ sent and not noted is sent again then, under the same key.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +16,9 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.core.gate import HOUR_MS, Decision, Matter, Policy, Seen, decide
 from greendot.errors import StoreUnavailable
-from greendot.ids import Id, new_message_id
+from greendot.ids import new_message_id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.push.quiet import Quiet, quiet_until
 from greendot.push.sender import Sender, Sent
 from greendot.push.sending import AN_ERROR, Trial, sent_to_all
@@ -30,7 +31,6 @@ TOGETHER_S = 0.02  # what ends within it is noted in one commit
 COUNT_S = 10.0  # between two counts of the queue
 
 Look = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, Seen]]]
-_log = logging.getLogger("greendot.push")
 
 
 class Pace(Struct, frozen=True):
@@ -130,10 +130,10 @@ class PushWorker:
                 await self._note()
                 await self._count()
             except StoreUnavailable as error:
-                _log.info("push waits for the store: %s", error)
+                tell(events.WORK_LATER, work="push", reason=error)
                 await asyncio.sleep(AWAY_S)
-            except Exception:
-                _log.exception("push failed; it begins again")
+            except Exception as error:
+                tell(events.WORK_FAILED, error, work="push")
                 await asyncio.sleep(AWAY_S)
             if not is_full:
                 await self._pause()
@@ -197,16 +197,16 @@ class PushWorker:
             return await self._look(_rooms(claimed))
         except StoreUnavailable:
             raise
-        except Exception:  # where nothing is known, it is pushed
-            _log.exception("it could not be seen who is here")
+        except Exception as error:  # where nothing is known, it is pushed
+            tell(events.WORK_FAILED, error, work="seeing who is here, for push")
             return {}
 
     def _begin(self, push: Push, seen: Seen) -> None:
         """One that cannot even be judged must not hold up the others: it is put off, and given up in the end."""
         try:
             self._decided(push, seen)
-        except Exception:
-            _log.exception("push %s of tenant %s failed", push.id, Id(push.tenant))
+        except Exception as error:
+            tell(events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
             self._done.append(_Done((push.tenant, push.user), self._trial(push).put_off(AN_ERROR), []))
 
     def _decided(self, push: Push, seen: Seen) -> None:
@@ -254,8 +254,8 @@ class PushWorker:
             self._count_results(to, sent, settled)
             gone = [device for device, one in zip(to, sent, strict=True) if one.outcome == "gone"]
             self._done.append(_Done(key, settled, gone))
-        except Exception:
-            _log.exception("push %s of tenant %s failed", push.id, Id(push.tenant))
+        except Exception as error:
+            tell(events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
             self._done.append(_Done(key, self._trial(push).put_off(AN_ERROR), []))
         finally:
             self._sending.pop(push.id, None)

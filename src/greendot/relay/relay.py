@@ -8,7 +8,6 @@ are set aside, and those behind them go on; what cannot be sent now holds up its
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -18,6 +17,8 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError, StoreUnavailable
 from greendot.ids import Id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.relay.letters import MessageLetter, NoticeLetter, letter_of
 from greendot.store.base import Draft, Key, Notice
 from greendot.store.outbox import Aside, Outbox, OutboxRow, OutboxSession
@@ -28,8 +29,6 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 MOST_REASON = 500  # characters
 COUNT_S = 10.0  # between two counts of what waits
-
-_log = logging.getLogger("greendot.relay")
 
 
 class Delivery(Protocol):
@@ -113,22 +112,22 @@ class Relay:
             except (StoreUnavailable, ConfigError) as error:
                 pause = FIRST_PAUSE_S if self.counts.up else min(2 * pause, LONGEST_PAUSE_S)
                 self._lost(str(error))
-            except Exception:
+            except Exception as error:
                 pause = LONGEST_PAUSE_S
-                _log.exception("the relay of the outbox failed; it begins again")
+                tell(events.WORK_FAILED, error, work="the relay of the outbox")
             self.counts.up, self.counts.shards = False, 0
             if not self._ending:
                 await asyncio.sleep(pause * random.uniform(0.7, 1.0))
 
     def _lost(self, trouble: str) -> None:
         if trouble != self._trouble:
-            _log.warning("the outbox cannot be relayed now: %s", trouble)
+            tell(events.OUTBOX_AWAY, reason=trouble)
         self._trouble = trouble
 
     def _found(self) -> None:
         self.counts.up = True
         if self._trouble is not None:
-            _log.info("the outbox is relayed again")
+            tell(events.OUTBOX_BACK)
             self._trouble = None
 
     # --- shards ---
@@ -174,7 +173,7 @@ class Relay:
             self.counts.set_aside += len(aside)
             for row in aside:
                 # Why quotes ids of the row, so it is logged as they are; `greendot outbox` shows it in any case.
-                _log.error("row %s of the outbox cannot be sent and is set aside: %s", row.id, Id(row.reason))
+                tell(events.OUTBOX_SET_ASIDE, message=row.id, reason=Id(row.reason))
             if held:
                 self._resting[shard] = asyncio.get_running_loop().time() + self._poll_s
                 return
@@ -214,7 +213,7 @@ class Relay:
             except (StoreUnavailable, EngineUnavailable):
                 return _Outcome([], [], held=True)
             except Exception as error:
-                _log.debug("%s notifications are sent one by one: %s", len(letters), type(error).__name__)
+                tell(events.OUTBOX_ONE_BY_ONE, rows=len(letters), reason=type(error).__name__)
         return await self._one_by_one(letters)
 
     async def _one_by_one(self, letters: Sequence[NoticeLetter | MessageLetter]) -> _Outcome:
@@ -231,7 +230,7 @@ class Relay:
             except GreendotError as error:
                 outcome.aside.append(Aside(letter.id, str(error)[:MOST_REASON]))
             except Exception as error:
-                _log.exception("row %s of the outbox could not be sent", letter.id)
+                tell(events.OUTBOX_NOT_SENT, error, message=letter.id)
                 outcome.aside.append(Aside(letter.id, f"{type(error).__name__}: {error}"[:MOST_REASON]))
         return outcome
 

@@ -7,6 +7,7 @@ settings are checked once, at the start, with a sentence a person can act on.
 from greendot.settings.checks import check
 from greendot.settings.commented import commented
 from greendot.settings.door import Door
+from greendot.settings.logs import Log, Traces
 from greendot.settings.mistakes import Mistake
 from greendot.settings.names import check_id
 from greendot.settings.sections import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
@@ -22,12 +23,14 @@ __all__ = [
     "Door",
     "Kind",
     "Limits",
+    "Log",
     "Look",
     "Mistake",
     "Read",
     "Server",
     "Settings",
     "Tenant",
+    "Traces",
     "Visibility",
     "check",
     "check_id",

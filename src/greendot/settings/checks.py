@@ -10,6 +10,7 @@ from greendot.settings.admin import check_admin
 from greendot.settings.auth import check_auth
 from greendot.settings.door import check_door
 from greendot.settings.jobs import check_jobs
+from greendot.settings.logs import check_traces
 from greendot.settings.metrics import check_metrics
 from greendot.settings.mistakes import Mistake, Mistakes
 from greendot.settings.names import check_name
@@ -59,6 +60,7 @@ def check(settings: Settings) -> Mistakes:
     yield from _check_store(settings)
     yield from _check_outbox(settings)
     yield from check_jobs(settings.jobs)
+    yield from check_traces(settings.traces)
     yield from check_webhooks(settings.webhooks, {name: tenant.webhooks for name, tenant in settings.tenants.items()})
 
 

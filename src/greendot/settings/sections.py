@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from greendot.settings.admin import Admin
 from greendot.settings.door import Door, Tls
 from greendot.settings.jobs import Jobs
+from greendot.settings.logs import Log, Traces
 from greendot.settings.metrics import Metrics
 from greendot.settings.names import Secret
 from greendot.settings.push import Push, TenantPush
@@ -216,6 +217,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: Webhooks = Webhooks()
     jobs: Jobs = Jobs()
     push: Push = Push()
+    log: Log = Log()
+    traces: Traces = Traces()
     privacy: Privacy = Privacy()
     visibility: Visibility = Visibility()
     kinds: dict[str, Kind] = {}  # of notifications, by name; in the file only

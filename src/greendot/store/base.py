@@ -82,6 +82,7 @@ class Record(Struct, frozen=True, gc=False):
     at: int
     ref: int | None = None  # the number of the message this edits or deletes
     op: Op | None = None
+    traceparent: str | None = None  # in the course of what it was written, where that was said
 
 
 class Draft(Struct, frozen=True, gc=False):
@@ -94,6 +95,7 @@ class Draft(Struct, frozen=True, gc=False):
     at: int
     ref: int | None = None
     op: Op | None = None
+    traceparent: str | None = None
 
 
 class Written(NamedTuple):
@@ -120,6 +122,7 @@ class Notification(Struct, frozen=True, gc=False):
     read_at: int | None = None
     archived_at: int | None = None
     acked_at: int | None = None
+    traceparent: str | None = None  # as a message's
     ack: bool = False  # whether it is to be acknowledged
 
 
@@ -138,6 +141,7 @@ class Notice(Struct, frozen=True, gc=False):
     importance: Importance = "normal"
     room: str | None = None  # it is about a message of this room
     collapse: str | None = None  # on a device it takes the place of the one before with the same
+    traceparent: str | None = None
 
 
 class Created(NamedTuple):

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from msgspec import Raw
 
+from greendot.protocol.codec import encode_event
 from greendot.protocol.events import MarkedAs, NotificationCreated, NotificationUpdatedV1, RoomMessage
 from greendot.protocol.replies import InboxEntry
 from greendot.store.base import Notification, Record
@@ -40,6 +41,16 @@ def created_event(notification: Notification) -> NotificationCreated:
         created_at=notification.created_at,
         ack=notification.ack and notification.acked_at is None,
     )
+
+
+def message_frame(record: Record) -> bytes:
+    """It is announced so to who has missed it."""
+    return encode_event(message_event(record), record.at, None, record.traceparent)
+
+
+def created_frame(notification: Notification, now: int) -> bytes:
+    """A stored notification as it is announced, in a frame."""
+    return encode_event(created_event(notification), now, None, notification.traceparent)
 
 
 def inbox_entry(notification: Notification) -> InboxEntry:

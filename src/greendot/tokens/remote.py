@@ -7,10 +7,11 @@ but only once in some seconds.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from greendot.errors import KeysUnavailable
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.tokens.jwks import read_keys
 from greendot.tokens.keyring import PUBLIC, Key
 
@@ -18,7 +19,6 @@ AGAIN_S = 10.0  # between two fetches at the least
 BUSY_S = 2.0  # when those should come back who cannot wait
 _MOST_WAITING = 64  # for one fetch: who waits takes the place of others who could come in
 _MOST_ASKED = 1_000  # names of keys that are remembered between them
-_log = logging.getLogger("greendot.tokens")
 
 
 class FetchFailed(Exception):
@@ -87,10 +87,10 @@ class RemoteKeys:
             self.away = True
             if not self._told:
                 self._told = True
-                _log.warning("auth.jwks_url: %s. It is tried again; the keys that are known stay", error)
+                tell(events.KEYS_AWAY, reason=error)
         else:
             if self._told:
-                _log.warning("auth.jwks_url: the keys can be fetched again")
+                tell(events.KEYS_BACK)
             self.away = self._told = False
             kept = self._absent if len(self._absent) < _MOST_ASKED else set()
             self._absent, self._asked = kept | self._asked, set()

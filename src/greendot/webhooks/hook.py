@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 from hashlib import blake2b
 
@@ -11,11 +10,13 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.core.hooks import Verdict, verdict
-from greendot.ids import Id, new_message_id
+from greendot.ids import new_message_id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.outbound import Answer, Caller, NotCalled
 from greendot.protocol.webhooks import DELIVERY, SIGNATURE, HookDelivery, HookEvent, signature
-
-_log = logging.getLogger("greendot.webhooks")
+from greendot.traces.spans import parent, span
+from greendot.traces.traceparent import TRACEPARENT, read
 
 
 class HookCounts(Struct):
@@ -58,11 +59,12 @@ class Hook:
         self._clock = clock
         self._trouble: str | None = None
 
-    async def send(self, events: Sequence[HookEvent]) -> Verdict:
-        """One attempt."""
+    async def send(self, events: Sequence[HookEvent], traceparent: str | None = None) -> Verdict:
+        """One attempt. The app is told in the course of what it happened, if that is one thing."""
         self.counts.requests += 1
         try:
-            answer = await self.post(events)
+            with span("webhook.send", read(traceparent), events=len(events)):
+                answer = await self.post(events)
         except NotCalled as error:
             found = Verdict("failed", str(error))
         else:
@@ -77,9 +79,10 @@ class Hook:
     async def post(self, events: Sequence[HookEvent]) -> Answer:
         now, delivery = self._clock.now_ms(), new_message_id()
         body = msgspec.json.encode(HookDelivery(delivery, now, [*events]))
-        return await self._caller.post(
-            body, {SIGNATURE: signature(self._secrets, now // 1000, body), DELIVERY: delivery}
-        )
+        headers = {SIGNATURE: signature(self._secrets, now // 1000, body), DELIVERY: delivery}
+        if (traceparent := parent()) is not None:
+            headers[TRACEPARENT] = traceparent
+        return await self._caller.post(body, headers)
 
     async def close(self) -> None:
         await self._caller.close()
@@ -87,11 +90,11 @@ class Hook:
     def _note(self, found: Verdict) -> None:
         """Once for each trouble, not for each attempt."""
         if found.outcome == "gone" and not self.stopped:
-            _log.error("webhook of tenant %s: %s; it is stopped, until it is replayed", Id(self.tenant), found.reason)
+            tell(events.WEBHOOK_STOPPED, tenant=self.tenant, reason=found.reason)
         elif found.outcome == "failed" and self._trouble != found.reason:
-            _log.warning("webhook of tenant %s: %s; it is tried again", Id(self.tenant), found.reason)
+            tell(events.WEBHOOK_FAILED, tenant=self.tenant, reason=found.reason)
         elif found.outcome == "taken" and self._trouble is not None:
-            _log.info("webhook of tenant %s: it is taken again", Id(self.tenant))
+            tell(events.WEBHOOK_TAKEN, tenant=self.tenant)
         self._trouble = found.reason or None
         if found.outcome == "gone":
             self.stopped, self.gone = True, found.reason

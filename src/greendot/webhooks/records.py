@@ -10,7 +10,6 @@ hook rests, and is tried with something now and then.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +18,9 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.core.hooks import ALONE_AFTER, Verdict, batches, pause_s
 from greendot.errors import StoreUnavailable
-from greendot.ids import Id, new_message_id
+from greendot.ids import new_message_id
+from greendot.logs import events
+from greendot.logs.telling import tell
 from greendot.protocol.webhooks import HookEvent
 from greendot.store.hooks import Failed, HookState, HookStore, Queued
 from greendot.webhooks.events import queued_event
@@ -31,8 +32,6 @@ FINISH_S = 2.0  # what is being sent when it is told to end may take so long
 AWAY_S = 1.0  # between two looks at a store that is away
 MOST_REASON = 300  # characters
 COUNT_S = 10.0  # between two counts of what waits
-
-_log = logging.getLogger("greendot.webhooks")
 
 
 class Pace(Struct, frozen=True):
@@ -112,10 +111,10 @@ class RecordLanes:
                     self._next_count = loop.time() + COUNT_S
                     self._states = await self._store.hook_states(self.held)
             except StoreUnavailable as error:
-                _log.info("webhooks wait for the store: %s", error)
+                tell(events.WORK_LATER, work="webhooks", reason=error)
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
-            except Exception:
-                _log.exception("webhooks failed; they begin again")
+            except Exception as error:
+                tell(events.WORK_FAILED, error, work="webhooks")
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
             # Who holds nothing need not look before it may.
             await self._wait(pause if self.held else max(pause, self._next_claim - loop.time()))
@@ -200,7 +199,7 @@ class RecordLanes:
     async def _send(self, lane: _Lane, batch: Sequence[tuple[Queued, HookEvent | None]]) -> bool:
         """Whether it was taken."""
         events = [event for _, event in batch if event is not None]
-        found = await lane.hook.send(events) if events else Verdict("taken")
+        found = await lane.hook.send(events, _traceparent(batch)) if events else Verdict("taken")
         rows, now, tenant = [row for row, _ in batch], self._clock.now_ms(), lane.hook.tenant
         if found.outcome == "taken":
             lane.failures = 0
@@ -223,5 +222,12 @@ class RecordLanes:
         pause = pause_s(row.attempts + 1, chance, found.wait_s)
         is_over = row.first_at is not None and now - row.first_at >= self._pace.give_up_ms
         if is_over:
-            _log.error("webhook of tenant %s: event %s is a dead letter: %s", Id(row.tenant), row.id, found.reason)
+            tell(events.WEBHOOK_DEAD_LETTER, tenant=row.tenant, message=row.id, reason=found.reason)
         return Failed(row.id, None if is_over else now + round(pause * 1000), found.reason[:MOST_REASON])
+
+
+def _traceparent(batch: Sequence[tuple[Queued, object]]) -> str | None:
+    """In the course of what all of it was written; None if that is more than one thing."""
+    records = (row.record or row.notification for row, _ in batch)
+    found = {None if record is None else record.traceparent for record in records}
+    return found.pop() if len(found) == 1 else None

@@ -8,7 +8,6 @@ everything is read again.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from greendot.errors import EngineUnavailable
 BATCH = 500  # channels in one SUBSCRIBE at most
 MOST_ROUTED = 10_000  # messages to users waiting to learn which nodes they go to; beyond it they are dropped
 TIMED = 16  # one message in so many says when it was published
-_log = logging.getLogger("greendot.redis")
 
 
 class Heard(NamedTuple):

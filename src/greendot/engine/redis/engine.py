@@ -7,7 +7,6 @@ time, renew the lease, look after the other nodes.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
@@ -37,11 +36,12 @@ from greendot.engine.redis.timekeeping import EngineTime
 from greendot.engine.redis.typing import RedisTyping
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.errors import EngineUnavailable
+from greendot.logs import events
+from greendot.logs.telling import live_as, tell
 
 RESTORE_EVERY_S = 3_600.0  # everything is restored and read again so often, whatever happened
 SILENCE_S = 1.0  # after a slot has gone, until its topics are subscribed again wherever it is
 SWEEP_LOOK_S = 30.0  # how often to see whether a sweep is due
-_log = logging.getLogger("greendot.redis")
 
 
 class Options(Struct, frozen=True):
@@ -133,7 +133,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             try:
                 await self.lives.end()
             except EngineUnavailable as error:
-                _log.warning("this node could not sign off: %s. The others will notice.", error)
+                tell(events.NODE_NOT_SIGNED_OFF, reason=error)
         self.bus.attach(None)
         await self.servers.close()
 
@@ -215,9 +215,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             try:
                 await self.tick()
             except EngineUnavailable as error:
-                _log.debug("redis: %s", error)
-            except Exception:
-                _log.exception("the engine's tick failed")
+                tell(events.WORK_LATER, work="looking at Redis", reason=error)
+            except Exception as error:
+                tell(events.WORK_FAILED, error, work="looking at Redis")
 
     async def tick(self) -> None:
         """Once a second."""
@@ -278,7 +278,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def _lost_state(self, server: Server) -> None:
         """The server forgot what it knew, and us with it."""
         if server.up and self._host is not None:
-            _log.warning("redis %s: its data is gone; restoring", server.address)
+            tell(events.REDIS_FORGOT, server=str(server.address))
             await self.watchdog.compare(server, await self.lives.register(server.partitions))
             self._host.found(Partitions(server.partitions, self.servers), intact=False)
 
@@ -289,7 +289,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
                 return
             servers = [s for s in self.servers.all.values() if s.up or s is coming]
             await self.lives.begin([p for server in servers for p in server.partitions])
-            _log.warning("node %s was taken for dead; it goes on as %s", taken_for_dead, self.lives.incarnation)
+            live_as(self.lives.incarnation)
+            tell(events.NODE_REBORN, was=taken_for_dead, node=self.lives.incarnation)
             self.bus.own.add(self.lives.incarnation)
             self._host.reborn(self.lives.incarnation)
         self._spawn("listen", self._listen())
@@ -324,9 +325,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         try:
             await work
         except EngineUnavailable as error:
-            _log.info("%s: %s", name, error)
-        except Exception:
-            _log.exception("%s failed", name)
+            tell(events.WORK_LATER, work=name, reason=error)
+        except Exception as error:
+            tell(events.WORK_FAILED, error, work=name)
         finally:
             self._busy.discard(name)
 

@@ -9,7 +9,6 @@ starts the observation anew and kills nobody.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -21,12 +20,13 @@ from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.presence import Verbs
 from greendot.errors import EngineUnavailable
 from greendot.ids import new_incarnation
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 HOME = 0  # the partition with the leases and claims; the last to learn of a death, so that it is found unfinished
 CLAIM_MS = 5_000
 LATE_S = 1.0  # so much may pass until all have buried a node where they could not before
 RECONNECT_S = 4.0  # after Redis was away all nodes are connected again by then
-_log = logging.getLogger("greendot.redis")
 
 
 class Periods(NamedTuple):
@@ -211,7 +211,7 @@ class Nodes:
             for node in abandoned & self._abandoned(table):
                 await self.bury(node, table.leases[node].split(",")[1], grace_s=0)
                 self.deaths += 1
-                _log.warning("node %s died when nobody was there to see it", node)
+                tell(events.NODE_FOUND_DEAD, peer=node)
 
     def _abandoned(self, table: Table) -> set[str]:
         horizon = table.now - round((self._periods.lease + self._periods.grace) * 1000)
@@ -232,7 +232,7 @@ class Nodes:
         renewed = table.leases.get(node, ",").split(",")[1]
         await self.bury(node, renewed)
         self.deaths += 1
-        _log.warning("node %s is dead: its lease was not renewed for %g s", node, self._periods.lease)
+        tell(events.NODE_DEAD, peer=node, lease_s=self._periods.lease)
         return True
 
     async def bury(self, node: str, renewed: str, *, grace_s: float | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import ssl
 from collections import deque
@@ -15,9 +14,11 @@ from greendot.engine.redis.link import Argument, Link, RedisError, connect
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.engine.redis.url import Address, Place
 from greendot.errors import EngineUnavailable
+from greendot.logs import events
+from greendot.logs.absence import Absence
+from greendot.logs.telling import tell
 
 BACKOFF_S, LONGEST_S = 0.05, 2.0
-_log = logging.getLogger("greendot.redis")
 
 
 class Owner(Protocol):
@@ -58,12 +59,13 @@ class Server:
         self._tls = tls
         self._owner = owner
         self._gone = asyncio.Event()
+        self._absence = Absence(events.REDIS_LOST, events.REDIS_BACK, server=str(address))
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     def fail(self, reason: str) -> None:
         """Give up both links; they are made anew."""
         if self.up:
-            _log.warning("redis %s: %s; connecting again", self.address, reason)
+            self._absence.began(reason)
         self.trouble = reason
         self._gone.set()
 
@@ -78,8 +80,8 @@ class Server:
                 try:
                     if await self._once():
                         delay = BACKOFF_S
-                except Exception:  # a server that is given up for good would be a part of all users lost
-                    _log.exception("redis %s: connecting failed", self.address)
+                except Exception as error:  # a server that is given up for good would be a part of all users lost
+                    tell(events.WORK_FAILED, error, work=f"connecting to redis {self.address}")
                     self._drop()
                 if not self.first.done():
                     self.first.set_result(None)
@@ -107,7 +109,10 @@ class Server:
         self.trouble = ""
         if not self.first.done():
             self.first.set_result(None)
-        _log.info("redis %s: connected", self.address)
+        if self._absence.is_away:
+            self._absence.ended()
+        else:
+            tell(events.REDIS_CONNECTED, server=str(self.address))
         self._owner.is_up(self)
         await self._gone.wait()
         self._drop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -17,6 +16,8 @@ from greendot.engine.redis.scripts import SCRIPTS
 from greendot.engine.redis.server import Server
 from greendot.engine.redis.url import Address, Place
 from greendot.errors import EngineUnavailable
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 # How often to look for moves and failovers without being told. A primary that was replaced goes on answering those who
 # do not know, so Sentinel is asked often.
@@ -24,7 +25,6 @@ ASK_EVERY_S = {"sentinel": 2.0, "cluster": 5.0}
 SOON_S = 0.25  # between two questions when something is known to be wrong
 REDIRECTS = 8
 _MOVING = {"MOVED", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING"}
-_log = logging.getLogger("greendot.redis")
 
 
 class Watcher(Protocol):
@@ -148,7 +148,7 @@ class Servers:
             try:
                 layout = await topology.find(self.place, {*self.all})
             except EngineUnavailable as error:
-                _log.debug("redis: %s", error)
+                tell(events.WORK_LATER, work="asking where partitions are", reason=error)
                 continue
             for server, partitions in self._apply(layout):
                 if server.up:
@@ -180,7 +180,7 @@ class Servers:
 
     def _retire(self, addresses: Iterable[Address]) -> None:
         for address in addresses:
-            _log.info("redis %s: no partition is there any more", address)
+            tell(events.REDIS_UNUSED, server=str(address))
             server = self.all.pop(address)
             server.partitions = set()
             closing = asyncio.get_running_loop().create_task(server.close())

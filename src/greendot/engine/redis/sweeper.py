@@ -7,7 +7,6 @@ verb: a user goes offline once, whoever comes by first.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
 from greendot.core.presence import Ref
@@ -21,12 +20,13 @@ from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.server import Server
 from greendot.engine.turns import Turn
 from greendot.errors import EngineUnavailable
+from greendot.logs import events
+from greendot.logs.telling import tell
 
 AT_ONCE = 64  # buckets asked for together
 SWEEP_EVERY_MS = 600_000
 SWEPT_MS = 900_000  # nobody sweeps by itself for so long after it was done by a job or an operator
 REMEMBERED_MS = 90_000_000  # how long a dead node is listed: longer than any bucket lives without its nodes
-_log = logging.getLogger("greendot.redis")
 
 
 class Sweeper:
@@ -58,7 +58,7 @@ class Sweeper:
                 await self._release("reap")
             raise
         await self._nodes.strike_off(over)
-        _log.info("reaped %s: %d sessions ended, %d users offline", ", ".join(over), swept.sessions, swept.users)
+        tell(events.NODE_REAPED, peers=", ".join(over), sessions=swept.sessions, users=swept.users)
         self._add(swept)
         await self._release("reap")  # one that was cut short is tried again when the claim has run out
         return swept
@@ -95,7 +95,7 @@ class Sweeper:
         self.drift, self.swept_at = swept.sessions, self._verbs.time.now()
         self._add(swept)
         if any(swept):
-            _log.info("swept: %s", swept)
+            tell(events.REDIS_SWEPT, sessions=swept.sessions, users=swept.users, nodes=swept.nodes)
         return swept
 
     async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None) -> int:
@@ -130,7 +130,7 @@ class Sweeper:
         try:
             parts = await asyncio.gather(*(self._over(s, retention_ms, only) for s in servers))
         except EngineUnavailable as error:
-            _log.warning("a pass over the buckets was cut short: %s", error)
+            tell(events.REDIS_PASS_CUT, reason=error)
             raise
         return Swept(*(sum(column) for column in zip(*parts, strict=True)))
 

@@ -16,9 +16,9 @@ _QUEUE_MARKED = """
 """
 TAKE = """
     SELECT h.id, h.type, h.stream, h.at, h.state, h.ids, h.attempts, h.first_at,
-           m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op,
+           m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op, m.traceparent,
            n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at, n.seen_at, n.read_at,
-           n.archived_at, n.acked_at, n.ack
+           n.archived_at, n.acked_at, n.traceparent, n.ack
     FROM (
         SELECT * FROM greendot_hook_events
         WHERE tenant = $1 AND phase = $2 AND coalesce(next_at, 0) <= $3 ORDER BY id LIMIT $4
@@ -162,8 +162,8 @@ async def queue_marked(link: Link, key: Key, mark: Mark, ids: Sequence[str], at:
 
 def _queued(tenant: str, row: Any) -> Queued:
     event, kind, stream, at, state, ids, attempts, first_at, *found = row
-    record = Record(*found[:9]) if found[0] is not None else None
-    notification = Notification(*found[9:]) if found[9] is not None else None
+    record = Record(*found[:10]) if found[0] is not None else None
+    notification = Notification(*found[10:]) if found[10] is not None else None
     return Queued(event, tenant, kind, stream, at, state, ids or [], attempts, first_at, record, notification)
 
 

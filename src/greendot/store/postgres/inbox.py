@@ -14,7 +14,7 @@ from greendot.store.postgres.pushes import QUEUE, push_row
 
 _FIELDS = (
     "n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at,"
-    " n.seen_at, n.read_at, n.archived_at, n.acked_at, n.ack"
+    " n.seen_at, n.read_at, n.archived_at, n.acked_at, n.traceparent, n.ack"
 )
 CONDITIONS: dict[Filter, str] = {
     "all": "archived_at IS NULL",
@@ -47,11 +47,12 @@ WRITE = """
         INSERT INTO greendot_hook_events (tenant, type, stream, seq, at)
         SELECT tenant, 'notification.created', user_id, seq, at
         FROM unnest($5::text[], $6::text[], $7::bigint[], $12::bigint[]) AS h (tenant, user_id, seq, at)
-        WHERE tenant = ANY ($15::text[])
+        WHERE tenant = ANY ($16::text[])
     )
-    INSERT INTO greendot_notifications (tenant, user_id, seq, id, kind, body, key, created_at, expires_at, ack)
+    INSERT INTO greendot_notifications (tenant, user_id, seq, id, kind, body, key, created_at, expires_at, ack,
+                                        traceparent)
     SELECT * FROM unnest($5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::bytea[], $11::text[],
-                         $12::bigint[], $13::bigint[], $14::boolean[])
+                         $12::bigint[], $13::bigint[], $14::boolean[], $15::text[])
 """
 PENDING = f"""
     SELECT u.tenant, u.user_id, {_FIELDS}
@@ -171,7 +172,7 @@ async def _write(
             pushes.append(push_row(letter.notice, created[-1].notification))
     if new:
         changed = [(*key, heads[key], count) for key, count in counts.items()]
-        await link.execute(WRITE, *columns(changed, 4), *columns(new, 10), queues.hooked)
+        await link.execute(WRITE, *columns(changed, 4), *columns(new, 11), queues.hooked)
     if pushes:
         await link.execute(QUEUE, *columns(pushes, 8))
     return created
@@ -193,8 +194,17 @@ def _number(
     if (first := known.get(ident)) is not None:
         return Created(first, first.id == numbered_id(first.seq, token))
     seq = heads[key] = heads[key] + 1
-    made = Notification(seq, numbered_id(seq, token), n.kind, n.body, n.created_at, n.expires_at, ack=n.ack)
+    made = Notification(
+        seq,
+        numbered_id(seq, token),
+        n.kind,
+        n.body,
+        n.created_at,
+        n.expires_at,
+        traceparent=n.traceparent,
+        ack=n.ack,
+    )
     known[ident] = made
     counts[key] = counts.get(key, 0) + 1
-    new.append((*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at, n.ack))
+    new.append((*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at, n.ack, n.traceparent))
     return Created(made, True)

@@ -6,12 +6,15 @@ import asyncio
 import random
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncpg
 from msgspec import Struct
 
 from greendot.errors import ConfigError, GreendotError, StoreUnavailable, Unstorable
+from greendot.logs import events
+from greendot.logs.absence import Absence
 
 T = TypeVar("T")
 Link = Any  # a connection lent by the pool: asyncpg.Connection behind a proxy
@@ -74,6 +77,7 @@ class Links:
         self._size = size
         self.limits = limits
         self._pool: Any = None
+        self._absence = Absence(events.STORE_LOST, events.STORE_BACK)
 
     async def open(self) -> None:
         """ConfigError if no connection can be made."""
@@ -152,15 +156,22 @@ class Links:
             async with self._pool.acquire(timeout=self.limits.acquire_s) as link:
                 async with asyncio.timeout(limit_s or self.limits.call_s):
                     try:
-                        return await work(link)
+                        done = await work(link)
                     except _ANSWERED:
                         raise
                     except BaseException:
                         # Cut off in the middle: its next answer may belong to what was asked before.
-                        link.terminate()
+                        with suppress(asyncpg.InterfaceError):  # it may be gone already
+                            link.terminate()
                         raise
         except Exception as error:
-            raise translated(error) from error
+            told = translated(error)
+            if type(told) is StoreUnavailable and self._pool is not None:
+                self._absence.began(told)
+            raise told from error
+        if self._absence.is_away:
+            self._absence.ended()
+        return done
 
 
 def longer(pause: float) -> float:

@@ -10,7 +10,7 @@ from greendot.store.base import BusMode, Draft, Key, MessageStore, Record, Writt
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.links import Link, Links
 
-_RECORD = "m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op"
+_RECORD = "m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op, m.traceparent"
 MESSAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq = $3"
 _PAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq > $3 AND seq < $4"
 AFTER = f"{_PAGE} ORDER BY seq LIMIT $5"
@@ -34,9 +34,9 @@ _HEADS = """
     )
 """
 _INSERT = """
-    INSERT INTO greendot_messages (tenant, room, seq, id, user_id, name, body, key, at, ref, op)
+    INSERT INTO greendot_messages (tenant, room, seq, id, user_id, name, body, key, at, ref, op, traceparent)
     SELECT * FROM unnest($4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::bytea[],
-                         $11::text[], $12::bigint[], $13::bigint[], $14::text[])
+                         $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[])
 """
 # What apps are to be told of, in the same statement: no round trip more.
 _HOOKS = """
@@ -44,7 +44,7 @@ _HOOKS = """
         INSERT INTO greendot_hook_events (tenant, type, stream, seq, at)
         SELECT tenant, 'room.message', room, seq, at
         FROM unnest($4::text[], $5::text[], $6::bigint[], $12::bigint[]) AS h (tenant, room, seq, at)
-        WHERE tenant = ANY ($15::text[])
+        WHERE tenant = ANY ($16::text[])
     )
 """
 WRITE = f"WITH {_HEADS} {_INSERT}"
@@ -113,12 +113,13 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
         record = known.get(ident)
         if record is None:
             seq = heads[tenant, room] = heads[tenant, room] + 1
-            record = known[ident] = Record(room, seq, message_id, d.user, d.name, d.body, d.at, d.ref, d.op)
-            new.append((tenant, room, seq, message_id, d.user, d.name, d.body, d.key, d.at, d.ref, d.op))
+            said = (d.at, d.ref, d.op, d.traceparent)
+            record = known[ident] = Record(room, seq, message_id, d.user, d.name, d.body, *said)
+            new.append((tenant, room, seq, message_id, d.user, d.name, d.body, d.key, *said))
         written.append(Written(record, record.id == message_id, *facts[tenant, room]))
     if new:
         changed = {(row[0], row[1]) for row in new}
-        values = (*columns([(*key, heads[key]) for key in changed], 3), *columns(new, 11))
+        values = (*columns([(*key, heads[key]) for key in changed], 3), *columns(new, 12))
         if any(row[0] in hooked for row in new):
             await link.execute(WRITE_HOOKED, *values, [*hooked])
         else:

@@ -54,7 +54,7 @@ CLAIM = """
 """
 NOTIFICATIONS = """
     SELECT n.tenant, n.user_id, n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at,
-           n.seen_at, n.read_at, n.archived_at, n.acked_at, n.ack
+           n.seen_at, n.read_at, n.archived_at, n.acked_at, n.traceparent, n.ack
     FROM unnest($1::text[], $2::text[], $3::bigint[]) AS p (tenant, user_id, seq)
     JOIN greendot_notifications n USING (tenant, user_id, seq)
 """

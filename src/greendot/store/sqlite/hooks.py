@@ -17,9 +17,9 @@ QUEUE = "INSERT INTO hook_events (tenant, type, stream, seq, at) VALUES (?, ?, ?
 QUEUE_MARKED = "INSERT INTO hook_events (tenant, type, stream, at, state, ids) VALUES (?, ?, ?, ?, ?, ?)"
 TAKE = """
     SELECT h.id, h.type, h.stream, h.at, h.state, h.ids, h.attempts, h.first_at,
-           m.room, m.seq, m.id, m.user, m.name, m.body, m.at, m.ref, m.op,
+           m.room, m.seq, m.id, m.user, m.name, m.body, m.at, m.ref, m.op, m.traceparent,
            n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at, n.seen_at, n.read_at,
-           n.archived_at, n.acked_at, n.ack
+           n.archived_at, n.acked_at, n.traceparent, n.ack
     FROM hook_events h
     LEFT JOIN messages m ON h.type = 'room.message' AND m.tenant = h.tenant AND m.room = h.stream AND m.seq = h.seq
     LEFT JOIN notifications n
@@ -143,8 +143,8 @@ def queue_marked(db: sqlite3.Connection, key: tuple[str, str], mark: Mark, ids: 
 
 def _queued(tenant: str, row: tuple[Any, ...]) -> Queued:
     event, kind, stream, at, state, ids, attempts, first_at, *found = row
-    record = Record(*found[:9]) if found[0] is not None else None
-    notification = Notification(*(*found[9:-1], bool(found[-1]))) if found[9] is not None else None
+    record = Record(*found[:10]) if found[0] is not None else None
+    notification = Notification(*(*found[10:-1], bool(found[-1]))) if found[10] is not None else None
     named = msgspec.json.decode(ids, type=list[str]) if ids is not None else []
     return Queued(event, tenant, kind, stream, at, state, named, attempts, first_at, record, notification)
 

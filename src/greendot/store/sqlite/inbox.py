@@ -11,7 +11,10 @@ from greendot.store.base import Created, Filter, Inbox, InboxStore, Key, Mark, M
 from greendot.store.sqlite.hooks import SqliteHooks, queue, queue_marked
 from greendot.store.sqlite.pushes import SqlitePushes
 
-_FIELDS = "seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at, ack"
+_FIELDS = (
+    "seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at,"
+    " traceparent, ack"
+)
 _CONDITIONS: dict[Filter, str] = {
     "all": "archived_at IS NULL",
     "unread": "read_at IS NULL",
@@ -176,8 +179,8 @@ def _inbox(db: sqlite3.Connection, key: Key) -> Inbox | None:
 def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
     first = f"SELECT {_FIELDS} FROM notifications WHERE tenant = ? AND user = ? AND key = ?"
     insert = (
-        "INSERT INTO notifications (tenant, user, seq, id, kind, body, key, created_at, expires_at, ack)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO notifications (tenant, user, seq, id, kind, body, key, created_at, expires_at, ack, traceparent)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     created: list[Created] = []
     heads: dict[Key, int] = {}
@@ -192,9 +195,17 @@ def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
         seq = heads[key] = heads[key] + 1
         new[key] = new.get(key, 0) + 1
         made = Notification(
-            seq, numbered_id(seq, new_message_id()), n.kind, n.body, n.created_at, n.expires_at, ack=n.ack
+            seq,
+            numbered_id(seq, new_message_id()),
+            n.kind,
+            n.body,
+            n.created_at,
+            n.expires_at,
+            traceparent=n.traceparent,
+            ack=n.ack,
         )
-        db.execute(insert, (*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at, n.ack))
+        said = (n.created_at, n.expires_at, n.ack, n.traceparent)
+        db.execute(insert, (*key, seq, made.id, n.kind, n.body, n.key, *said))
         created.append(Created(made, True))
     db.executemany(
         "INSERT INTO inboxes VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT DO UPDATE SET"

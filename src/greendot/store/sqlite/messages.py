@@ -9,7 +9,7 @@ from greendot.store.base import Draft, MessageStore, Record, Written
 from greendot.store.sqlite.hooks import QUEUE, SqliteHooks
 from greendot.store.sqlite.rooms import read_room
 
-MESSAGE = "SELECT room, seq, id, user, name, body, at, ref, op FROM messages WHERE tenant = ? AND room = ?"
+MESSAGE = "SELECT room, seq, id, user, name, body, at, ref, op, traceparent FROM messages WHERE tenant = ? AND room = ?"
 AFTER = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq LIMIT ?"
 NEWEST = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?"
 
@@ -44,12 +44,13 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hoo
     if first is not None:
         return Written(Record(*first), False, found.members_rev, found.bus)
     d = draft
-    record = Record(room, found.head + 1, new_message_id(), d.user, d.name, d.body, d.at, d.ref, d.op)
+    said = (d.at, d.ref, d.op, d.traceparent)
+    record = Record(room, found.head + 1, new_message_id(), d.user, d.name, d.body, *said)
     db.execute("UPDATE rooms SET head = ? WHERE tenant = ? AND room = ?", (record.seq, tenant, room))
     db.execute(
-        "INSERT INTO messages (tenant, room, seq, id, user, name, body, key, at, ref, op)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (tenant, room, record.seq, record.id, d.user, d.name, d.body, d.key, d.at, d.ref, d.op),
+        "INSERT INTO messages (tenant, room, seq, id, user, name, body, key, at, ref, op, traceparent)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (tenant, room, record.seq, record.id, d.user, d.name, d.body, d.key, *said),
     )
     if hooked:
         db.execute(QUEUE, (tenant, "room.message", room, record.seq, d.at))

@@ -32,7 +32,8 @@ _CLAIM = """
     RETURNING id, tenant, user, seq, importance, room, collapse, created_at, attempts, results
 """
 NOTIFICATION = """
-    SELECT seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at, ack
+    SELECT seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at,
+           traceparent, ack
     FROM notifications WHERE tenant = ? AND user = ? AND seq = ?
 """
 DEVICES = f"SELECT {_DEVICE} FROM push_devices WHERE tenant = ? AND user = ? ORDER BY device"

@@ -220,3 +220,47 @@ def test_nodes_of_the_version_before_read_messages_with_a_time_and_are_read_with
     seal.update(body)
     assert ours.reader(CHANNEL, ROOM)(b"m" + seal.digest() + body) == (ROOM, message)
     assert len(told) == 1
+
+
+class _OldSent(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    pass
+
+
+class _OldDeliver(_OldSent, frozen=True, tag="d"):
+    """As it was before messages carried a trace."""
+
+    frame: bytes
+    seq: int | None = None
+    key: object = None
+    without_connection: str | None = None
+    members_rev: int = 0
+
+
+class _OldNotified(_OldSent, frozen=True, tag="n"):
+    records: list[tuple[int, bytes, bool]]
+
+
+class _OldParcel(msgspec.Struct, frozen=True, array_like=True):
+    message: _OldDeliver | _OldNotified
+    topic: tuple[str, str, str] | None = None
+
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("message", "old"),
+    [
+        (Deliver(b"f", 7, members_rev=3, traceparent=TRACEPARENT), _OldDeliver(b"f", 7, members_rev=3)),
+        (Deliver(b"f", None, "k", "c"), _OldDeliver(b"f", None, "k", "c")),
+        (Notified([(7, b"f", True)], TRACEPARENT), _OldNotified([(7, b"f", True)])),
+    ],
+)
+def test_nodes_of_before_traces_and_of_now_understand_each_other(message: Message, old: _OldSent) -> None:
+    sealed = Messages(KEY).write(CHANNEL, message, NODE)
+    assert msgspec.msgpack.decode(sealed[17:], type=_OldParcel).message == old
+    body = msgspec.msgpack.encode(_OldParcel(old, ("node", "", "k3Fa")))  # type: ignore[arg-type]
+    mac = Messages(KEY)._mac(CHANNEL)
+    mac.update(body)
+    _, read = Messages(KEY).reader(CHANNEL, ROOM)(b"m" + mac.digest() + body)
+    assert read == msgspec.structs.replace(message, traceparent=None)

@@ -1,0 +1,67 @@
+"""What traces cost where there is none: commands decoded and carried out, without sockets, in µs each.
+
+`python bench/traced.py`; with PYTHONPATH at the sources of another version, the same for that. A signal is decoded, let
+through, encoded and published; an activity is nearly nothing but the way in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import thread_time
+
+from greendot.assembly import Greendot
+from greendot.clock import SystemClock
+from greendot.settings import load
+from greendot.testing import WireClient
+from greendot.tokens import Tokens
+
+SECRET = "a secret for the bench, long enough for it"
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+COMMANDS = {
+    "activity": '{"type":"activity"}',
+    "signal.send": '{"type":"signal.send","user":"bob","kind":"wave","body":{"x":1}}',
+}
+ROUNDS, TIMES = 30, 10_000
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        server = {"port": 0, "host": "127.0.0.1", "data_dir": folder}
+        # What is measured holds up the loop, and must not be shed for it.
+        quiet = {"limits": {"enabled": False}, "overload": {"lag_s": 60.0, "bus_lag_s": 60.0}}
+        greendot = Greendot(load(None, {}, {"auth": {"secret": SECRET}, "server": server} | quiet))
+        await greendot.start()
+        try:
+            await measure(greendot)
+        finally:
+            await greendot.stop()
+
+
+async def measure(greendot: Greendot) -> None:
+    node = greendot.node
+    token = Tokens(SECRET).make("ann", SystemClock().now_ms(), 3600)
+    client = await WireClient.connect(greendot.server.port)
+    await client.hello(token)
+    (connection,) = node.registry.connections.values()
+    handle = node.intake._handle
+    traced = {f"{name}, in a trace": text[:-1] + f',"traceparent":"{TRACEPARENT}"}}' for name, text in COMMANDS.items()}
+    found: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        for name, text in (COMMANDS | traced).items():
+            began = thread_time()
+            for _ in range(TIMES):
+                handle(connection, text, 0.0)
+            found.setdefault(name, []).append((thread_time() - began) / TIMES * 1e6)
+            await asyncio.sleep(0)
+    for name, times in found.items():
+        print(f"{name:<28} best {min(times):6.2f} µs   median {median(times):6.2f} µs")
+    await client.end()
+
+
+if __name__ == "__main__":
+    print(f"Python {sys.version.split()[0]}, {Path(sys.modules['greendot'].__file__ or '').parent}")
+    asyncio.run(main())

@@ -1,0 +1,84 @@
+"""docs/logs.md names every event there is, with its level and fields; every line of the log is one of them."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+from pathlib import Path
+
+from greendot.logs import events
+from greendot.logs.telling import Event
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "greendot"
+PAGE = (ROOT / "docs" / "logs.md").read_text()
+KNOWN = {name: event for name, event in vars(events).items() if isinstance(event, Event)}
+OF_A_SESSION = {"session", "user", "tenant"}  # what `gateway.session.named` makes
+# Where `logging` itself is used: what tells, what renders it, and the client, which runs in an app and logs with it.
+WITH_LOGGING = {"logs", "cli/logs.py", "client", "cli/inspect.py", "cli/stored.py", "multiplexed.py", "outbound.py"}
+
+
+def told() -> dict[str, set[str]]:
+    """The events that are told somewhere, with all the fields they are told with."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for name in _events(node):
+                fields = found.setdefault(name, set())
+                for keyword in node.keywords if isinstance(node, ast.Call) else ():
+                    fields |= OF_A_SESSION if keyword.arg is None else {keyword.arg}
+    return found
+
+
+def _events(node: ast.AST) -> list[str]:
+    if not isinstance(node, ast.Call):
+        return []
+    names = [ast.unparse(argument).removeprefix("events.") for argument in node.args]
+    return [name for name in names if name in KNOWN]
+
+
+def rows() -> dict[str, tuple[str, set[str]]]:
+    """By event: its level and fields, as the page has them."""
+    found = re.findall(r"^\| `([a-z_.]+)` \| (\w+) \| [^|]+ \| ([^|]*) \|$", PAGE, re.MULTILINE)
+    return {name: (level, set(re.findall(r"`(\w+)`", fields))) for name, level, fields in found}
+
+
+def test_the_page_has_every_event_with_its_level() -> None:
+    levels = {event.name: logging.getLevelName(event.level).lower() for event in KNOWN.values()}
+    levels["library.said"] = "any"
+    assert {name: level for name, (level, _) in rows().items()} == levels
+
+
+def test_one_event_has_one_name_and_every_one_is_told() -> None:
+    names = [event.name for event in KNOWN.values()]
+    assert len({*names}) == len(names)
+    assert all(re.fullmatch(r"[a-z]+\.[a-z_]+", name) for name in names)
+    assert KNOWN.keys() - told().keys() == {"LIBRARY_SAID"} | WITHOUT_TELL
+
+
+WITHOUT_TELL = {"JOB_ENDED", "JOB_FAILED"}  # one of both is chosen first
+
+
+def test_the_page_has_the_fields_events_are_told_with() -> None:
+    page = rows()
+    for name, fields in told().items():
+        event = KNOWN[name]
+        given = fields - {"apart", "now"}
+        assert given <= page[event.name][1], event.name
+
+
+def test_sentences_have_no_fields_that_the_page_does_not_know() -> None:
+    page = rows()
+    for event in KNOWN.values():
+        assert {*re.findall(r"%\((\w+)\)", event.text)} <= page[event.name][1], event.name
+
+
+def test_nobody_logs_past_the_list() -> None:
+    users = {
+        str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py") if re.search(r"\blogging\b", path.read_text())
+    }
+    strangers = {
+        user for user in users if not any(user == place or user.startswith(f"{place}/") for place in WITH_LOGGING)
+    }
+    assert strangers == set(), "tell an event of greendot.logs.events instead"

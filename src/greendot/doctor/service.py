@@ -33,6 +33,10 @@ def _limits(settings: Settings) -> Findings:
     if settings.server.tenant_metrics:
         why = "Whoever may read /metrics learns which tenants there are."
         yield note("server.tenant_metrics", "on", why, "Do not pass /metrics on at the proxy.")
+    if settings.server.workers > 1 and not settings.metrics.port:
+        why = "A scrape of /metrics is answered by any of the workers, and rates of such numbers mean nothing."
+        do = "Set metrics.port: each worker has a port of its own from there on."
+        yield note("metrics.port", f"none, with {settings.server.workers} workers", why, do)
 
 
 def calls(settings: Settings) -> Findings:

@@ -42,6 +42,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "store": {"url": f"postgresql://greendot:{PASSWORD}@10.0.0.6/greendot?sslmode=verify-full"},
     "webhooks": {"url": "https://app.example/hook", "secret": HOOK},
     "visibility": {"policy": "ask", "ask_url": "https://app.example/ask", "ask_secret": ASK},
+    "metrics": {"port": 9102},
 }
 FACTS = Facts(machine=MACHINE, redis=(REDIS,), postgres=POSTGRES, tables=14)
 EMBEDDED = {"engine": {"url": "memory"}, "store": {"url": "sqlite:////var/lib/greendot.db"}, "server": {"workers": 1}}
@@ -119,6 +120,7 @@ PLANTED: list[tuple[str, str, str, dict[str, dict[str, Any]]]] = [
     ("warning", "PostgreSQL 10.0.0.6/greendot", "60 connections", {"store": {"pool": 15}}),
     ("note", "server.workers", "9, on 4 cores", {"server": {"workers": 9}}),
     ("note", "server.log", "debug", {"server": {"log": "debug"}}),
+    ("note", "metrics.port", "none, with 4 workers", {"metrics": {"port": 0}}),
 ]  # fmt: skip
 
 

@@ -1,0 +1,79 @@
+"""What `/metrics` shows is what happened."""
+
+from __future__ import annotations
+
+import re
+
+from e2e.narrow import peer
+from e2e.processes import ask
+from greendot.errors import StoreUnavailable
+from greendot.testing import Served, serving
+from greendot.testing.server import API_KEY
+
+
+async def shown(served: Served, name: str, **labels: str) -> float:
+    """The value of one series."""
+    wanted = {"node": served.node.incarnation} | labels
+    for line in (await ask(served.port, "GET", "/metrics")).body.decode().splitlines():
+        found = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line)
+        if found and found[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', found[2])) == wanted:
+            return float(found[3])
+    raise AssertionError(f"{name} {wanted} is not shown")
+
+
+async def test_what_waits_for_a_reader_that_stops_and_what_is_dropped_is_shown_by_type() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
+        assert await shown(served, "realtime_outbox_connections") == 0
+        slow.stop_reading()
+        for number in range(120):
+            body = "x" * 30_000
+            await speaker.request(type="signal.send", room="lobby", kind="n", key=f"k{number}", body=body)
+        assert await shown(served, "realtime_outbox_connections") == 1
+        assert await shown(served, "realtime_outbox_frames") > 20
+        assert 900_000 < await shown(served, "realtime_outbox_bytes") <= 1024 * 1024
+        dropped = await shown(served, "realtime_dropped_total", type="signal", reason="slow")
+        assert dropped == await shown(served, "realtime_dropped_ephemeral_total") > 20
+        assert await shown(served, "realtime_dropped_total", type="signal", reason="shed") == 0
+
+
+async def test_how_many_sessions_users_have_is_a_picture_of_now() -> None:
+    async with serving() as served:
+        phone = await served.client("alice", device="phone")
+        await served.client("alice", device="desk")
+        await served.client("bob")
+        assert await shown(served, "ws_sessions_per_user_bucket", le="1") == 1
+        assert await shown(served, "ws_sessions_per_user_bucket", le="2") == 2
+        assert await shown(served, "ws_sessions_per_user_sum") == 3
+        phone.send(type="bye")
+        assert (await phone.closed()).code == 1000
+        await served.settle()
+        assert await shown(served, "ws_sessions_per_user_bucket", le="1") == 2
+        assert await shown(served, "ws_closed_total", code="1000") == 1
+        assert await shown(served, "realtime_hello_seconds_count") == 3
+
+
+async def test_a_notification_is_counted_for_each_device_it_is_sent_to() -> None:
+    async with serving() as served:
+        for device in ("phone", "desk"):
+            await served.client("alice", device=device)
+        body = {"user": "alice", "kind": "ping", "body": {}}
+        answer = await ask(served.port, "POST", "/v1/notifications", body, Authorization=f"Bearer {API_KEY}")
+        assert answer.status in (200, 201)
+        await served.settle()
+        assert await shown(served, "inbox_notified_total") == 1
+        assert await shown(served, "notification_live_push_total") == 2
+
+
+async def test_a_store_that_is_away_is_shown_and_the_rest_with_it() -> None:
+    async with serving() as served:
+        assert await shown(served, "store_up") == 1
+        assert await shown(served, "store_latency_ms") >= 0
+
+        async def away() -> None:
+            raise StoreUnavailable("it is away")
+
+        served.node.store.ping = away  # type: ignore[method-assign]
+        assert await shown(served, "store_up") == 0
+        assert await shown(served, "ws_connections") == 0

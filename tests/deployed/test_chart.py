@@ -110,8 +110,8 @@ def test_the_values_are_held_against_a_schema_and_so_are_the_defaults(case: str)
 def test_the_settings_are_ones_that_a_server_takes(case: str, tmp_path: Path) -> None:
     deployment = one(case, "Deployment")
     found = settings(case, deployment, tmp_path)
-    (port,) = container(deployment)["ports"]
-    assert found.server.port == port["containerPort"]
+    ports = {each["name"]: each["containerPort"] for each in container(deployment)["ports"]}
+    assert ports == {"http": found.server.port} | ({"metrics": found.metrics.port} if found.metrics.port else {})
     assert found.server.workers == 1
     assert not found.server.dev
     if case == "shared":
@@ -173,7 +173,11 @@ def test_nodes_that_share_are_scaled_by_connections_and_kept_from_all_going_at_o
     assert one("shared", "Deployment")["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert one("shared", "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     (endpoint,) = one("shared", "ServiceMonitor")["spec"]["endpoints"]
-    assert (endpoint["port"], endpoint["path"]) == ("http", "/metrics")
+    assert (endpoint["port"], endpoint["path"]) == ("metrics", "/metrics")
+    inside = one("shared", "Service", "rt-greendot-metrics")["spec"]
+    assert (inside["clusterIP"], [each["name"] for each in inside["ports"]]) == ("None", ["metrics"])
+    assert [each["name"] for each in one("shared", "Service")["spec"]["ports"]] == ["http"]
+    assert not one("single", "Service", "rt-greendot-metrics")  # on the server's own port there
     (rule,) = one("shared", "Ingress")["spec"]["rules"]
     assert [each["path"] for each in rule["http"]["paths"]] == ["/v1"]  # neither /metrics nor /admin
     timeout_s = one("shared", "Ingress")["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-read-timeout"]

@@ -231,8 +231,10 @@ async def test_events_are_told_as_they_happen_those_that_are_wanted_and_how_many
 
             # Ctrl-C sums up; nothing else is said.
             some.process.send_signal(signal.SIGINT)
-            _, err = await asyncio.wait_for(some.process.communicate(), PATIENCE_S)
+            out, err = await asyncio.wait_for(some.process.communicate(), PATIENCE_S)
             assert some.process.returncode == 130
+            # On a busy machine they were told in more than one look.
+            left_out += sum(json.loads(line).get("skipped", 0) for line in out.splitlines())
             assert f"{left_out} left out." in err.decode()
             assert "Traceback" not in err.decode()
             await ann.end()

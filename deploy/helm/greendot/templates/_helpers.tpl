@@ -71,6 +71,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- dig "server" "port" 8000 .Values.settings -}}
 {{- end -}}
 
+{{/* Of its own, or 0: on the other one. */}}
+{{- define "greendot.metricsPort" -}}
+{{- dig "metrics" "port" 0 .Values.settings | int -}}
+{{- end -}}
+
 {{/* How long a pod may take to go. */}}
 {{- define "greendot.graceSeconds" -}}
 {{- $drain := dig "server" "drain_s" 20 .Values.settings | ceil | int -}}

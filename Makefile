@@ -7,10 +7,11 @@ READY  := $(VENV)/.ready
 PLOTS  := $(VENV)/.plots
 AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
+SITE   := $(VENV)/.site
 HELM   := $(BIN)/helm
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test model trials compat record audit fuzz charts fresh check format bench bench-quick storms outage debs bench-debs clean
+.PHONY: help serve example test docs model trials compat record audit fuzz charts fresh check format bench bench-quick storms outage debs bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +36,7 @@ serve: $(SERVES)  ## Start a development server on http://127.0.0.1:8000 (make s
 example: $(EXTRAS)  ## Start an example with a server of its own: make example NAME=react (cursors, flask, fastapi, django, outbox)
 	@exec $(BIN)/python examples/start.py $(NAME) $(ARGS)
 
-test: $(READY) $(EXTRAS) debs  ## Run all tests (installs what they need, where it may)
+test: $(READY) $(EXTRAS) $(SITE) debs  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python scripts/run-tests $(ARGS)
 
 model: $(READY) debs  ## Ten thousand random stories on the memory and the Redis engine, compared (about ten minutes)
@@ -58,6 +59,14 @@ check: $(READY)  ## Format, lint, types and architecture, fast
 	@$(BIN)/ruff check src tests bench examples
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/architecture
+
+docs: $(SITE)  ## Build the documentation as a site, build/site, without anything from elsewhere
+	@$(BIN)/python scripts/site
+
+$(SITE): $(READY)
+	@echo "→ installing what builds the site (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 audit: $(AUDIT)  ## Known holes in dependencies, where their advisories can be had
 	@$(BIN)/python scripts/audit
@@ -117,4 +126,4 @@ bench-debs:
 	@sh scripts/ensure-debs redis-server gcc nginx libnginx-mod-nchan=/usr/lib/nginx/modules/ngx_nchan_module.so
 
 clean:  ## Remove the virtual environment and everything built
-	rm -rf $(VENV) bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

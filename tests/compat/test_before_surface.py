@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from compat import surface
-from compat.versions import VERSIONS, written
+from compat.versions import NOTES, VERSIONS, written
 from greendot import __version__
 
 ROOT = Path(__file__).parents[2]
-NOTES = (ROOT / "docs" / "upgrading.md").read_text()
 every_version = pytest.mark.parametrize("version", VERSIONS)
 
 
@@ -66,10 +65,11 @@ def test_codes_mean_what_they_meant(version: str) -> None:
 
 
 @every_version
-def test_steps_of_the_tables_are_as_they_were_and_new_ones_come_after_them(version: str) -> None:
+def test_steps_of_the_tables_are_as_they_were_and_new_ones_come_after_them_and_are_in_the_notes(version: str) -> None:
     then, now = then_and_now(version, "tables")
     for store, steps in then.items():
         assert dict([*now[store].items()][: len(steps)]) == steps
+        assert [step for step in now[store].keys() - steps.keys() if f"`{step}`" not in NOTES] == []
 
 
 def test_this_version_is_a_semantic_one_and_comes_after_those_that_were_written_down() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compat import talk
-from compat.versions import FIXTURES, VERSIONS, written
+from compat.versions import FIXTURES, VERSIONS, way_back, written
 from greendot.testing import serving
 
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -33,6 +33,32 @@ async def test_a_store_of_then_is_opened_and_everything_is_there(version: str, t
     async with serving(limits={"enabled": False}, store={"url": f"sqlite:///{tmp_path}/store.db"}) as served:
         now = await talk.have(served, then["steps"])
     assert [*talk.differences(then["steps"], now, events=frozenset(written(version, "talk.json")["events"]))] == []
+
+
+async def test_a_store_that_was_brought_up_to_date_can_go_back_as_the_notes_say(tmp_path: Path) -> None:
+    then = (FIXTURES / VERSIONS[-1] / "store.sql").read_text()
+    place = tmp_path / "store.db"
+    with sqlite3.connect(place) as db:
+        db.executescript(then)
+    before = tables(place)
+    for _ in range(2):  # there and back, and there again
+        async with serving(store={"url": f"sqlite:///{place}"}) as served:
+            assert (await served.client("ann", resume={"rooms": {"hall": 0}})).welcome["rooms"]["hall"]["head"] > 4
+        assert tables(place) != before
+        with sqlite3.connect(place) as db:
+            db.executescript(way_back("SQLite"))
+        db.close()
+        assert tables(place) == before
+
+
+def tables(place: Path) -> list[object]:
+    db = sqlite3.connect(place)
+    try:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
+        columns = [db.execute("SELECT name, type FROM pragma_table_info(?)", (name,)).fetchall() for name in names]
+        return [db.execute("PRAGMA user_version").fetchone(), *zip(names, columns, strict=True)]
+    finally:
+        db.close()
 
 
 def test_a_field_that_is_gone_or_another_is_found_and_more_fields_are_not() -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from cluster.nodes import Clients, Listener, node, redis_url
 from compat.sources import unpacked
-from compat.versions import VERSIONS
+from compat.versions import VERSIONS, way_back
 from e2e.processes import Process, until
-from postgres_server import fresh_schema
+from postgres_server import execute, fresh_schema
 from redis_servers import RedisProcess
 
 LAST = VERSIONS[-1]
@@ -29,7 +29,10 @@ GRACES = {"GREENDOT_PRESENCE_GRACE_S": "30", "GREENDOT_PRESENCE_CLEAN_GRACE_S": 
 
 @asynccontextmanager
 async def mixed(folder: Path, redis: RedisProcess, postgres: str) -> AsyncIterator[tuple[Process, Process, Path]]:
-    """One of then, one of now, and the sources of then. The tables are made by the old one and brought up to date."""
+    """One of then, one of now, and the sources of then. The tables are made by the old one and brought up to date.
+
+    In the end the way back is gone as well.
+    """
     source = unpacked(LAST, folder / "then")
     where = redis_url(redis.port)
     async with fresh_schema(postgres) as place:
@@ -42,6 +45,9 @@ async def mixed(folder: Path, redis: RedisProcess, postgres: str) -> AsyncIterat
         ):
             assert await where_from(PYTHONPATH=str(source)) == source != await where_from()
             yield old, new, source
+        await execute(place, way_back("PostgreSQL"))
+        async with node(folder / "a", where, **settings, PYTHONPATH=str(source)) as old:
+            assert (await old.ask("GET", "/v1/rooms")).json()["rooms"] != []
 
 
 async def where_from(**environment: str) -> Path:

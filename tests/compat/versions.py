@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,16 @@ import msgspec
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "protocol"
 VERSIONS = sorted(folder.name for folder in FIXTURES.iterdir() if folder.is_dir())
+
+
+NOTES = (Path(__file__).parents[2] / "docs" / "upgrading.md").read_text()
+
+
+def way_back(store: str) -> str:
+    """What the notes say to do to the tables of `PostgreSQL` or `SQLite` to go back to the last version."""
+    found = re.search(rf"{store}[^:]*:\n\n```sql\n(.*?)```", NOTES, re.DOTALL)
+    assert found is not None
+    return found[1]
 
 
 def written(version: str, name: str) -> Any:

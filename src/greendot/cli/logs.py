@@ -7,7 +7,8 @@ import atexit
 import logging
 import os
 import sys
-from time import gmtime, monotonic, strftime
+from collections.abc import Callable
+from time import gmtime, monotonic, strftime, time
 from typing import IO, Any
 
 import structlog
@@ -40,23 +41,27 @@ def set_up_logging(level: str, log: Log, hash_ids_with: bytes | None) -> None:
 class Told(logging.StreamHandler[IO[str]]):
     """Writes what is new, and sums up what came again."""
 
-    def __init__(self, stream: IO[str], repeats: Repeats) -> None:
+    def __init__(self, stream: IO[str], repeats: Repeats, now: Callable[[], float] = monotonic) -> None:
         super().__init__(stream)
         self._repeats = repeats
+        self._now = now
         self._loop: asyncio.AbstractEventLoop | None = None  # on which the next summing up waits
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._repeats.is_first(record, monotonic()):
+        if self._repeats.is_first(record, self._now()):
             super().emit(record)
         self._sum_up_later()
 
     def sum_up(self, *, all: bool = False) -> None:
-        """Where the time has come. Nothing if no more can be written."""
+        """Where the time has come."""
         self._loop = None
-        for summed in self._repeats.over(monotonic(), all=all):
-            super().emit(_sum(summed))
+        self._tell_sums(all=all)
         if not all:
             self._sum_up_later()
+
+    def _tell_sums(self, *, all: bool = False) -> None:
+        for summed in self._repeats.over(self._now(), all=all):
+            super().emit(_sum(summed))
 
     def forget(self) -> None:
         self._repeats.forget()
@@ -69,12 +74,15 @@ class Told(logging.StreamHandler[IO[str]]):
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
+            self._tell_sums()
             return
         self._loop.call_later(self._repeats.window_s, self.sum_up)
 
 
 def _sum(summed: Summed) -> logging.LogRecord:
     record = summed.record
+    record.created = time()  # else it would stand behind lines that are younger
+    record.msecs = record.created % 1 * 1000 // 1
     record.repeated, record.over_s = summed.times, round(summed.over_s, 1)
     return record
 

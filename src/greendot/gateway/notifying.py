@@ -77,7 +77,8 @@ class Notifying:
         written = iter(await self._write(kept) if kept else ())
         created = [next(written) if self._kinds.of(notice.kind).is_kept else None for notice in notices]
         await self._publish(self._signals(notices))
-        await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
+        with span("bus.publish", kind="user"):
+            await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
         if any(notice.push for notice in kept):
             self.queued()
         self._hand_over(kept, [made for made in created if made is not None])

@@ -15,6 +15,7 @@ from greendot.ids import Id
 from greendot.logs import events, telling
 from greendot.logs.repeats import Repeats
 from greendot.logs.telling import live_as, tell
+from greendot.testing import ManualClock
 from greendot.traces.spans import span
 from greendot.traces.traceparent import read
 
@@ -139,3 +140,17 @@ def test_what_was_counted_is_told_at_the_end_and_not_by_a_child(output: io.Strin
         handler.forget()
         handler.sum_up(all=True)
     assert output.getvalue().count("\n") == 2
+
+
+def test_without_a_loop_it_is_summed_up_with_the_next_line(output: io.StringIO) -> None:
+    clock = ManualClock()
+    handler = Told(output, Repeats(60), clock.monotonic)
+    handler.setFormatter(Rendered(is_text=False))
+    with handled(handler):
+        for _ in range(3):
+            slow("s")
+        clock.advance(61)
+        slow("s")
+    first, summed = (json.loads(line) for line in output.getvalue().splitlines())
+    assert (summed["repeated"], summed["over_s"]) == (3, 61)
+    assert first["time"] <= summed["time"]

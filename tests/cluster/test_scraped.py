@@ -32,6 +32,10 @@ EVERYTHING = {
     "GREENDOT_PRESENCE_GRACE_S": "1",
     "GREENDOT_PRESENCE_CLEAN_GRACE_S": "1",
 }
+UPGRADE = (
+    b"GET /v1/connect HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 # Of Prometheus itself.
 NOT_HERE = {"up"}
 
@@ -98,6 +102,7 @@ async def test_each_worker_shows_all_that_is_watched_on_a_port_of_its_own_and_us
         for path, elsewhere in ((b"/metrics", server.port), (b"/v1/rooms", port)):
             request = b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path
             assert (await exchange(elsewhere, request)).status == 404
+        assert (await exchange(port, UPGRADE)).status == 404  # no client comes in there
         await on_two_workers(server, stack, "alice", "alice")
         bob = await stack.enter_async_context(await server.client("bob"))
         await bob.request(type="watch", users=["alice"])

@@ -220,6 +220,9 @@ class Door(HttpToolsProtocol):
         headers = joined(self.headers)
         query = query_of(self.url) if self._sockets.token_in_query else b""
         onlooker = self._web.onlooker if not self._web.clients or self.url.partition(b"?")[0] == LIVE else None
+        if onlooker is None and not self._web.clients:  # a port for something else
+            self._refuse(b"404 Not Found")
+            return
         request = Request(b"\r\n".join([*lines, b"", b""]), asked(headers, query), headers, onlooker)
         accept(self._sockets, self.transport, request, self._visit)
 

@@ -1,7 +1,7 @@
 """How many users and sessions there are, counted a partition at a time while it is looked at anyway.
 
-Every node looks at all partitions in turn, and answers for a share of them only: what all nodes say adds up to what
-there is.
+Every node looks at all partitions in turn, and counts and answers for a share of them: what all nodes say adds up to
+what there is, and costs Redis the same however many nodes there are.
 """
 
 from __future__ import annotations
@@ -31,22 +31,32 @@ class Census:
         self._prefix = prefix
         self._counted: dict[int, Headcount] = {}
 
-    async def visit(self, partition: int, incarnation: str) -> bool:
-        """Count those in a partition. Whether the node is known there; one that cannot be reached says nothing else."""
+    async def visit(self, partition: int, incarnation: str, alive: Collection[str]) -> bool:
+        """Whether the node is known in a partition; one that cannot be reached says nothing else. Those in it are
+        counted if it is in the node's share, or never was: another node may go, and leave its share to this one."""
         if not self._servers.of(partition).up:
             return True
+        home = keys.nodes_key(self._prefix, partition)
+        counting = partition not in self._counted or partition in _share(incarnation, alive)
+        names = self._buckets(partition) if counting else []
+        life, read, users, sessions = await self._servers.run(partition, "census", [home, *names], incarnation, MOST)
+        if counting:
+            whole = keys.BUCKETS / max(1, read)
+            self._counted[partition] = Headcount(round(users * whole), round(sessions * whole))
+        return bool(life)
+
+    def _buckets(self, partition: int) -> list[str]:
         first = random.randrange(keys.BUCKETS)  # where they are too many, not always the same are counted
         order = ((first + step) % keys.BUCKETS for step in range(keys.BUCKETS))
-        names = [keys.buckets(self._prefix, partition, bucket)[0] for bucket in order]
-        home = keys.nodes_key(self._prefix, partition)
-        life, read, users, sessions = await self._servers.run(partition, "census", [home, *names], incarnation, MOST)
-        whole = keys.BUCKETS / max(1, read)
-        self._counted[partition] = Headcount(round(users * whole), round(sessions * whole))
-        return bool(life)
+        return [keys.buckets(self._prefix, partition, bucket)[0] for bucket in order]
 
     def share(self, incarnation: str, alive: Collection[str]) -> Headcount:
         """Of the partitions that are this node's among those alive. Together they are all, once."""
-        nodes = sorted({*alive, incarnation})
-        mine = range(nodes.index(incarnation), keys.PARTITIONS, len(nodes))
-        counted = [self._counted.get(partition, Headcount()) for partition in mine]
+        counted = [self._counted.get(partition, Headcount()) for partition in _share(incarnation, alive)]
         return Headcount(sum(one.users for one in counted), sum(one.sessions for one in counted))
+
+
+def _share(incarnation: str, alive: Collection[str]) -> range:
+    """The partitions that are a node's."""
+    nodes = sorted({*alive, incarnation})
+    return range(nodes.index(incarnation), keys.PARTITIONS, len(nodes))

@@ -253,7 +253,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def _look_around(self) -> None:
         """One partition at a time, whether this node is known there: where it is not, its sessions do not count."""
         self._looked_at = (self._looked_at + 1) % keys.PARTITIONS
-        if not await self.census.visit(self._looked_at, self.lives.incarnation):
+        if not await self.census.visit(self._looked_at, self.lives.incarnation, self._verbs.alive):
             await self._repair("UNKNOWN", self._looked_at, self.lives.incarnation)
         if self._struck and self._host is not None:
             struck, self._struck = self._struck, set()

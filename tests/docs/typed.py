@@ -77,7 +77,10 @@ SHIM = """\
 # What goes on until it is stopped is stopped once it is ready. Findings of doctor are no failure.
 case "$1" in
   serve | worker | top | tail) exec "{python}" "{until}" "{python}" -m greendot "$@" ;;
-  doctor) "{python}" -I -S "{forked}" "{socket}" "$@"; [ $? -le 2 ] ;;
+  doctor)
+    found=$("{python}" -I -S "{forked}" "{socket}" "$@" || true)
+    echo "$found"
+    echo "$found" | grep -q 'ok\.$' ;; # the line that sums up
   *) exec "{python}" -I -S "{forked}" "{socket}" "$@" ;;
 esac
 """

@@ -80,7 +80,7 @@ case "$1" in
   doctor)
     found=$("{python}" -I -S "{forked}" "{socket}" "$@" || true)
     echo "$found"
-    echo "$found" | grep -q 'ok\.$' ;; # the line that sums up
+    echo "$found" | grep -q 'ok[.]$' ;; # the line that sums up
   *) exec "{python}" -I -S "{forked}" "{socket}" "$@" ;;
 esac
 """

@@ -95,6 +95,9 @@ def test_the_checklist_answers_every_question_with_settings_and_tests_there_are(
         named = re.findall(r"`(tests/[\w/]+\.py)`", tests)
         assert named, question
         assert all((ROOT / name).exists() for name in named), question
+    metrics = (DOCS / "metrics.md").read_text()
+    for name in re.findall(r"`((?:realtime|ws|presence)_\w+)`", (DOCS / "checklist.md").read_text()):
+        assert f"`{name}`" in metrics, name
 
 
 # --- limits ---

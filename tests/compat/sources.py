@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -17,7 +18,8 @@ COMMITS = {"0.1.0-rc.1": "c64a5ac1e2949c484fe7d5772c7e3d07015e27b4"}
 
 def unpacked(version: str, folder: Path) -> Path:
     """Its `src`, in this folder. Without the history the test is skipped; `make compat` insists on it."""
-    archive = subprocess.run(["git", "archive", COMMITS[version], "src"], cwd=ROOT, capture_output=True)
+    git = shutil.which("git") or "false"  # a machine without it has no history
+    archive = subprocess.run([git, "archive", COMMITS[version], "src"], cwd=ROOT, capture_output=True)
     if archive.returncode:
         reason = (
             f"the history of this clone does not go back to {version} ({COMMITS[version][:7]}): git fetch --unshallow"

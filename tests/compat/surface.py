@@ -34,7 +34,7 @@ def settings(section: Struct | None = None, name: str = "") -> dict[str, Any]:
 def commands(group: click.Group | None = None, name: str = "") -> dict[str, list[str]]:
     """Names and what they can be told."""
     found: dict[str, list[str]] = {}
-    for command in (group or cli).commands.values():
+    for command in (cli.all() if group is None else group.commands).values():
         full = f"{name} {command.name}".strip()
         if isinstance(command, click.Group):
             found |= commands(command, full)

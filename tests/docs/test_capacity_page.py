@@ -49,7 +49,7 @@ def test_the_page_shows_what_the_command_says() -> None:
 def test_the_page_has_every_option_with_its_default() -> None:
     documented = dict(re.findall(r"^\| (`--[^|]*) \| ([^|]*) \|", PAGE, re.MULTILINE))
     known = {name: default for names, default in documented.items() for name in re.findall(r"`(--[\w-]+)`", names)}
-    options = {option.opts[0]: option for option in cli.commands["plan"].params}
+    options = {option.opts[0]: option for option in cli.all()["plan"].params}
     assert known.keys() == options.keys() - {"--constants", "--json"}
     for name, text in known.items():
         default = options[name].default

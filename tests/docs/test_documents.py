@@ -118,7 +118,7 @@ def test_all_that_can_be_set_of_a_key_is_documented() -> None:
 
 def test_every_command_of_the_command_line_is_documented() -> None:
     known: list[list[str]] = []
-    for name, command in cli.commands.items():
+    for name, command in cli.all().items():
         known += [[name, part] for part in command.commands] if isinstance(command, click.Group) else [[name]]
     documented = [name.split()[1:] for name in table("cli.md", "## Commands")]
     # Behind the name of a command come its arguments, in capitals.

@@ -117,7 +117,7 @@ def test_links_within_the_runbook_and_to_metrics_lead_somewhere() -> None:
 def test_commands_the_runbook_tells_to_use_exist() -> None:
     for said in re.findall(r"`greendot ([^`]+)`", RUNBOOK):
         first, *rest = said.split()
-        command: click.Command = cli.commands[first]
+        command: click.Command = cli.all()[first]
         if isinstance(command, click.Group):
             command = command.commands[rest[0]]
         options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}

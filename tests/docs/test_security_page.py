@@ -82,5 +82,6 @@ def test_every_command_that_is_named_exists() -> None:
         command: click.Command = cli
         for word in words.split():
             assert isinstance(command, click.Group), words
-            assert word in command.commands, words
-            command = command.commands[word]
+            named = command.get_command(click.Context(command), word)
+            assert named is not None, words
+            command = named

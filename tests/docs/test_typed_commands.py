@@ -166,9 +166,10 @@ def known(page: str, text: str, words: list[str]) -> None:
         name = words.pop(0)
         if name.isupper():
             return  # any of them
-        for each in name.split("|"):
-            assert each in found.commands, f"{page}: `{text}`: there is no such command"
-        found = found.commands[name.split("|")[0]]
+        for each in reversed(name.split("|")):
+            named = found.get_command(click.Context(found), each)
+            assert named is not None, f"{page}: `{text}`: there is no such command"
+        found = named
     options = {option for parameter in found.params for option in parameter.opts + parameter.secondary_opts}
     for word in words:
         if word.startswith("-"):

@@ -1,4 +1,4 @@
-"""Where the command line gets its settings, and `greendot check-config`."""
+"""Where the command line gets its settings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any
 import click
 import msgspec
 
-from greendot import __version__
-from greendot.assembly import looks
 from greendot.engine.redis import url
 from greendot.errors import ConfigError
-from greendot.settings import Api, Look, Settings, commented, load, shown, strange_variables
+from greendot.settings import Api, Look, Settings, load
 
 config_option = click.option(
     "--config",
@@ -33,31 +31,6 @@ def given(flags: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Flags that were not given are None and do not count."""
     found = {section: {key: value for key, value in of.items() if value is not None} for section, of in flags.items()}
     return {section: of for section, of in found.items() if of}
-
-
-@click.command("check-config")
-@config_option
-def check_config(config: Path | None) -> None:
-    """Check the settings and print what they come to; secrets are not shown."""
-    settings = settings_from(config, {}, looks())
-    for section, values in shown(settings).items():
-        click.echo(f"[{section}]")
-        for key, value in values.items():
-            click.echo(f"{key} = {msgspec.json.encode(value).decode()}")
-        click.echo()
-    for note in strange_variables(os.environ):
-        click.echo(f"Note: {note}")
-    click.echo("The settings are good.")
-
-
-@click.command()
-def defaultconfig() -> None:
-    """Print all settings there are as a TOML file: each with its default, what it means and what it may be.
-
-    \b
-      greendot defaultconfig > greendot.toml
-    """
-    click.echo(commented(__version__), nl=False)
 
 
 def store_shown(settings: Settings) -> str:

@@ -10,7 +10,8 @@ import msgspec
 
 from greendot.capacity.constants import CONSTANTS
 from greendot.capacity.limits import limits
-from greendot.capacity.plan import Figure, Plan, plan
+from greendot.capacity.plan import Figure, Plan
+from greendot.capacity.plan import plan as planned
 from greendot.capacity.workload import Workload
 from greendot.cli.inspect import json_option, print_json
 from greendot.cli.tables import table
@@ -69,7 +70,7 @@ def amount(least: float, most: float) -> click.FloatRange:
 @click.option("--per-node", type=click.IntRange(100, 1_000_000), default=15_000, help="Connections. [15,000]")
 @click.option("--constants", is_flag=True, help="Show what is counted with, and where it was measured.")
 @json_option
-def plan_command(messages: tuple[float, bool], constants: bool, as_json: bool, **given: Any) -> None:
+def plan(messages: tuple[float, bool], constants: bool, as_json: bool, **given: Any) -> None:
     """Say what so many users need: nodes, Redis, PostgreSQL, network; how it is counted, and what becomes the limit.
 
     It counts with what was measured (bench/RESULTS.md, on one core of a small machine). What is marked * goes beyond.
@@ -80,7 +81,7 @@ def plan_command(messages: tuple[float, bool], constants: bool, as_json: bool, *
     """
     rate, of_all = messages
     said: dict[str, Any] = {"messages_per_s": rate} if of_all else {"messages": rate}
-    made = plan(Workload(**given, **said))
+    made = planned(Workload(**given, **said))
     if as_json:
         print_json(_as_json(made))
     elif constants:

@@ -23,7 +23,7 @@ def test_it_knows_its_version() -> None:
     assert __version__ in call("--version").output
 
 
-@pytest.mark.parametrize("command", [*cli.commands])
+@pytest.mark.parametrize("command", cli.list_commands())
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_explains_itself(command: str, flag: str) -> None:
     result = call(command, flag)

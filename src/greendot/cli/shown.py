@@ -1,0 +1,39 @@
+"""`greendot check-config` and `greendot defaultconfig`: settings to look at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from greendot import __version__
+from greendot.assembly import looks
+from greendot.cli.config import config_option, settings_from
+from greendot.settings import commented, shown, strange_variables
+
+
+@click.command("check-config")
+@config_option
+def check_config(config: Path | None) -> None:
+    """Check the settings and print what they come to; secrets are not shown."""
+    settings = settings_from(config, {}, looks())
+    for section, values in shown(settings).items():
+        click.echo(f"[{section}]")
+        for key, value in values.items():
+            click.echo(f"{key} = {msgspec.json.encode(value).decode()}")
+        click.echo()
+    for note in strange_variables(os.environ):
+        click.echo(f"Note: {note}")
+    click.echo("The settings are good.")
+
+
+@click.command()
+def defaultconfig() -> None:
+    """Print all settings there are as a TOML file: each with its default, what it means and what it may be.
+
+    \b
+      greendot defaultconfig > greendot.toml
+    """
+    click.echo(commented(__version__), nl=False)

@@ -143,6 +143,8 @@ def inbox(
     found, state = on_store(store_settings(store, config), look)
     if as_json:
         entries = [msgspec.structs.asdict(entry) | {"body": Raw(entry.body)} for entry in found]
+        for entry in entries:
+            del entry["traceparent"]  # the same as over HTTP
         print_json({"notifications": entries, **state._asdict()})
         return
     if not state.head:

@@ -191,13 +191,21 @@ def show(what: str, told: list[list[Any]]) -> None:
             print(line["time"][11:], f"{line['level']:<8}", shown.pop("event"), "·", line["text"], shown or "")
 
 
-async def redis_away(folder: Path) -> None:
+def is_short(log: list[Any]) -> list[str]:
+    """The names of its lines."""
+    assert len(log) <= MOST_LINES, Counter(line["event"] for line in log)
+    assert {line["level"] for line in log} <= {"info", "warning"}
+    return [line["event"] for line in log]
+
+
+@pytest.mark.timeout(240 if IS_LONG else 60)
+async def test_the_log_tells_in_a_few_lines_that_redis_was_away_and_all_heals(tmp_path: Path) -> None:
     def start_again() -> None:
         redis.start()
         redis.ready()
 
-    with RedisProcess("redis", folder / "redis") as redis:
-        async with serving(folder, *[redis_url(redis.port)] * 2, **PERIODS) as nodes:
+    with RedisProcess("redis", tmp_path / "redis") as redis:
+        async with serving(tmp_path, *[redis_url(redis.port)] * 2, **PERIODS) as nodes:
             told = await story(nodes, redis.kill, start_again, "node.recovered")
     show(f"Redis away for {AWAY_S:g} s", told)
     for log in told:
@@ -209,28 +217,13 @@ async def redis_away(folder: Path) -> None:
         assert back["away_s"] >= AWAY_S
 
 
-async def postgres_away(folder: Path) -> None:
-    with postgres_server() as postgres, RedisProcess("redis", folder / "redis") as redis:
+@pytest.mark.timeout(240 if IS_LONG else 60)
+async def test_the_log_tells_in_a_few_lines_that_postgresql_was_away_and_all_heals(tmp_path: Path) -> None:
+    with postgres_server() as postgres, RedisProcess("redis", tmp_path / "redis") as redis:
         env = PERIODS | {"GREENDOT_STORE_URL": postgres.url, "GREENDOT_STORE_MIGRATE": "true"}
-        async with serving(folder, *[redis_url(redis.port)] * 2, **env) as nodes:
+        async with serving(tmp_path, *[redis_url(redis.port)] * 2, **env) as nodes:
             told = await story(nodes, postgres.end, postgres.start, "store.back")
     show(f"PostgreSQL away for {AWAY_S:g} s", told)
     for log in told:
         names = is_short(log)
         assert names.index("store.lost") < names.index("store.back")
-
-
-def is_short(log: list[Any]) -> list[str]:
-    """The names of its lines."""
-    assert len(log) <= MOST_LINES, Counter(line["event"] for line in log)
-    assert {line["level"] for line in log} <= {"info", "warning"}
-    return [line["event"] for line in log]
-
-
-@pytest.mark.timeout(300 if IS_LONG else 60)
-async def test_the_log_tells_in_a_few_lines_what_was_away_and_all_heals(tmp_path: Path) -> None:
-    async with asyncio.TaskGroup() as group:
-        for away in (redis_away, postgres_away):
-            folder = tmp_path / away.__name__
-            folder.mkdir()
-            group.create_task(away(folder))

@@ -130,7 +130,7 @@ class Links:
                 result = await work(link)
                 await link.execute("COMMIT")
             except _ANSWERED:
-                if not link.is_closed():
+                if _is_open(link):
                     await link.execute("ROLLBACK")
                 raise
             return result
@@ -172,6 +172,13 @@ class Links:
         if self._absence.is_away:
             self._absence.ended()
         return done
+
+
+def _is_open(link: Link) -> bool:
+    try:
+        return not link.is_closed()
+    except asyncpg.InterfaceError:  # the pool has taken it back, because it was lost
+        return False
 
 
 def longer(pause: float) -> float:

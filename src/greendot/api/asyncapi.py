@@ -113,7 +113,7 @@ def _messages() -> dict[str, Json]:
         found[event_name(event)] = _message(event.type, event, _event(event), "event")
     for reply in _all_replies():
         found[reply.__name__] = _message("reply", reply, _reply(reply), "reply")
-    found[_ERROR] = {
+    found[_ERROR] = {  # it has no struct of its own
         "name": _ERROR,
         "title": _ERROR,
         "summary": "A command was refused, or something that was no command.",
@@ -124,10 +124,9 @@ def _messages() -> dict[str, Json]:
 
 
 def _message(name: str, kind: type[Struct], payload: Json, tag: str) -> Json:
-    summary, _, more = (kind.__doc__ or "").partition("\n\n")
     title = kind.__name__ if tag == "reply" else name
-    found = {"name": name, "title": title, "summary": " ".join(summary.split()), "tags": [{"name": tag}]}
-    if more:
+    found = {"name": name, "title": title, "summary": _summary(kind), "tags": [{"name": tag}]}
+    if more := (kind.__doc__ or "").partition("\n\n")[2]:
         found["description"] = " ".join(more.split())
     return found | {"payload": payload}
 

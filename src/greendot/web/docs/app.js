@@ -36,7 +36,7 @@ async function start() {
 // --- what is shown ---
 
 function show() {
-  for (const [group, members] of Map.groupBy?.(entries, (one) => one.group) ?? grouped()) {
+  for (const [group, members] of grouped()) {
     const id = `group-${group.replace(/\W+/g, "-").toLowerCase()}`;
     const heading = make("h2", "", group);
     heading.id = id;
@@ -50,7 +50,7 @@ function show() {
   }
 }
 
-/** For browsers without Map.groupBy. */
+/** Entries by their group, in the order of the first of each. */
 function grouped() {
   const groups = new Map();
   for (const one of entries) groups.set(one.group, [...(groups.get(one.group) ?? []), one]);

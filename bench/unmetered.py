@@ -1,4 +1,4 @@
-"""`greendot` with all counting taken out: what `metered.py` measures it against.
+"""Greendot with all counting taken out: what `metered.py` measures it against.
 
 Statements that count are removed from the sources while they are loaded: additions to counters, and what is put into
 histograms. Nothing else is changed.
@@ -7,7 +7,6 @@ histograms. Nothing else is changed.
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -66,11 +65,6 @@ class Finder(MetaPathFinder):
         return spec
 
 
-if __name__ == "__main__":
-    sys.meta_path.insert(0, Finder())
-    from greendot.cli import main
-    from greendot.engine.redis import bus
-
-    # Which messages say when they were published is decided by a count that is not there.
-    bus.RedisBus._write = lambda self, channel, message, topic=None: self._messages.write(channel, message, topic)  # type: ignore[method-assign]
-    main()
+def unstamped(bus: ModuleType) -> None:
+    """Which messages say when they were published is decided by a count that is not there: none does."""
+    bus.RedisBus._write = lambda self, channel, message, topic=None: self._messages.write(channel, message, topic)

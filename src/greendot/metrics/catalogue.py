@@ -161,7 +161,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         histogram(
             "realtime_bus_lag_seconds",
-            "From being published, by any node, to being heard here: of one message in sixteen, and of this node's "
+            "From being published, by any node, to being heard here: of one message in sixty-four, and of this node's "
             "beat once a second. The clocks of nodes are compared as well as a round trip to Redis allows.",
         ),
     ),

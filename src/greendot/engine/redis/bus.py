@@ -22,7 +22,7 @@ from greendot.errors import EngineUnavailable
 
 BATCH = 500  # channels in one SUBSCRIBE at most
 MOST_ROUTED = 10_000  # messages to users waiting to learn which nodes they go to; beyond it they are dropped
-TIMED = 16  # one message in so many says when it was published
+TIMED = 64  # one message in so many says when it was published
 
 
 class Heard(NamedTuple):

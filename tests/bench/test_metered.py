@@ -1,0 +1,59 @@
+"""What a server without counting is, and how the two are compared."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+import metered
+import unmetered
+
+SOURCE = """
+class Hub:
+    def send(self, frame):
+        self._metrics.sends += 1
+        if frame:
+            self.counts.bytes += self.write(frame)
+            self.lag.observe(1.0)
+        self.seen += 1
+        return frame
+"""
+
+
+def test_what_counts_is_taken_out_and_what_is_done_meanwhile_stays() -> None:
+    plain = ast.unparse(unmetered.Uncounted().visit(ast.parse(SOURCE)))
+    assert "sends" not in plain
+    assert "bytes" not in plain
+    assert "observe" not in plain
+    assert "self.write(frame)" in plain
+    assert "self.seen += 1" in plain
+
+
+def test_the_hot_path_has_something_to_take_out() -> None:
+    unmetered.taken_out.clear()
+    for module in ("gateway.hub", "gateway.intake", "gateway.node", "engine.redis.bus"):
+        spec = unmetered.Finder().find_spec(f"greendot.{module}", _folder(module))
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
+    assert {"self._metrics.realtime_socket_send_total += sends", "self.counts.published += 1"} <= {*unmetered.taken_out}
+
+
+def _folder(module: str) -> list[str]:
+    package = __import__(f"greendot.{module.rpartition('.')[0]}", fromlist=["_"])
+    return [*package.__path__]
+
+
+def test_the_quietest_turns_are_compared() -> None:
+    on = sorted(51.0 * (3.0 if number % 3 else 1.0) for number in range(20))
+    off = sorted(50.0 * (3.0 if number % 3 else 1.0) for number in range(20))
+    row = metered.row(on, off)
+    assert (row.median, row.verdict) == ("0.980", "met")
+
+
+@pytest.mark.alone
+async def test_counting_costs_next_to_nothing() -> None:
+    """Two in a hundred are promised, and seen by a whole run of bench/metered.py; a short one tells five."""
+    on, off = await metered.measured(20)
+    assert off[0] / on[0] > 0.95

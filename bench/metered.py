@@ -75,6 +75,11 @@ def _forget() -> dict[str, ModuleType]:
     return {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] == "greendot"}
 
 
+def _restore(before: dict[str, ModuleType]) -> None:
+    _forget()
+    sys.modules.update(before)
+
+
 class Way:
     """From a client's command to the sockets of a room."""
 
@@ -126,7 +131,7 @@ async def measured(turns: int) -> tuple[list[float], list[float]]:
     """Microseconds of CPU for a message, turn by turn, the quietest first: counted, and not."""
     before = _forget()
     async with AsyncExitStack() as stack:
-        stack.callback(lambda: sys.modules.update(_forget() and before))  # whoever asked goes on with what it had
+        stack.callback(_restore, before)  # whoever asked goes on with what it had
         on, off = await way(stack, counted=True), await way(stack, counted=False)
         for number in range(turns):
             for which in (on, off) if number % 2 else (off, on):

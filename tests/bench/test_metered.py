@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-
-import pytest
+import sys
 
 import metered
 import unmetered
@@ -52,8 +51,10 @@ def test_the_quietest_turns_are_compared() -> None:
     assert (row.median, row.verdict) == ("0.980", "met")
 
 
-@pytest.mark.alone
-async def test_counting_costs_next_to_nothing() -> None:
-    """Two in a hundred are promised, and seen by a whole run of bench/metered.py; a short one tells five."""
-    on, off = await metered.measured(20)
-    assert off[0] / on[0] > 0.95
+async def test_both_ways_lead_to_the_sockets_and_what_was_loaded_before_is_there_again() -> None:
+    """How they compare is for a whole run of bench/metered.py to say: two turns on a busy machine tell nothing."""
+    before = sys.modules["greendot.metrics"]
+    on, off = await metered.measured(2)  # it fails where a listener does not get what was sent
+    assert (len(on), len(off)) == (2, 2)
+    assert min(*on, *off) > 0
+    assert sys.modules["greendot.metrics"] is before

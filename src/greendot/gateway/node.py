@@ -237,7 +237,7 @@ class Node(Parts):
                 self.reception.awaited(message)
             case Restated():
                 self.statuses.look_again((topic.tenant, topic.name))
-            case Notified() if message.traceparent is not None:
+            case Notified() if message.traceparent is not None and message.records:
                 with self._heard_of(topic, message.traceparent, message.records[-1][0]):
                     self.inboxes.received(topic, message)
             case Notified() | InboxChanged():

@@ -96,6 +96,7 @@ async def busiest_second(redis: RedisProcess, over: asyncio.Event) -> int:
     return most
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("lose", [flush, restart])
 async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
     tmp_path: Path, redis: RedisProcess, lose: Callable[[RedisProcess], None]

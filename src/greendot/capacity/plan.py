@@ -122,7 +122,7 @@ def _nodes(spread: Spread) -> Iterator[Figure]:
     each = 1_000 * of("connection") + work.watched * of("watch") + work.rooms * of("room")
     yield Figure(
         part="nodes", what="processes of one core", value=nodes, measured=measured,
-        formula=f"the more of connections ÷ {work.per_node:,} and all their cores ÷ {BUSY:g}; and one to spare",
+        formula=f"the more of connections ÷ {work.per_node:,} and all their cores ÷ {BUSY:g}; without one to spare",
     )  # fmt: skip
     yield Figure(
         part="nodes", what="connections of each", value=work.connections / nodes,

@@ -108,6 +108,7 @@ def _route(method: Callable[..., Awaitable[Any]]) -> Route:
     async def serve(request: Request) -> Response:
         trace = began(request.headers.get("traceparent"))
         if trace is None:
+            enter(None)  # one that was sent behind another on its connection is begun in the course of that
             return await answered(request)
         if trace is not ROOT:
             enter(trace)  # and never left: a request is a task of its own, and what is said of its errors is part of it

@@ -62,7 +62,7 @@ class Draining:
         self._rest_s = many / self._pace.hellos_per_s - span_s
         if many:
             tell(events.NODE_DRAINS, clients=many, within_s=span_s)
-        busy = await self._send_away(span_s, began + within_s)
+        busy = await self._send_away(span_s, began + max(within_s - FAREWELL_S, within_s / 2))
         await self._see_gone(min(began + within_s, loop.time() + FAREWELL_S))
         left = [*self._connections.values()]
         for connection in left:

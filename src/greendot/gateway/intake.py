@@ -37,6 +37,7 @@ from greendot.protocol.events import Overloaded
 from greendot.protocol.replies import Reply
 from greendot.traces import spans
 from greendot.traces.spans import Course, began
+from greendot.traces.traceparent import enter
 
 MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
 TURN = 64  # commands of one connection in one turn of the loop: what they lead to is done before the rest
@@ -115,6 +116,7 @@ class Intake:
         return self._said <= TURN
 
     def _new_turn(self) -> None:
+        enter(None)  # whoever it was set by may have been in the course of a trace, and these are not
         self._talker = None
         waiting, self._turns = self._turns, []
         for connection in waiting:
@@ -162,6 +164,10 @@ class Intake:
             if course is not None:
                 course.failed(refused)
             self._refuse(connection, command, refused)
+        except BaseException as error:
+            if course is not None:
+                course.failed(error)
+            raise
         finally:
             if course is not None:
                 course.leave()
@@ -182,6 +188,7 @@ class Intake:
             self._refuse(connection, command, Refused(Err.INTERNAL, "this failed on the server; it was logged"))
             raise
         finally:
+            enter(None)  # what waited behind it is not in the course of its trace
             self._next(connection)
 
     @staticmethod

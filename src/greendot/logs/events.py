@@ -143,7 +143,10 @@ PUSH_NO_TOKEN = Event("push.no_token", WARNING, "no new access token for FCM: %(
 OUTBOX_AWAY = Event("outbox.away", WARNING, "the outbox cannot be relayed now: %(reason)s")
 OUTBOX_BACK = Event("outbox.back", INFO, "the outbox is relayed again")
 OUTBOX_SET_ASIDE = Event(
-    "outbox.set_aside", ERROR, "row %(message)s of the outbox cannot be sent and is set aside: %(reason)s"
+    "outbox.set_aside",
+    ERROR,
+    "row %(message)s of the outbox cannot be sent and is set aside: %(reason)s",
+    every=True,
 )
 OUTBOX_NOT_SENT = Event("outbox.not_sent", ERROR, "row %(message)s of the outbox could not be sent")
 OUTBOX_ONE_BY_ONE = Event("outbox.one_by_one", DEBUG, "%(rows)d notifications are sent one by one: %(reason)s")

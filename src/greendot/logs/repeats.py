@@ -81,5 +81,15 @@ class Repeats:
         else:
             fields = fields_of(record)
             name, apart = event.name, [str(fields.get(field)) for field in event.apart]
-        key = (name, *apart)
+        key = (name, *apart, *_where(record))
         return key if key in self._windows or len(self._windows) < MOST else (name,)
+
+
+def _where(record: logging.LogRecord) -> tuple[Hashable, ...]:
+    """Of a failure, what it is and where it was raised: one that comes again and again must not hide another."""
+    if not record.exc_info or record.exc_info[1] is None:
+        return ()
+    _, error, trace = record.exc_info
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return type(error).__name__, *(() if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno))

@@ -52,6 +52,22 @@ def test_what_comes_once_in_a_while_is_told_each_time() -> None:
     assert all(counted.is_first(record(SLOW), now=now) for now in range(0, 600, 60))
 
 
+def failed(error: type[Exception], work: str = "a task") -> logging.LogRecord:
+    made = record(FAILED, work=work)
+    try:
+        raise error("again")
+    except error:
+        made.exc_info = sys.exc_info()
+    return made
+
+
+def test_a_failure_that_comes_again_and_again_does_not_hide_another() -> None:
+    counted = Repeats(60)
+    assert counted.is_first(failed(ValueError), now=0)
+    assert not counted.is_first(failed(ValueError), now=1)
+    assert counted.is_first(failed(KeyError), now=2)
+
+
 def test_repeats_are_told_apart_by_the_fields_that_matter() -> None:
     counted = Repeats(60)
     assert counted.is_first(record(FAILED, work="push"), now=0)
@@ -82,14 +98,10 @@ def test_the_table_is_bounded_and_what_has_no_place_in_it_is_counted_together() 
 
 def test_what_is_counted_keeps_nothing_alive() -> None:
     counted = Repeats(60)
-    counted.is_first(record(FAILED, work="x"), now=0)
-    failed = record(FAILED, work="x")
-    try:
-        raise ZeroDivisionError
-    except ZeroDivisionError:
-        failed.exc_info = sys.exc_info()
-    counted.is_first(failed, now=1)
-    assert failed.exc_info is None
+    first, again = failed(ZeroDivisionError), failed(ZeroDivisionError)
+    assert [counted.is_first(made, now=0) for made in (first, again)] == [True, False]
+    assert first.exc_info is not None
+    assert again.exc_info is None
 
 
 def test_all_is_summed_up_at_the_end() -> None:

@@ -48,13 +48,16 @@ async def test_a_key_is_rotated_and_revoked_on_all_nodes_without_a_refusal_in_be
                 rotated = time.monotonic()
                 assert await statuses(nodes, first) == [200, 200]
                 current[0] = second
-                await asyncio.sleep(max(0.0, rotated + BELIEVED_S + SPARE_S - time.monotonic()))
-                assert await statuses(nodes, first) == [401, 401]
+                while (found := await statuses(nodes, first)) != [401, 401]:
+                    assert time.monotonic() < rotated + BELIEVED_S + SPARE_S, found
+                    await asyncio.sleep(0.1)
             assert refused == []
             assert await statuses(nodes, second, "/v1/users/ann/presence") == [403, 403]
             await keys("revoke", "backend")
-            await asyncio.sleep(BELIEVED_S + SPARE_S)
-            assert await statuses(nodes, second) == [401, 401]
+            revoked = time.monotonic()
+            while (found := await statuses(nodes, second)) != [401, 401]:
+                assert time.monotonic() < revoked + BELIEVED_S + SPARE_S, found
+                await asyncio.sleep(0.1)
             logged = await asyncio.gather(*(stopped(node) for node in nodes))
             for key in (first, second):
                 assert key.split("_")[2] not in "".join(logged)

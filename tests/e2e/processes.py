@@ -69,6 +69,8 @@ async def ask(port: int, method: str, path: str, body: Any = None, **headers: st
     ]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     answer = await exchange(port, "\r\n".join([*lines, "", ""]).encode() + data)
+    if method != "HEAD" and len(answer.body) < int(answer.headers.get("content-length", 0)):
+        raise ConnectionResetError("the server ended in the middle of its answer")
     conforms(method, path, answer.status, answer.headers.get("content-type"), answer.body)
     return answer
 

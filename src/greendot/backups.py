@@ -11,11 +11,11 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from greendot.errors import ConfigError
-from greendot.files import put_in_place, refuse_to_overwrite
+from greendot.files import NO_LINKS, give_to, put_in_place, refuse_to_overwrite
 from greendot.settings import Settings
 from greendot.store.schema import steps
 from greendot.store.sqlite.copying import CHUNK, Contents, Progress, checksum, contents, copy, let_go
-from greendot.store.sqlite.lock import lock_file
+from greendot.store.sqlite.lock import lock_file, lock_path
 
 __all__ = ["Contents", "Restored", "back_up", "put_back"]
 
@@ -57,18 +57,22 @@ def put_back(settings: Settings, file: Path, *, force: bool, progress: Progress)
         raise ConfigError("a store in memory cannot be restored: give a file, --store sqlite:///FILE")
     found = contents(str(file), progress)
     checked = _compare(file, found)
+    if target.is_symlink():
+        target = target.resolve()  # the link stays, and leads to what is put back
     target.parent.mkdir(parents=True, exist_ok=True)
-    lock = lock_file(str(target), alone=True)
+    lock = lock_file(settings.store_path, alone=True)
     if lock is None:
         raise ConfigError(f"a Greendot is running on {target}: stop its servers and workers first.")
     try:
+        owner = (target if target.exists() else target.parent).stat()
+        give_to(owner, Path(lock_path(settings.store_path)))
         if target.exists():
             if file.samefile(target):
                 raise ConfigError(f"{file} is the store itself.")
             if not force:
                 raise ConfigError(f"there is a store {target} already. With --force it is put aside, not removed.")
             _close(target)
-        kept = _replace(file, target, found.sha256)
+        kept = _replace(file, target, found.sha256, owner)
     finally:
         os.close(lock)
     return Restored(found, checked, kept, found.version < steps("sqlite")[-1].number)
@@ -99,7 +103,7 @@ def _close(target: Path) -> None:
         raise ConfigError(f"another program has {target} open: end it first.")
 
 
-def _replace(file: Path, target: Path, wanted: str) -> Path | None:
+def _replace(file: Path, target: Path, wanted: str, owner: os.stat_result) -> Path | None:
     """What was there stays beside it, under another name. There is a store at any moment: the old one or the new."""
     kept = None
     with put_in_place(target, force=True) as beside:
@@ -107,13 +111,25 @@ def _replace(file: Path, target: Path, wanted: str) -> Path | None:
             shutil.copyfileobj(source, copied, CHUNK)
         if checksum(str(beside), lambda done, of: None) != wanted:
             raise ConfigError(f"{file} changed while it was read.")
+        give_to(owner, beside)
         if target.exists():
             kept = target.with_name(f"{target.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
-            os.link(target, kept)
+            _keep(target, kept)
             for name in BESIDE:  # of a damaged file: it must not be taken for the new one's
                 if Path(f"{target}{name}").exists():
                     os.rename(f"{target}{name}", f"{kept}{name}")
     return kept
+
+
+def _keep(target: Path, kept: Path) -> None:
+    try:
+        os.link(target, kept)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        with put_in_place(kept, force=False) as beside:
+            shutil.copy2(target, beside)
+            give_to(target.stat(), beside)
 
 
 def _refuse_postgres(settings: Settings, command: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from greendot.errors import ConfigError
+
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # what file systems without hard links say
 
 
 def refuse_to_overwrite(path: Path, *, force: bool) -> None:
@@ -31,7 +34,7 @@ def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
         if force:
             os.replace(beside, path)
         else:
-            os.link(beside, path)  # fails if somebody else was faster
+            _move_to_free(beside, path)
         _make_sure(path.parent)
     except FileExistsError:
         raise ConfigError(f"{path} was made by somebody else meanwhile, and is left as it is.") from None
@@ -39,6 +42,29 @@ def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _move_to_free(beside: Path, path: Path) -> None:
+    try:
+        os.link(beside, path)  # fails if somebody else was faster
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        refuse_to_overwrite(path, force=False)
+        os.replace(beside, path)
+
+
+def give_to(owner: os.stat_result, path: Path) -> None:
+    """What root makes in another user's place is to be that user's, who could not open it otherwise."""
+    found = path.lstat()
+    if os.geteuid() != 0 or (found.st_uid, found.st_gid) == (owner.st_uid, owner.st_gid):
+        return
+    try:
+        # Never what a link leads to: that user may have put one there.
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    except OSError as error:
+        why = f"cannot give {path} to user {owner.st_uid}: {error.strerror}. Call this as that user."
+        raise ConfigError(why) from None
 
 
 def _make_sure(path: Path) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+
+import pytest
 
 from e2e.narrow import peer
 from e2e.processes import ask
+from greendot.core.kinds import AGAIN_S
+from greendot.engine.base import Part
 from greendot.errors import StoreUnavailable
+from greendot.gateway import scraping
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY
 
@@ -30,6 +36,7 @@ async def test_what_waits_for_a_reader_that_stops_and_what_is_dropped_is_shown_b
         for number in range(120):
             body = "x" * 30_000
             await speaker.request(type="signal.send", room="lobby", kind="n", key=f"k{number}", body=body)
+        served.clock.advance(scraping.KEEP_S)
         assert await shown(served, "realtime_outbox_connections") == 1
         assert await shown(served, "realtime_outbox_frames") > 20
         assert 900_000 < await shown(served, "realtime_outbox_bytes") <= 1024 * 1024
@@ -66,6 +73,79 @@ async def test_a_notification_is_counted_for_each_device_it_is_sent_to() -> None
         assert await shown(served, "notification_live_push_total") == 2
 
 
+async def test_what_is_sent_again_is_counted_as_that_and_not_as_another_notification() -> None:
+    async with serving(kinds={"alarm": {"promise": "acknowledged"}}) as served:
+        phone = await served.client("alice")
+        body = {"user": "alice", "kind": "alarm", "body": {}}
+        await ask(served.port, "POST", "/v1/notifications", body, Authorization=f"Bearer {API_KEY}")
+        await served.settle()
+        await served.advance(AGAIN_S + 0.1, [phone])
+        assert await shown(served, "inbox_redelivered_total") == 1
+        assert await shown(served, "notification_live_push_total") == 1
+
+
+async def looked_through(served: Served, *, intact: bool) -> None:
+    """The engine says so, and what the node does then has come to its end: it waits in between, by its own clock."""
+    served.node.found(Part(), intact=intact)
+    async with asyncio.timeout(10):
+        while len(served.node.tasks):
+            served.clock.advance(0.1)
+            served.node.timers.tick()
+            await asyncio.sleep(0.001)
+
+
+async def test_only_what_was_lost_is_recovered_from() -> None:
+    async with serving() as served:
+        await looked_through(served, intact=True)  # as every hour
+        assert await shown(served, "realtime_resync_total") == 1
+        assert await shown(served, "presence_recovery_seconds_count") == 0
+        await looked_through(served, intact=False)
+        assert await shown(served, "presence_recovery_seconds_count") == 1
+
+
+async def test_who_asks_often_has_the_store_asked_once_a_second() -> None:
+    async with serving() as served:
+        ping, pings = served.node.store.ping, 0
+
+        async def counted() -> None:
+            nonlocal pings
+            pings += 1
+            await ping()
+
+        served.node.store.ping = counted  # type: ignore[method-assign]
+        await asyncio.gather(*(shown(served, "store_up") for _ in range(10)))
+        assert await shown(served, "store_up") == 1
+        assert pings == 1
+        served.clock.advance(scraping.KEEP_S)
+        assert await shown(served, "store_up") == 1
+        assert pings == 2
+
+
+async def test_a_store_that_is_late_is_shown_as_away_and_its_answer_is_not_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scraping, "STORE_S", 0.05)
+    async with serving() as served:
+        answered = asyncio.Event()
+        pings: list[str] = []
+
+        async def late() -> None:
+            pings.append("asked")
+            await answered.wait()
+            pings.append("answered")
+
+        served.node.store.ping = late  # type: ignore[method-assign]
+        try:
+            for _ in range(3):
+                assert await shown(served, "store_up") == 0
+                served.clock.advance(scraping.KEEP_S)
+        finally:
+            answered.set()
+        await served.settle()
+        assert pings == ["asked", "answered"]
+        assert await shown(served, "store_up") == 1
+
+
 async def test_a_store_that_is_away_is_shown_and_the_rest_with_it() -> None:
     async with serving() as served:
         assert await shown(served, "store_up") == 1
@@ -75,5 +155,6 @@ async def test_a_store_that_is_away_is_shown_and_the_rest_with_it() -> None:
             raise StoreUnavailable("it is away")
 
         served.node.store.ping = away  # type: ignore[method-assign]
+        served.clock.advance(scraping.KEEP_S)
         assert await shown(served, "store_up") == 0
         assert await shown(served, "ws_connections") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
@@ -173,6 +174,62 @@ def test_a_damaged_store_is_replaced_and_nothing_of_it_is_taken_for_the_new_one(
     assert rooms(file) == BIG
     assert done.kept is not None
     assert (tmp_path / f"{done.kept.name}-wal").read_bytes() == b"a log of it"
+
+
+def test_where_there_are_no_hard_links_it_works_too_and_overwrites_nothing(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    file, fresh, taken = tmp_path / "b.db", tmp_path / "fresh.db", tmp_path / "taken.db"
+    saved(on(store), file)
+    restored(on(fresh), file)
+    kept = restored(on(fresh), file, force=True).kept
+    assert kept is not None
+    assert rooms(file) == rooms(fresh) == rooms(kept) == BIG
+
+    def take(done: int, of: int) -> None:
+        taken.write_text("another's")
+
+    with pytest.raises(ConfigError, match="is there already"):
+        back_up(on(store), taken, force=False, progress=take)
+    assert taken.read_text() == "another's"
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_link_to_the_store_stays_and_leads_to_what_was_put_back(backup: Path, tmp_path: Path) -> None:
+    file, link = tmp_path / "disk" / "real.db", tmp_path / "link.db"
+    link.symlink_to(file)
+    assert restored(on(link), backup).kept is None
+    kept = restored(on(link), backup, force=True).kept
+    assert link.is_symlink()
+    assert rooms(file) == BIG
+    assert kept is not None
+    assert kept.parent == file.resolve().parent
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+def test_what_root_puts_back_belongs_to_who_had_it_or_has_the_folder(backup: Path, tmp_path: Path) -> None:
+    def owners(*paths: Path) -> set[tuple[int, int]]:
+        return {(path.lstat().st_uid, path.lstat().st_gid) for path in paths}
+
+    folder, secret = tmp_path / "server", tmp_path / "secret"
+    file, lock = folder / "greendot.db", folder / "greendot.db.lock"
+    folder.mkdir()
+    os.chown(folder, 4711, 4712)
+    restored(on(file), backup)
+    assert owners(file, lock) == {(4711, 4712)}
+    os.chown(file, 4713, 4714)
+    restored(on(file), backup, force=True)
+    assert owners(file, lock) == {(4713, 4714)}
+    secret.touch()
+    file.unlink()
+    lock.unlink()
+    lock.symlink_to(secret)  # by the folder's owner, who would like to have it
+    restored(on(file), backup)
+    assert owners(secret) == {(0, os.getegid())}
 
 
 def damaged(file: Path) -> None:

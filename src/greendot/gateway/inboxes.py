@@ -181,13 +181,13 @@ class Inboxes:
     def _hears(self, local: LocalInbox) -> bool:
         return any(True for _ in self._devices(local))
 
-    def _send(self, local: LocalInbox, frame: bytes) -> bool:
+    def _send(self, local: LocalInbox, frame: bytes) -> int:
+        """To how many devices."""
         sent = 0
         for connection in self._devices(local):
             connection.send(frame)
             sent += 1
-        self._metrics.notification_live_push_total += sent
-        return sent > 0
+        return sent
 
     def _forward(self, local: LocalInbox, entries: list[Entry]) -> None:
         """The last of these is the cursor's."""
@@ -196,6 +196,7 @@ class Inboxes:
         first = local.cursor - len(entries) + 1
         for entry in entries:
             heard = self._send(local, entry.frame)
+            self._metrics.notification_live_push_total += heard
         if heard:
             self.receipts.add(local.key, range(first, local.cursor + 1))
         if urgent := [seq for seq, entry in enumerate(entries, first) if entry.ack]:

@@ -44,7 +44,7 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.departures import Departures
 from greendot.gateway.draining import Draining, Pace
 from greendot.gateway.parts import Parts
-from greendot.gateway.scraping import scrape
+from greendot.gateway.scraping import Scraping
 from greendot.gateway.session import named
 from greendot.ids import incarnation_of
 from greendot.logs import events
@@ -71,6 +71,7 @@ class Node(Parts):
         pace = Pace(settings.admission.hellos_per_s, settings.presence.grace_s)
         self._drain = Draining(self.registry.connections, clock, pace)
         self._departures = Departures(self._quiet)
+        self._scraping = Scraping(self)
         self.intake.quiet = self._quiet
         self.survey.reply = Answering(self, lambda: self.draining).reply
         engine.turned = self.witness.turned
@@ -328,4 +329,4 @@ class Node(Parts):
 
     async def scrape(self) -> list[Sample]:
         """All it counts, for `/metrics`."""
-        return await scrape(self)
+        return await self._scraping.scrape()

@@ -123,7 +123,7 @@ class Recovery:
 
     async def _recover(self, part: Part, intact: bool) -> None:
         """Restore, read again, compare. When the engine goes away meanwhile, all of it waits for its return."""
-        started = self._shared.timers.now()
+        started, is_healing = self._shared.timers.now(), self._is_healing  # else it is what is done every hour
         try:
             await self._shared.timers.sleep(random.uniform(0, JITTER_S))
             sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
@@ -139,7 +139,8 @@ class Recovery:
                 await self._compare_inboxes(part)
                 # Whose end was lost is found while what is shown is held.
                 await asyncio.gather(self._audit(), self._resync_held(part, started))
-            self._metrics.presence_recovery.observe(self._shared.timers.now() - started)
+            if is_healing:
+                self._metrics.presence_recovery.observe(self._shared.timers.now() - started)
             self._tell_end(started, len(sessions))
         except (EngineUnavailable, StoreUnavailable) as error:
             tell(events.WORK_LATER, work="recovery", reason=error)

@@ -29,14 +29,14 @@ Unacknowledged = Callable[[Key, Sequence[Notification]], None]
 
 
 class Urging:
-    """Of all local inboxes. `send` gives a frame to the devices of a user and says whether there was one."""
+    """Of all local inboxes. `send` gives a frame to the devices of a user and says how many there were."""
 
     def __init__(
         self,
         store: Store,
         shared: Shared,
         metrics: Metrics,
-        send: Callable[[LocalInbox, bytes], bool],
+        send: Callable[[LocalInbox, bytes], int],
         hears: Callable[[LocalInbox], bool],
     ) -> None:
         self.unacknowledged: Unacknowledged = lambda key, notifications: None
@@ -127,7 +127,7 @@ class Urging:
             del all_urged[notification.seq]
             return True
         frame = created_frame(notification, self._shared.clock.now_ms())
-        self._metrics.inbox_redelivered_total += self._send(local, frame)
+        self._metrics.inbox_redelivered_total += self._send(local, frame) > 0
         all_urged[notification.seq] = Urged(urged.times + 1, now + wait_s(urged.times + 1))
         return False
 

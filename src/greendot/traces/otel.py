@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Thread
 from typing import Any
 
 from greendot.errors import ConfigError
@@ -21,6 +22,7 @@ except ImportError:  # as it is without the extra
     ) from None
 
 PATIENCE_S = 5.0  # for a collector that does not answer; meanwhile what is recorded waits, and is dropped beyond 2048
+CLOSE_S = 2.0  # the same at the end: a process that stops must not be taken for stuck because of it
 
 
 class OtelSpan:
@@ -58,8 +60,10 @@ class OtelRecorder:
         return OtelSpan(self._tracer.start_span(name, _context(parent), attributes=attributes))
 
     def close(self) -> None:
-        """Send what waits, as far as somebody takes it."""
-        self._provider.shutdown()
+        """Send what waits, as far as somebody takes it, and soon."""
+        closing = Thread(target=self._provider.shutdown, daemon=True)  # by itself it waits for up to 30 s
+        closing.start()
+        closing.join(CLOSE_S)
 
 
 def _context(parent: Trace) -> Any:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
+import pytest
+
 from collector import collecting
+from greendot.traces import otel
 from greendot.traces.otel import OtelRecorder
 from greendot.traces.spans import ROOT
 from greendot.traces.traceparent import Trace
@@ -36,3 +42,13 @@ def test_a_collector_that_is_away_is_nobodys_trouble() -> None:
     recorder = OtelRecorder("http://127.0.0.1:9/v1/traces", "chat", 0.0)
     recorder.begin("command", ROOT, {}).end()
     recorder.close()
+
+
+def test_a_collector_that_hangs_does_not_keep_a_process_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otel, "CLOSE_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes what is sent, and says nothing
+        recorder = OtelRecorder(f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces", "chat", 0.0)
+        recorder.begin("command", ROOT, {}).end()
+        begun = time.monotonic()
+        recorder.close()
+        assert time.monotonic() - begun < otel.PATIENCE_S / 2

@@ -8,13 +8,18 @@ import os
 from greendot.errors import ConfigError
 
 
+def lock_path(path: str) -> str:
+    """Where its lock is."""
+    return f"{path}.lock"
+
+
 def lock_file(path: str, *, alone: bool) -> int | None:
     """A lock beside the store, to be closed when it is not needed any more; None if others have it.
 
     It is the kernel's and ends with the process, however that ends. Without `alone` several may have it.
     """
     try:
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise ConfigError(f"cannot use the store {path}: {error.strerror}") from None
     try:

@@ -17,6 +17,7 @@ import pytest
 from greendot.store.base import Filter, Mark
 from greendot.store.postgres import (
     PostgresStore,
+    hooks,
     inbox,
     jobs,
     keys,
@@ -29,6 +30,7 @@ from greendot.store.postgres import (
     upkeep,
 )
 from greendot.store.sqlite import SqliteStore
+from greendot.store.sqlite import hooks as lite_hooks
 from greendot.store.sqlite import inbox as lite_inbox
 from greendot.store.sqlite import jobs as lite_jobs
 from greendot.store.sqlite import messages as lite_messages
@@ -79,6 +81,7 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "claim of pushes": (pushes.CLAIM, (MANY, "w1", 2 * MANY, 20)),
         "push of a notification": (pushes.OF, ("t", "n1")),
         "who has something unread": (jobs.UNREAD, ("t", "u5", 20)),
+        "count of hook events": (hooks.DEPTHS, (["t", "t1", "none"], 50)),
     }
     | {
         f"inbox, {only}, {order}": (inbox.page_sql(only, order), ("t", "u1", 0, 2**62, 50))
@@ -118,6 +121,10 @@ FILL = f"""
     INSERT INTO greendot_pushes (tenant, user_id, seq, notification, importance, created_at, due_at, sent_at, over_at)
         SELECT 't', 'u' || n % 2000, n, 'n' || n, 'normal', n, CASE WHEN n % 10 = 0 THEN n END, n, n
         FROM generate_series(1, {MANY}) n;
+    INSERT INTO greendot_hook_events (tenant, phase, type, stream, at)
+        SELECT 't', n % 3, 'room.message', 'r1', n FROM generate_series(1, {MANY}) n;
+    INSERT INTO greendot_hook_events (tenant, type, stream, at)
+        SELECT 't' || n % 50, 'room.message', 'r1', n FROM generate_series(1, 2000) n;
 """
 
 
@@ -230,6 +237,8 @@ SQLITE: dict[str, tuple[str, int]] = (
         "expired": (lite_inbox.EXPIRED, 2),
         "old": (lite_inbox.OLD, 2),
         "who has something unread": (lite_jobs.UNREAD, 3),
+        "count of hook events": (lite_hooks.DEPTH, 4),
+        "first of hook events": (lite_hooks.FIRST, 2),
     }
     | {
         f"inbox, {only}, {order}": (lite_inbox.page_sql(only, order), 5)
@@ -252,8 +261,10 @@ async def test_sqlite_reads_by_index(tmp_path: Path, name: str) -> None:
         db.close()
     searched = [line for line in plan if line.startswith("SEARCH")]
     assert searched, plan
-    # The rooms of one user are gathered first, and those few are walked through; so are the first unread ones.
-    few = {"rooms of a user": "SCAN", "who has something unread": "SCAN (subquery-"}.get(name, "-")
+    # The rooms of one user are gathered first, and those few are walked through; so are the first unread ones, and what
+    # is counted up to a limit.
+    gathered = dict.fromkeys(("who has something unread", "count of hook events"), "SCAN (subquery-")
+    few = ({"rooms of a user": "SCAN"} | gathered).get(name, "-")
     assert not [line for line in plan if line.startswith("SCAN") and not line.startswith(few)], plan
     assert not [line for line in plan if "TEMP B-TREE" in line and name != "rooms of a user"], plan
     if name.startswith("inbox"):

@@ -273,9 +273,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     ),
     "Webhooks": (
         gauge("webhooks_queues", "Queues (tenants) this node works on; each is worked on by one node."),
-        gauge("webhooks_queue_waiting", "Records in these queues."),
-        gauge("webhooks_queue_oldest_s", "Seconds since the oldest of these happened."),
-        gauge("webhooks_dead_letters", "Records in these queues that were given up and can be replayed."),
+        gauge("webhooks_queue_waiting", "Records in these queues, counted up to 10,000 of each."),
+        gauge("webhooks_queue_oldest_s", "Seconds since the first of these happened."),
+        gauge(
+            "webhooks_dead_letters",
+            "Records in these queues that were given up and can be replayed, counted up to 10,000 of each.",
+        ),
         counter("webhooks_requests_total", "Requests to apps."),
         counter("webhooks_failures_total", "Requests that failed."),
         counter("webhooks_events_total", "Events that apps took."),
@@ -285,8 +288,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Outbox": (
         gauge("outbox_relay_up", "1 while the app's outbox table can be read."),
         gauge("outbox_shards", "Shards of the outbox this node relays."),
-        gauge("outbox_queue_waiting", "Rows in these shards that wait."),
-        gauge("outbox_queue_oldest_s", "Seconds since the oldest of them was written."),
+        gauge(
+            "outbox_queue_waiting",
+            "Rows in these shards that wait, counted up to 100,000; not there while counting takes too long.",
+        ),
+        gauge("outbox_queue_oldest_s", "Seconds since the first of them was written, of all shards the longest."),
         counter("outbox_relayed_total", "Rows that were sent."),
         counter("outbox_set_aside_total", "Rows that cannot be sent and were set aside."),
         counter("outbox_expired_total", "Rows that had expired before they were sent."),

@@ -29,6 +29,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 MOST_REASON = 500  # characters
 COUNT_S = 10.0  # between two counts of what waits
+MOST_COUNTED = 100_000  # rows: a backlog is not to be held up by being counted
 
 
 class Delivery(Protocol):
@@ -57,7 +58,7 @@ class Counts(Struct):
     relayed: int = 0
     set_aside: int = 0
     expired: int = 0
-    waiting: int = 0  # rows, as last counted
+    waiting: int | None = 0  # rows, as last counted, MOST_COUNTED at most; None: that took too long
     oldest_s: float = 0.0
 
 
@@ -91,10 +92,11 @@ class Relay:
 
     def items(self) -> dict[str, float]:
         """For `/metrics`."""
+        waiting = {} if self.counts.waiting is None else {"outbox_queue_waiting": self.counts.waiting}
         return {
+            **waiting,
             "outbox_relay_up": int(self.counts.up),
             "outbox_shards": self.counts.shards,
-            "outbox_queue_waiting": self.counts.waiting,
             "outbox_queue_oldest_s": round(self.counts.oldest_s, 1),
             "outbox_relayed_total": self.counts.relayed,
             "outbox_set_aside_total": self.counts.set_aside,
@@ -135,7 +137,8 @@ class Relay:
     async def _tend(self, session: OutboxSession) -> None:
         """Hold a share of the shards and start a lane for each that has rows, until told to end."""
         lanes: dict[int, asyncio.Task[None]] = {}
-        loop, mine, next_claim, next_count = asyncio.get_running_loop(), frozenset[int](), 0.0, 0.0
+        loop, mine, next_claim = asyncio.get_running_loop(), frozenset[int](), 0.0
+        next_count = loop.time() + COUNT_S  # the work comes first, in every session
         try:
             while not self._ending:
                 self._wake.clear()
@@ -150,9 +153,9 @@ class Relay:
                     # What was written while a lane ended is not looked for by it: look again then.
                     lanes[shard].add_done_callback(lambda _: self._wake.set())
                 self._found()
-                if loop.time() >= next_count:  # the work comes first
+                if loop.time() >= next_count:
                     next_count = loop.time() + COUNT_S
-                    self.counts.waiting, self.counts.oldest_s = await session.depth(mine)
+                    self.counts.waiting, self.counts.oldest_s = await session.depth(mine, MOST_COUNTED)
                 await self._pause(next_claim - loop.time())
         finally:
             await _finish([*lanes.values()])

@@ -83,6 +83,15 @@ class HookState(NamedTuple):
     reason: str | None  # why it was stopped
 
 
+class HookDepth(NamedTuple):
+    """What is in a tenant's queue, counted up to a limit."""
+
+    tenant: str
+    waiting: int
+    dead: int
+    oldest_at: int | None  # when the first that waits happened
+
+
 class HookStore(Protocol):
     """The queue of every tenant, and who works on it."""
 
@@ -109,6 +118,10 @@ class HookStore(Protocol):
 
     async def stop_hook(self, tenant: str, place: str, reason: str, now: int) -> None:
         """The app wants nothing more at this place."""
+        ...
+
+    async def hook_depths(self, tenants: Sequence[str], most: int) -> list[HookDepth]:
+        """Of these tenants only. It counts up to `most` of each, so that a backlog holds up nobody else."""
         ...
 
     async def hook_states(self, tenants: Sequence[str]) -> list[HookState]:

@@ -75,8 +75,11 @@ class OutboxSession(Protocol):
         """Those of the shards with rows to send."""
         ...
 
-    async def depth(self, shards: Collection[int]) -> tuple[int, float]:
-        """How many rows of the shards wait, and how many seconds the oldest has. It counts: not to be asked often."""
+    async def depth(self, shards: Collection[int], most: int) -> tuple[int | None, float]:
+        """How many rows of the shards wait, counted up to `most`, and how many seconds ago the first was written.
+
+        None if they could not be counted in time; the session goes on. All else waits meanwhile: not to be asked often.
+        """
         ...
 
     async def take(self, shard: int, limit: int) -> list[OutboxRow]:

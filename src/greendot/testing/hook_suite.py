@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from greendot.protocol.webhooks import RECORDS
 from greendot.store.base import Notice, Store
-from greendot.store.hooks import MOST_IDS, Claim, DeadEvent, Failed, Queued
+from greendot.store.hooks import MOST_IDS, Claim, DeadEvent, Failed, HookDepth, Queued
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
 OTHER = "t2"  # a tenant with a hook for messages only
@@ -191,6 +191,23 @@ class HookSuite(StoreHarness):
             (other, state) = sorted(await store.hook_states([OTHER]), key=lambda state: state.waiting)
             assert (other.tenant, *other[1:5]) == (OTHER, 0, 0, 0, None)
             assert (state.tenant, *state[1:5]) == (T, 3, 1, 1, NOW + 1)
+
+    async def test_what_waits_is_counted_up_to_a_limit_for_the_tenants_asked_for(self) -> None:
+        async with self.hooked() as store:
+            await store.notify([notice(key=f"k{n}", created_at=NOW + n) for n in range(9)])
+            rows = await queue(store)
+            dead, failing = rows[:3], rows[3:5]
+            await store.settle_hooks(T, [], [Failed(row.id, None, "no") for row in dead], NOW)
+            await store.settle_hooks(T, [], [Failed(row.id, NOW, "no") for row in failing], NOW)
+            assert await store.hook_depths([T], 100) == [HookDepth(T, 6, 3, NOW + 3)]
+            assert await store.hook_depths([T], 2) == [HookDepth(T, 2, 2, NOW + 3)]
+            assert await store.hook_depths([OTHER], 100) == [HookDepth(OTHER, 0, 0, None)], "no other's"
+            await store.settle_hooks(T, [row.id for row in failing], [], NOW)
+            assert {*await store.hook_depths([OTHER, T], 100)} == {
+                HookDepth(OTHER, 0, 0, None),
+                HookDepth(T, 4, 3, NOW + 5),
+            }
+            assert await store.hook_depths([], 100) == []
 
     async def test_what_failed_long_ago_is_forgotten_and_what_was_never_tried_is_not(self) -> None:
         async with self.hooked() as store:

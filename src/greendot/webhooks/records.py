@@ -22,7 +22,7 @@ from greendot.ids import new_message_id
 from greendot.logs import events
 from greendot.logs.telling import tell
 from greendot.protocol.webhooks import HookEvent
-from greendot.store.hooks import Failed, HookState, HookStore, Queued
+from greendot.store.hooks import Failed, HookDepth, HookStore, Queued
 from greendot.webhooks.events import queued_event
 from greendot.webhooks.hook import Hook
 
@@ -32,6 +32,7 @@ FINISH_S = 2.0  # what is being sent when it is told to end may take so long
 AWAY_S = 1.0  # between two looks at a store that is away
 MOST_REASON = 300  # characters
 COUNT_S = 10.0  # between two counts of what waits
+MOST_COUNTED = 10_000  # events of a tenant
 
 
 class Pace(Struct, frozen=True):
@@ -64,29 +65,31 @@ class RecordLanes:
         self._task: asyncio.Task[None] | None = None
         self._next_claim = 0.0
         self.held: list[str] = []
-        self._next_count = 0.0
-        self._states: list[HookState] = []  # of the queues that are held, as last counted
+        self._counting: asyncio.Task[None] | None = None
+        self._depths: list[HookDepth] = []  # of the queues that are held, as last counted
 
     def items(self) -> dict[str, float]:
         """For `/metrics`: what waits in the queues this node holds."""
-        states, now = [state for state in self._states if state.tenant in self.held], self._clock.now_ms()
-        oldest_at = min((state.oldest_at for state in states if state.oldest_at is not None), default=now)
+        depths, now = [depth for depth in self._depths if depth.tenant in self.held], self._clock.now_ms()
+        oldest_at = min((depth.oldest_at for depth in depths if depth.oldest_at is not None), default=now)
         return {
-            "webhooks_queue_waiting": sum(state.waiting for state in states),
+            "webhooks_queue_waiting": sum(depth.waiting for depth in depths),
             "webhooks_queue_oldest_s": max(0, now - oldest_at) // 1000,
-            "webhooks_dead_letters": sum(state.dead for state in states),
+            "webhooks_dead_letters": sum(depth.dead for depth in depths),
         }
 
     def start(self) -> None:
         if self._lanes:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            loop = asyncio.get_running_loop()
+            self._task, self._counting = loop.create_task(self._run()), loop.create_task(self._count())
 
     async def close(self) -> None:
         """What is being sent is finished; the rest is left to others."""
         self._ending.set()
-        if self._task is None:
+        if self._task is None or self._counting is None:
             return
-        tasks = [self._task, *(lane.task for lane in self._lanes.values() if lane.task is not None)]
+        self._counting.cancel()
+        tasks = [self._task, self._counting, *(lane.task for lane in self._lanes.values() if lane.task is not None)]
         _, late = await asyncio.wait(tasks, timeout=FINISH_S)
         for task in late:
             task.cancel()
@@ -107,9 +110,6 @@ class RecordLanes:
                     await self._claim()
                     self._next_claim = loop.time() + CLAIM_EVERY_S
                 await self._start_lanes()
-                if self.held and loop.time() >= self._next_count:
-                    self._next_count = loop.time() + COUNT_S
-                    self._states = await self._store.hook_states(self.held)
             except StoreUnavailable as error:
                 tell(events.WORK_LATER, work="webhooks", reason=error)
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
@@ -118,6 +118,17 @@ class RecordLanes:
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
             # Who holds nothing need not look before it may.
             await self._wait(pause if self.held else max(pause, self._next_claim - loop.time()))
+
+    async def _count(self) -> None:
+        """Beside the rest: however long it takes and whatever comes of it, leases are renewed and events sent."""
+        while not self._ending.is_set():
+            await self._wait(COUNT_S if self.held else CLAIM_EVERY_S)
+            try:
+                self._depths = await self._store.hook_depths(self.held, MOST_COUNTED) if self.held else []
+            except StoreUnavailable as error:
+                tell(events.WORK_LATER, work="counting webhooks", reason=error)
+            except Exception as error:
+                tell(events.WORK_FAILED, error, work="counting webhooks")
 
     async def _claim(self) -> None:
         """Hold what no other does; learn what was stopped, and tell what was stopped here."""

@@ -16,6 +16,7 @@ import pytest
 from greendot.clock import SystemClock
 from greendot.errors import StoreUnavailable
 from greendot.protocol.codec import MAX_FRAME
+from greendot.relay import relay as relaying
 from greendot.relay.relay import BATCH, Relay
 from greendot.store.base import Draft, Notice
 from greendot.store.outbox import SHARDS, Outbox, OutboxRow, OutboxSession
@@ -162,6 +163,62 @@ async def test_a_backlog_of_many_batches_is_sent_in_order(postgres: str) -> None
             await app.sent()
         for user in range(3):
             assert await app.told(f"u{user}") == [str(n) for n in range(user, 3 * count, 3)]
+
+
+# --- counting ---
+
+NEVER_COUNTED = "SELECT $2::bigint FROM pg_sleep(600) WHERE cardinality($1::int[]) > 0"
+
+
+async def test_a_backlog_is_sent_before_anything_is_counted(postgres: str) -> None:
+    """Else one that takes too long to count ends every session before its first row."""
+    async with site(postgres) as app:
+        await app.tell("ann", "1")
+        with patch.object(outbox, "COUNT", NEVER_COUNTED), patch.object(outbox, "COUNT_LIMIT_S", 600):
+            async with app.relay():
+                await app.sent()
+        assert await app.told("ann") == ["1"]
+
+
+async def test_a_count_that_takes_too_long_leaves_the_session_as_it_was(postgres: str) -> None:
+    async with site(postgres) as app, app.outbox.session(lambda: None) as session:
+        mine = await session.claim(())
+        await app.tell("ann", "1")
+        with patch.object(outbox, "COUNT", NEVER_COUNTED), patch.object(outbox, "COUNT_LIMIT_S", 0.05):
+            waiting, oldest_s = await session.depth(mine, 9)
+        assert waiting is None
+        assert 0 < oldest_s < 60, "that is known all the same"
+        assert await session.claim(()) == mine
+        assert (await session.depth(mine, 9))[0] == 1
+
+
+async def test_what_could_not_be_counted_is_not_shown(postgres: str) -> None:
+    async with site(postgres) as app:
+        with (
+            patch.object(relaying, "COUNT_S", 0.05),
+            patch.object(outbox, "COUNT", NEVER_COUNTED),
+            patch.object(outbox, "COUNT_LIMIT_S", 0.05),
+        ):
+            async with app.relay() as relay:
+                await until(lambda: "outbox_queue_waiting" not in relay.items())
+                await app.tell("ann", "1")
+                await app.sent()
+                assert relay.counts.up
+
+
+async def test_what_waits_is_shown_and_counted_up_to_a_limit(postgres: str) -> None:
+    async with site(postgres) as app:
+        for number in range(5):
+            await app.say("r1", str(number))
+        await app.app.execute("UPDATE greendot_outbox SET created_at = now() - interval '90 s'")
+        delivery = Locked(app.store)
+        with patch.object(relaying, "COUNT_S", 0.05), patch.object(relaying, "MOST_COUNTED", 4):
+            async with app.relay(delivery) as relay:
+                await until(lambda: relay.items().get("outbox_queue_waiting") == 4)
+                assert 90 <= relay.items()["outbox_queue_oldest_s"] < 150
+                delivery.locked = False
+                await until(lambda: relay.items().get("outbox_queue_waiting") == 0)
+                assert relay.items()["outbox_queue_oldest_s"] == 0
 
 
 # --- crashes ---

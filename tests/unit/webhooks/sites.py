@@ -82,8 +82,8 @@ class Site:
 
 
 @asynccontextmanager
-async def site(**apps: Receiver) -> AsyncIterator[Site]:
-    store, clock = SqliteStore(":memory:", hooked=dict.fromkeys(apps, TYPES)), ManualClock()
+async def site(make: type[SqliteStore] = SqliteStore, **apps: Receiver) -> AsyncIterator[Site]:
+    store, clock = make(":memory:", hooked=dict.fromkeys(apps, TYPES)), ManualClock()
     await store.start()
     try:
         for tenant in apps:

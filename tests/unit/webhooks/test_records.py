@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from greendot.core.hooks import ALONE_AFTER
+from greendot.errors import StoreUnavailable
+from greendot.store.hooks import Claim, HookDepth
+from greendot.store.sqlite import SqliteStore
+from greendot.webhooks import records
 from greendot.webhooks.records import LEASE_S
 from receiver import SECRET, Verdict, receiving
 
@@ -209,6 +215,46 @@ async def test_who_was_killed_is_followed_by_another_when_the_lease_ends() -> No
             assert (lanes.held, app.requests) == ([], [])
             s.clock.advance(2)
             await until(lambda: s.numbers() == [1, 2, 3])
+
+
+class HardToCount(SqliteStore):
+    """Each count fails, and the last never ends."""
+
+    counts = claims = 0
+
+    async def hook_depths(self, tenants: Sequence[str], most: int) -> list[HookDepth]:
+        self.counts += 1
+        if self.counts < 3:
+            raise StoreUnavailable("too late") if self.counts == 1 else ZeroDivisionError
+        return await asyncio.Future()
+
+    async def claim_hooks(self, holder: str, tenants: Sequence[str], now: int, lease_ms: int) -> dict[str, Claim]:
+        self.claims += 1
+        return await super().claim_hooks(holder, tenants, now, lease_ms)
+
+
+async def test_a_count_that_fails_or_never_ends_costs_no_queue_and_holds_up_nothing() -> None:
+    with patch.object(records, "COUNT_S", 0.01), patch.object(records, "CLAIM_EVERY_S", 0.01):
+        async with receiving() as app, site(HardToCount, t1=app) as s, s.lanes(s.hook("t1")) as lanes:
+            assert isinstance(s.store, HardToCount)
+            for counts in (1, 2, 3):
+                await until(lambda counts=counts: s.store.counts == counts)
+                assert lanes.held == ["t1"]
+            claims = s.store.claims
+            await until(lambda: s.store.claims > claims + 2)  # its leases are renewed
+            await s.say()
+            await until(lambda: s.numbers() == [1])
+            assert lanes.held == ["t1"]
+
+
+async def test_what_waits_and_what_was_given_up_is_shown() -> None:
+    with patch.object(records, "COUNT_S", 0.01), patch.object(records, "CLAIM_EVERY_S", 0.01):
+        async with receiving(lambda events: 500) as app, site(t1=app) as s, s.lanes(s.hook("t1")) as lanes:
+            await s.say(3)
+            await until(lambda: lanes.items()["webhooks_queue_waiting"] == 3)
+            s.clock.advance(7)
+            assert lanes.items()["webhooks_queue_oldest_s"] == 7
+            assert lanes.items()["webhooks_dead_letters"] == 0
 
 
 async def test_an_app_that_never_answers_costs_one_request_at_a_time() -> None:

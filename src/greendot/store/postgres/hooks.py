@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from greendot.store.base import Key, Mark, Notification, Record
-from greendot.store.hooks import MOST_IDS, STATES, Claim, DeadEvent, Failed, Hooked, HookState, HookStore, Queued
+from greendot.store.hooks import (
+    MOST_IDS,
+    STATES,
+    Claim,
+    DeadEvent,
+    Failed,
+    HookDepth,
+    Hooked,
+    HookState,
+    HookStore,
+    Queued,
+)
 from greendot.store.postgres.links import Link, Links
 
 NEW, AGAIN, DEAD = range(3)  # phases
@@ -50,6 +61,21 @@ _FAIL = """
 _STOP = """
     INSERT INTO greendot_hooks (tenant, stopped, reason, stopped_at) VALUES ($1, $2, $3, $4)
     ON CONFLICT (tenant) DO UPDATE SET stopped = $2, reason = $3, stopped_at = $4
+"""
+# In the order of the key: this way no plan gathers the whole backlog before it counts the first event.
+DEPTHS = """
+    SELECT t,
+        (SELECT count(*) FROM (
+            SELECT FROM greendot_hook_events h WHERE h.tenant = t AND h.phase < 2 ORDER BY h.phase, h.id LIMIT $2
+        ) waiting),
+        (SELECT count(*) FROM (
+            SELECT FROM greendot_hook_events h WHERE h.tenant = t AND h.phase = 2 ORDER BY h.id LIMIT $2
+        ) dead),
+        least(
+            (SELECT h.at FROM greendot_hook_events h WHERE h.tenant = t AND h.phase = 0 ORDER BY h.id LIMIT 1),
+            (SELECT h.at FROM greendot_hook_events h WHERE h.tenant = t AND h.phase = 1 ORDER BY h.id LIMIT 1)
+        )
+    FROM unnest($1::text[]) t
 """
 _STATES = """
     SELECT tenant, count(*) FILTER (WHERE phase < 2), count(*) FILTER (WHERE phase = 1),
@@ -118,6 +144,9 @@ class PostgresHooks:
 
     async def stop_hook(self, tenant: str, place: str, reason: str, now: int) -> None:
         await self._links.fetch(_STOP, tenant, place, reason, now)
+
+    async def hook_depths(self, tenants: Sequence[str], most: int) -> list[HookDepth]:
+        return [HookDepth(*row) for row in await self._links.fetch(DEPTHS, [*tenants], most)]
 
     async def hook_states(self, tenants: Sequence[str]) -> list[HookState]:
         counts = {row[0]: row[1:] for row in await self._all(_STATES)}

@@ -25,6 +25,7 @@ T = TypeVar("T")
 CHANNEL = "greendot_outbox"
 CONNECT_S = 3.0
 CALL_S = 10.0
+COUNT_LIMIT_S = 1.0  # a count may take so long: rows cannot be read meanwhile
 SILENT_S = 10.0  # beside two polls: a session that has said nothing for so long has lost its shards
 _CLASS = 0x67726E64  # "grnd": apps have advisory locks of their own
 _PRESENT = SHARDS  # the lock that every relay shares: who counts its holders knows how many relays there are
@@ -52,10 +53,19 @@ WAITING = """
     SELECT s FROM unnest($1::int[]) s
     WHERE EXISTS (SELECT FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL)
 """
-DEPTH = """
-    SELECT count(*), coalesce(
-        extract(epoch FROM clock_timestamp() - min(created_at) FILTER (WHERE isfinite(created_at))), 0
-    )::float8 FROM greendot_outbox WHERE shard = ANY($1::int[]) AND failed_at IS NULL
+OLDEST = """
+    SELECT coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8
+    FROM unnest($1::int[]) s, LATERAL (
+        SELECT created_at FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL ORDER BY o.id LIMIT 1
+    ) first WHERE isfinite(created_at)
+"""
+# Shard by shard and in order: this way no plan gathers the whole backlog before it counts the first row.
+COUNT = """
+    SELECT count(*) FROM (
+        SELECT FROM unnest($1::int[]) s, LATERAL (
+            SELECT FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL ORDER BY o.id LIMIT $2
+        ) waiting LIMIT $2
+    ) counted
 """
 TAKE = f"""
     SELECT id, tenant, target, user_id, room, kind, name, left(body::text, {MOST_BODY}), key,
@@ -229,9 +239,17 @@ class _Session:
     async def waiting(self, shards: Collection[int]) -> list[int]:
         return [row[0] for row in await self.do(lambda link: link.fetch(WAITING, [*shards]))]
 
-    async def depth(self, shards: Collection[int]) -> tuple[int, float]:
-        waiting, oldest_s = (await self.do(lambda link: link.fetch(DEPTH, [*shards])))[0]
-        return waiting, max(0.0, oldest_s)
+    async def depth(self, shards: Collection[int], most: int) -> tuple[int | None, float]:
+        async def work(link: Link) -> tuple[int | None, float]:
+            oldest_s = max(0.0, await link.fetchval(OLDEST, [*shards]))
+            try:
+                async with link.transaction():
+                    await link.execute(f"SET LOCAL statement_timeout = '{COUNT_LIMIT_S * 1000:.0f}ms'")
+                    return await link.fetchval(COUNT, [*shards], most), oldest_s
+            except asyncpg.PostgresError:  # most likely too late; the connection and its locks are as good as before
+                return None, oldest_s
+
+        return await self.do(work)
 
     async def take(self, shard: int, limit: int) -> list[OutboxRow]:
         return [OutboxRow(*row) for row in await self.do(lambda link: link.fetch(TAKE, shard, limit))]

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from greendot.store.base import Mark, Notification, Record
-from greendot.store.hooks import MOST_IDS, STATES, Claim, DeadEvent, Failed, Hooked, HookState, HookStore, Queued
+from greendot.store.hooks import (
+    MOST_IDS,
+    STATES,
+    Claim,
+    DeadEvent,
+    Failed,
+    HookDepth,
+    Hooked,
+    HookState,
+    HookStore,
+    Queued,
+)
 from greendot.store.sqlite.thread import DatabaseThread
 
 NEW, AGAIN, DEAD = range(3)  # phases
@@ -43,6 +55,8 @@ _STOP = """
     INSERT INTO hooks (tenant, stopped, reason, stopped_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE
     SET stopped = ?2, reason = ?3, stopped_at = ?4
 """
+DEPTH = "SELECT count(*) FROM (SELECT 1 FROM hook_events WHERE tenant = ? AND phase BETWEEN ? AND ? LIMIT ?)"
+FIRST = "SELECT at FROM hook_events WHERE tenant = ? AND phase = ? ORDER BY id LIMIT 1"
 _COUNT = """
     SELECT ifnull(sum(phase < 2), 0), ifnull(sum(phase = 1), 0), ifnull(sum(phase = 2), 0),
            min(CASE WHEN phase < 2 THEN at END) FROM hook_events WHERE tenant = ?
@@ -97,6 +111,10 @@ class SqliteHooks:
     async def stop_hook(self, tenant: str, place: str, reason: str, now: int) -> None:
         await self._thread.do(lambda db: db.execute(_STOP, (tenant, place, reason, now)))
 
+    async def hook_depths(self, tenants: Sequence[str], most: int) -> list[HookDepth]:
+        # One call for each: what is to be written meanwhile gets its turn in between.
+        return [await self._thread.do(partial(_depth, tenant, most)) for tenant in tenants]
+
     async def hook_states(self, tenants: Sequence[str]) -> list[HookState]:
         def work(db: sqlite3.Connection) -> list[HookState]:
             queued = {row[0] for row in db.execute("SELECT DISTINCT tenant FROM hook_events")}
@@ -139,6 +157,14 @@ def queue_marked(db: sqlite3.Connection, key: tuple[str, str], mark: Mark, ids: 
     db.executemany(
         QUEUE_MARKED, [(key[0], "notification.updated", key[1], at, STATES[mark], encode(part)) for part in rows]
     )
+
+
+def _depth(tenant: str, most: int, db: sqlite3.Connection) -> HookDepth:
+    waiting, dead = (
+        db.execute(DEPTH, (tenant, *phases, most)).fetchone()[0] for phases in ((NEW, AGAIN), (DEAD, DEAD))
+    )
+    firsts = (db.execute(FIRST, (tenant, phase)).fetchone() for phase in (NEW, AGAIN))
+    return HookDepth(tenant, waiting, dead, min((first[0] for first in firsts if first is not None), default=None))
 
 
 def _queued(tenant: str, row: tuple[Any, ...]) -> Queued:

@@ -11,7 +11,7 @@ from greendot.errors import ConfigError, StoreUnavailable
 from greendot.store.outbox import SHARDS
 from greendot.store.postgres import PostgresOutbox
 from greendot.store.postgres.migrations import outbox_sql
-from greendot.store.postgres.outbox import TAKE, WAITING
+from greendot.store.postgres.outbox import COUNT, OLDEST, TAKE, WAITING
 from postgres_server import execute, fresh_schema
 
 from .places import linked
@@ -140,11 +140,17 @@ async def test_streams_are_spread_over_the_shards_and_found_by_an_index(postgres
         counts = await app.fetch("SELECT shard, count(*) FROM greendot_outbox GROUP BY shard")
         assert {row[0] for row in counts} == {*range(SHARDS)}
         await app.execute("ANALYZE greendot_outbox")
-        for sql, values in ((TAKE, "(3, 10)"), (WAITING, "('{1,2}')")):
-            types = "int, int" if "$2" in sql else "int[]"
+        looks = (
+            (TAKE, "int, int", "(3, 10)"),
+            (WAITING, "int[]", "('{1,2}')"),
+            (OLDEST, "int[]", "('{1,2}')"),
+            (COUNT, "int[], int", "('{1,2}', 100)"),
+        )
+        for sql, types, values in looks:
             await app.execute(f"PREPARE looked ({types}) AS {sql}")
             plan = "\n".join(row[0] for row in await app.fetch(f"EXPLAIN EXECUTE looked {values}"))
             assert "greendot_outbox_waiting" in plan, plan
             assert "Seq Scan" not in plan, plan
+            assert "Bitmap" not in plan, plan
             assert "Sort" not in plan, plan
             await app.execute("DEALLOCATE looked")

@@ -62,7 +62,6 @@ _STOP = """
     INSERT INTO greendot_hooks (tenant, stopped, reason, stopped_at) VALUES ($1, $2, $3, $4)
     ON CONFLICT (tenant) DO UPDATE SET stopped = $2, reason = $3, stopped_at = $4
 """
-# In the order of the key: this way no plan gathers the whole backlog before it counts the first event.
 DEPTHS = """
     SELECT t,
         (SELECT count(*) FROM (
@@ -146,7 +145,12 @@ class PostgresHooks:
         await self._links.fetch(_STOP, tenant, place, reason, now)
 
     async def hook_depths(self, tenants: Sequence[str], most: int) -> list[HookDepth]:
-        return [HookDepth(*row) for row in await self._links.fetch(DEPTHS, [*tenants], most)]
+        async def work(link: Link) -> list[HookDepth]:
+            # A plan with a bitmap gathers the whole backlog before it counts the first event.
+            await link.execute("SET LOCAL enable_bitmapscan = off")
+            return [HookDepth(*row) for row in await link.fetch(DEPTHS, [*tenants], most)]
+
+        return await self._links.transact(work)
 
     async def hook_states(self, tenants: Sequence[str]) -> list[HookState]:
         counts = {row[0]: row[1:] for row in await self._all(_STATES)}

@@ -143,6 +143,11 @@ class Notice(Struct, frozen=True, gc=False):
     collapse: str | None = None  # on a device it takes the place of the one before with the same
     traceparent: str | None = None
 
+    def as_entry(self, seq: int, id: str) -> Notification:
+        """What it is in the inbox, as nobody has heard of it yet."""
+        times = (self.created_at, self.expires_at)
+        return Notification(seq, id, self.kind, self.body, *times, traceparent=self.traceparent, ack=self.ack)
+
 
 class Created(NamedTuple):
     """What became of a notice."""

@@ -194,17 +194,7 @@ def _number(
     if (first := known.get(ident)) is not None:
         return Created(first, first.id == numbered_id(first.seq, token))
     seq = heads[key] = heads[key] + 1
-    made = Notification(
-        seq,
-        numbered_id(seq, token),
-        n.kind,
-        n.body,
-        n.created_at,
-        n.expires_at,
-        traceparent=n.traceparent,
-        ack=n.ack,
-    )
-    known[ident] = made
+    known[ident] = made = n.as_entry(seq, numbered_id(seq, token))
     counts[key] = counts.get(key, 0) + 1
     new.append((*key, seq, made.id, n.kind, n.body, n.key, n.created_at, n.expires_at, n.ack, n.traceparent))
     return Created(made, True)

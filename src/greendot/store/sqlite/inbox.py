@@ -194,16 +194,7 @@ def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
             heads[key] = (_inbox(db, key) or Inbox()).head
         seq = heads[key] = heads[key] + 1
         new[key] = new.get(key, 0) + 1
-        made = Notification(
-            seq,
-            numbered_id(seq, new_message_id()),
-            n.kind,
-            n.body,
-            n.created_at,
-            n.expires_at,
-            traceparent=n.traceparent,
-            ack=n.ack,
-        )
+        made = n.as_entry(seq, numbered_id(seq, new_message_id()))
         said = (n.created_at, n.expires_at, n.ack, n.traceparent)
         db.execute(insert, (*key, seq, made.id, n.kind, n.body, n.key, *said))
         created.append(Created(made, True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import signal
 import time
@@ -78,17 +79,20 @@ async def test_a_command_under_way_is_answered_before_the_client_is_sent_away() 
         await draining
 
 
-async def test_a_command_that_takes_too_long_does_not_keep_the_server() -> None:
+async def test_a_command_that_takes_too_long_does_not_keep_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     async with serving() as served:
         await served.lobby()
         alice = await served.joined("alice")
         gate = Gate(served.node.store, "append")
         alice.send(type="room.send", room="lobby", body="later", key="k", id="s")
         await gate.reached.wait()
-        draining = asyncio.get_running_loop().create_task(served.node.drain(0.2))
+        draining = asyncio.get_running_loop().create_task(served.node.drain(1.0))
         await told(alice)
         await draining
         gate.opened.set()
+        # There was time left for the last word: whoever answers it is not cut off.
+        assert "0 did not answer and were cut off, 1 were waiting for an answer" in caplog.text
 
 
 async def test_who_opens_a_socket_meanwhile_is_sent_away_too() -> None:

@@ -1,12 +1,14 @@
 """Shipped for those who test against Greendot or write an engine or a store for it.
 
 `ManualClock` moves time by hand, `serving` runs a whole server in this process, `WireClient` speaks the bare wire,
-`EngineSuite` and `StoreSuite` are what every engine and store must pass.
+`EngineSuite` and `StoreSuite` are what every engine and store must pass, `hold` stops one call
+of either at a named point.
 """
 
 from greendot.testing.clock import ManualClock, ShiftedClock
 from greendot.testing.engine_harness import EngineHarness
 from greendot.testing.engine_suite import EngineSuite
+from greendot.testing.hold import Held, hold
 from greendot.testing.server import Served, serving
 from greendot.testing.store_suite import StoreSuite
 from greendot.testing.wire import Closed, WireClient
@@ -15,10 +17,12 @@ __all__ = [
     "Closed",
     "EngineHarness",
     "EngineSuite",
+    "Held",
     "ManualClock",
     "Served",
     "ShiftedClock",
     "StoreSuite",
     "WireClient",
+    "hold",
     "serving",
 ]

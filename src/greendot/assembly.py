@@ -178,6 +178,7 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
             revoking=node.revoking,
             notifying=node.notifying,
             lasting=Lasting(settings.node.lease_s, *days),
+            metrics=node.metrics,
             key=settings.admin.key,
             dev=settings.server.dev,
         )

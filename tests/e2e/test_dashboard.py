@@ -10,7 +10,8 @@ import pytest
 from e2e.narrow import Peer, peer
 from e2e.processes import ask, exchange, until
 from greendot.admin.acting import HOLDS_S
-from greendot.admin.dashboard import HELLO_S, KEY_EVERY, MOST, WRONG_S
+from greendot.admin.admission import MOST_OPERATORS, MOST_PENDING, MOST_TENANT
+from greendot.admin.dashboard import HELLO_S, KEY_EVERY, MOST_COMMANDS, WRONG_S
 from greendot.core.apikeys import hash_of, text_of
 from greendot.core.breaker import Load
 from greendot.core.tailing import HOLD_S, KINDS
@@ -20,6 +21,7 @@ from greendot.store.keys import OPERATOR, ApiKey, Secret
 from greendot.store.remembering import BELIEVED_S
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
+from greendot.testing.wire import TEXT
 from redis_servers import free_port
 
 KEY = "the operator's own key, long enough to be"
@@ -197,12 +199,72 @@ async def test_hello_comes_first_once_and_soon() -> None:
         assert (await silent.closed()).code == 4502
 
 
-async def test_no_more_look_at_once_than_may() -> None:
+async def test_silent_sockets_lock_no_operator_out() -> None:
     async with serving(admin=ON) as served:
-        for _ in range(MOST):
-            await served.socket("/admin/live")
+        silent = [await served.socket("/admin/live") for _ in range(MOST_OPERATORS)]
+        operators = [await look(served) for _ in range(MOST_OPERATORS // 2)]
+        assert all(operator.welcome["every"] for operator in operators)
+        await served.advance(HELLO_S)
+        assert {(await socket.closed()).code for socket in silent} == {4502}
+        assert served.greendot.dashboard is not None
+        assert served.greendot.dashboard.onlookers == len(operators)
+        assert served.node.metrics.dashboard_refused_total == len(silent)
+
+
+async def test_sockets_without_a_key_are_bounded_and_the_oldest_goes_first() -> None:
+    async with serving(admin=ON) as served:
+        assert served.greendot.dashboard is not None
+        operator = await served.socket("/admin/live")  # slow: it sends its key when hundreds have come after it
+        silent = [await served.socket("/admin/live") for _ in range(MOST_PENDING - 1)]
+        operator.send(type="hello", key=KEY)
+        await served.settle()
+        assert (await operator.receive("welcome"))["data"]["every"]
+        silent += [await served.socket("/admin/live") for _ in range(3)]
+        for displaced in silent[:2]:
+            closed = await displaced.closed()
+            assert (closed.code, closed.reason) == (4003, "too many sockets wait to sign in: come back")
+        assert served.greendot.dashboard.onlookers == MOST_PENDING + 1
+        assert (await look(served)).welcome["every"]
+        assert served.node.metrics.dashboard_refused_total == 3
+
+
+async def test_no_more_operators_view_at_once_than_may() -> None:
+    async with serving(admin=ON) as served:
+        for _ in range(MOST_OPERATORS):
+            await look(served)
         one_more = await served.socket("/admin/live")
+        one_more.send(type="hello", key=KEY)
+        closed = await one_more.closed()
+        assert (closed.code, closed.reason[:12]) == (4003, "32 operators")
+        assert (await look(served, await make(served, "admin"))).welcome["tenant"] == "acme"
+
+
+async def test_one_tenant_takes_no_place_of_operators_or_of_other_tenants() -> None:
+    async with serving(admin=ON) as served:
+        boss = await make(served, "admin")
+        for _ in range(MOST_TENANT):
+            await look(served, boss)
+        one_more = await served.socket("/admin/live")
+        one_more.send(type="hello", key=boss)
         assert (await one_more.closed()).code == 4003
+        assert (await look(served, await make(served, "admin", tenant="rival"))).welcome["tenant"] == "rival"
+        assert (await look(served)).welcome["every"]
+
+
+async def test_a_socket_without_a_key_is_answered_a_few_frames_only() -> None:
+    async with serving(admin=ON) as served:
+        for bad in ('{"type":', "[" * 60_000, '{"type":"nonsense"}'):
+            socket = await served.socket("/admin/live")
+            socket.send_frame(TEXT, bad.encode())
+            assert (await socket.receive())["code"] == "bad_field"
+            assert (await socket.closed()).code == 4502
+        guess = await served.socket("/admin/live")
+        guess.send(type="hello", key="wrong")
+        for _ in range(MOST_COMMANDS + 1):
+            guess.send(type="find.user", user="ann")
+        for _ in range(MOST_COMMANDS + 1):
+            assert (await guess.receive())["code"] == "rate_limited"
+        assert (await guess.closed()).code == 4502
 
 
 async def test_keys_see_what_is_theirs() -> None:

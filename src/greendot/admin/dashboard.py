@@ -15,6 +15,7 @@ from msgspec import to_builtins
 from greendot import __version__
 from greendot.admin import frames
 from greendot.admin.acting import Acting
+from greendot.admin.admission import Admission
 from greendot.admin.desk import Desk, Viewer, viewer_of
 from greendot.admin.finding import Finding
 from greendot.admin.gathering import Gathering, View, busiest
@@ -25,6 +26,7 @@ from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstor
 from greendot.logs import events
 from greendot.logs.telling import tell
 from greendot.protocol.codes import Close, Err
+from greendot.protocol.commands import CommandId
 from greendot.protocol.insight import Sample, SampleOf, read_sample
 
 EVERY_S = 1.0  # between two looks
@@ -33,7 +35,6 @@ NODES_EVERY = 5  # looks: which nodes there are is read no more often
 KEY_EVERY = 10  # looks: whether a key still counts is asked no more often
 HELLO_S = 10.0
 WRONG_S = 1.0  # who shows a wrong key waits so long for the answer
-MOST = 32  # onlookers of a node
 MOST_COMMANDS = 8  # of one, under way
 MOST_SHOWN_TENANTS = 200
 
@@ -71,6 +72,7 @@ class _Look:
         self.most = 0  # hot topics and slow clients it wants to see
         self.missed = 0  # events it could not be sent
         self.commands = 0  # under way
+        self.rejected = 0  # frames answered with an error at once
         self.behind = 0  # looks it could not be sent, in a row
         self.deadline: Any = None
 
@@ -81,6 +83,7 @@ class Dashboard:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._looks: dict[Socket, _Look] = {}
+        self._admission: Admission[Socket] = Admission()
         self._finding = Finding(desk)
         self._gathered: dict[Group, Gathering] = {}
         self._nodes: list[NodeInfo] = []
@@ -95,13 +98,13 @@ class Dashboard:
     # --- sockets ---
 
     def opened(self, socket: Socket) -> None:
-        if len(self._looks) >= MOST:
-            socket.close(Close.OVERLOADED, f"{MOST} people look at this node already")
-            return
+        if (displaced := self._admission.open(socket)) is not None:
+            self._refuse(displaced, Close.OVERLOADED, "too many sockets wait to sign in: come back")
         look = self._looks[socket] = _Look(Acting(self._desk))
         look.deadline = self._desk.timers.set(HELLO_S, self._too_late, socket)
 
     def gone(self, socket: Socket) -> None:
+        self._admission.remove(socket)
         look = self._looks.pop(socket, None)
         if look is not None:
             self._desk.timers.cancel(look.deadline)
@@ -117,18 +120,26 @@ class Dashboard:
         try:
             command = frames.decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            socket.send(frames.error(None, Err.BAD_FIELD, str(error)))
+            self._reject(socket, look, None, Err.BAD_FIELD, str(error))
             return
         if isinstance(command, frames.Hello) == look.asked:
-            socket.close(Close.PROTOCOL_ERROR, "the first frame is hello, and no other")
+            self._refuse(socket, Close.PROTOCOL_ERROR, "the first frame is hello, and no other")
         elif isinstance(command, frames.Hello):
             look.asked = True
+            self._admission.key_sent(socket)
             self._desk.tasks.spawn(self._hello(socket, look, command))
         elif look.viewer is None or look.commands >= MOST_COMMANDS:
-            socket.send(frames.error(command.id, Err.RATE_LIMITED, "wait for the answers to what was asked"))
+            self._reject(socket, look, command.id, Err.RATE_LIMITED, "wait for the answers to what was asked")
         else:
             look.commands += 1
             self._desk.tasks.spawn(self._answer(socket, look, command))
+
+    def _reject(self, socket: Socket, look: _Look, id: CommandId | None, code: str, message: str) -> None:
+        """Answer a frame with an error. Before the welcome only a few are answered, and before a hello one."""
+        socket.send(frames.error(id, code, message))
+        look.rejected += 1
+        if look.viewer is None and look.rejected > (MOST_COMMANDS if look.asked else 0):
+            self._refuse(socket, Close.PROTOCOL_ERROR, "the first frame is hello, the next one follows the welcome")
 
     def close(self) -> None:
         """The server stops."""
@@ -137,27 +148,39 @@ class Dashboard:
             self.gone(socket)
 
     def _too_late(self, socket: Socket) -> None:
-        socket.close(Close.PROTOCOL_ERROR, "no hello within 10 s")
+        if self._looks[socket].asked:
+            self._refuse(socket, Close.OVERLOADED, "the store does not answer: come back")
+        else:
+            self._refuse(socket, Close.PROTOCOL_ERROR, "no hello within 10 s")
 
-    def _refuse(self, socket: Socket) -> None:
-        socket.close(Close.BAD_TOKEN, "this key does not open the dashboard: it takes the scope admin")
+    def _wrong_key(self, socket: Socket) -> None:
+        self._refuse(socket, Close.BAD_TOKEN, "this key does not open the dashboard: it takes the scope admin")
+
+    def _refuse(self, socket: Socket, code: int, reason: str) -> None:
+        """Close a socket and free its place at once: a peer that does not read must not keep it."""
+        self._desk.metrics.dashboard_refused_total += 1
+        socket.close(code, reason)
+        self.gone(socket)
 
     # --- who it is ---
 
     async def _hello(self, socket: Socket, look: _Look, hello: frames.Hello) -> None:
-        self._desk.timers.cancel(look.deadline)
         try:
             viewer = await viewer_of(self._desk, hello.key)
             tenants = await self._tenants(viewer)
         except StoreUnavailable:
-            socket.close(Close.OVERLOADED, "the store does not answer: come back")
-            return
-        if viewer is None:
-            # Each guess takes its time, and the door bounds how many there are at once.
             if socket in self._looks:
-                look.deadline = self._desk.timers.set(WRONG_S, self._refuse, socket)
+                self._refuse(socket, Close.OVERLOADED, "the store does not answer: come back")
             return
         if socket not in self._looks:
+            return
+        self._desk.timers.cancel(look.deadline)
+        if viewer is None:
+            # Each guess takes its time, and the number of waiting sockets is bounded.
+            look.deadline = self._desk.timers.set(WRONG_S, self._wrong_key, socket)
+            return
+        if (full := self._admission.admit(socket, viewer)) is not None:
+            self._refuse(socket, Close.OVERLOADED, full)
             return
         look.key, look.viewer = hello.key, viewer
         tell(events.DASHBOARD_OPENED, key=viewer.name)

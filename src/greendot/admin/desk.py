@@ -69,6 +69,12 @@ class NodeView(Protocol):
     async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool: ...
 
 
+class Counters(Protocol):
+    """Metrics of the node that the dashboard counts in."""
+
+    dashboard_refused_total: int
+
+
 class Lasting(Struct, frozen=True):
     """How long things last that are found: from the settings."""
 
@@ -92,6 +98,7 @@ class Desk(Struct, frozen=True):
     revoking: Revoking
     notifying: Notifying
     lasting: Lasting
+    metrics: Counters
     key: str = ""  # the operator's, from the settings
     dev: bool = False
 

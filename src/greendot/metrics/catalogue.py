@@ -104,6 +104,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_refused_address_total",
             "Sockets refused because their address has too many (door.connections_per_ip).",
         ),
+        counter(
+            "dashboard_refused_total",
+            "Sockets of the dashboard the server refused: no valid hello in time, a wrong key, or too many.",
+        ),
     ),
     "Delivery": (
         counter("realtime_commands_total", "Commands of clients."),

@@ -19,6 +19,7 @@ class Metrics:
     """The counters of one node, by their Prometheus names."""
 
     _COUNTERS = (
+        "dashboard_refused_total",
         "inbox_badges_total",
         "inbox_gaps_total",
         "inbox_notified_total",
@@ -52,6 +53,7 @@ class Metrics:
     )
     __slots__ = (*_COUNTERS, "dropped", "hello", "loop_lag", "presence_recovery", "recovery")
 
+    dashboard_refused_total: int
     inbox_badges_total: int
     inbox_gaps_total: int
     inbox_notified_total: int

@@ -8,7 +8,7 @@ import pytest
 
 from .sources import Module, modules
 
-MOST_LINES = 400
+MOST_LINES = 600  # usual are 150 to 350; more only where a module is one thing
 MOST_FUNCTION_LINES = 50
 MOST_PARAMETERS = 6
 

@@ -54,7 +54,9 @@ class Feed:
         """A room is followed from here on; what came while its head was read finds its place."""
         self._look_later()
         self._forward(local, local.line.skip_to(head))
-        if local.line.gap:
+        if local.hinted > local.cursor:
+            self._miss(local, 0.0)
+        elif local.line.gap:
             self._miss(local, GAP_S)
 
     # --- from the bus ---
@@ -63,7 +65,7 @@ class Feed:
         assert message.seq is not None
         if not message.frame:  # a hint: the content is in the store only
             local.hinted = max(local.hinted, message.seq)
-            if local.hinted > local.cursor:
+            if local.hinted > local.cursor and local.opening is None:
                 self._miss(local, 0.0)
             return
         self._forward(local, local.line.offer(message.seq, message.frame))
@@ -90,34 +92,36 @@ class Feed:
         """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""
         if local.reading:
             return
-        local.reading = True
+        local.reading, hinted = True, local.hinted
         self.gaps += 1
-        again = True
         try:
-            again = await self._fill(local)
+            await self._fill(local)
         except StoreUnavailable as error:
             tell(events.WORK_LATER, work="a gap in a room", reason=error, room=local.channel.topic.name)
             local.gap_timer = self._shared.timers.set(AGAIN_S * random.uniform(0.5, 1), self._over, local)
-            again = False
+            return
         finally:
             local.reading = False
-        if again and local.line.gap:
+        if local.hinted > max(hinted, local.cursor):
+            self._miss(local, 0.0)  # a hint that came while the gap was read: the read may not have seen its record
+        elif local.line.gap:
             self._miss(local, GAP_S)
+        else:
+            local.hinted = 0  # everything hinted at was read, or the store does not have it
 
-    async def _fill(self, local: LocalRoom) -> bool:
+    async def _fill(self, local: LocalRoom) -> None:
         topic = local.channel.topic
         records = await self._store.messages(topic.tenant, topic.name, after=local.cursor, limit=RECOVER)
         for record in records:
             self._forward(local, local.line.offer(record.seq, message_frame(record)))
         if len(records) < RECOVER:
-            return True
+            return
         # Too much for a live stream: clients fetch it when they want it.
         room = await self._store.room(topic.tenant, topic.name)
         if room is not None and room.head > local.cursor:
             frame = encode_event(Resync(f"room:{topic.name}"), self._shared.clock.now_ms())
             self._shared.hub.offer(local.channel, frame, record=True, key=RoomKey(topic.name, ("resync",)))
             self._forward(local, local.line.skip_to(room.head))
-        return True
 
     # --- comparing ---
 

@@ -214,20 +214,17 @@ class Inboxes:
             self._shared.tasks.spawn(self._fill_quietly(local))
 
     async def _fill_quietly(self, local: LocalInbox) -> None:
-        cursor = local.cursor
         try:
             await self._fill(local)
         except StoreUnavailable as error:
             tell(events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
-        if local.is_behind:
-            self._miss(local, GAP_S if local.cursor > cursor else AGAIN_S * random.uniform(0.5, 1))
 
     async def _fill(self, local: LocalInbox) -> None:
         """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""
         if local.reading is not None:
             await asyncio.shield(local.reading)
             return
-        local.reading = asyncio.get_running_loop().create_future()
+        local.reading, cursor, hinted = asyncio.get_running_loop().create_future(), local.cursor, local.hinted
         self._metrics.inbox_gaps_total += 1
         try:
             # The head first: what it counts and a page does not show is not to be announced any more.
@@ -242,6 +239,10 @@ class Inboxes:
         finally:
             local.reading.set_result(None)
             local.reading = None
+            if local.hinted > max(hinted, local.cursor):
+                self._miss(local, 0.0)  # a hint that came meanwhile: the read may not have seen its notification
+            elif local.is_behind:
+                self._miss(local, GAP_S if local.cursor > cursor else AGAIN_S * random.uniform(0.5, 1))
 
     def _catch(self, local: LocalInbox, head: int, found: list[Notification]) -> None:
         now = self._shared.clock.now_ms()

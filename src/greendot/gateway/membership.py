@@ -68,11 +68,12 @@ class Membership:
         return may_be_in(grants, found, standing.role)
 
     async def throughout(self, session: Session, room: str, read: Callable[[], Awaitable[T]]) -> T:
-        """What was read, by somebody who may be in the room before and after. Refused otherwise."""
+        """Return what `read` returns, for a session admitted to the room before and after. Refused otherwise."""
         while True:
             removals = session.removals
             await self.admit(session, room)
             found = await read()
+            await self.admit(session, room)  # the room may have been closed while it was read
             if session.removals == removals:
                 return found
 
@@ -121,9 +122,11 @@ class Membership:
         return self._known(tenant, room) is not None
 
     def _known(self, tenant: str, room: str) -> LocalRoom | None:
-        """The room as it is remembered, if it is."""
+        """Return the room as remembered here; None if it is not, or while its members are being looked up again."""
         local = self._local.get(Topic("room", tenant, room))
-        return local if local is not None and local.opening is None and local.room is not None else None
+        if local is None or local.opening is not None or local.room is None or local.unchecked is not None:
+            return None
+        return local
 
     async def look_again(self, local: LocalRoom) -> list[str]:
         """The members have changed. Answers the listening users who may no longer be in the room."""

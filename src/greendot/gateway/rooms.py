@@ -28,7 +28,7 @@ from greendot.gateway.channel import Asked, Channel, RoomKey
 from greendot.gateway.connection import Connection
 from greendot.gateway.feed import Feed
 from greendot.gateway.following import Following
-from greendot.gateway.membership import Membership, not_a_member
+from greendot.gateway.membership import Admission, Membership, not_a_member
 from greendot.gateway.present import PresentLine, page
 from greendot.gateway.room import RECOVER_BYTES, LocalRoom
 from greendot.gateway.seating import Seating
@@ -111,7 +111,7 @@ class Rooms:
         admitted = await self.membership.admit(session, room, fresh=True)
         await self._sights.know(session.tenant, [session.user], {*local.present.users, *local.typing.users})
         missed, truncated = await self._missed(local, after, most)
-        if self._local.get(topic) is not local or local.removals != removals:
+        if self._local.get(topic) is not local or local.removals != removals or not self._is_current(local, admitted):
             return await self.rejoin(connection, session, room, after, most)
         # No await below: what was read and what the listener will hear must meet without a gap.
         if not connection.closing:
@@ -132,6 +132,16 @@ class Rooms:
             present=local.present.count(session.user),
             unread=max(0, local.cursor - admitted.marker),
         )
+
+    def _is_current(self, local: LocalRoom, admitted: Admission) -> bool:
+        """Return whether an admission still holds: no newer revision of the members is known or being read here.
+
+        A room may be closed, or a member removed, while the joiner waits for the store. The look-up that follows
+        compares the listeners only, so whoever is not attached yet has to be admitted again.
+        """
+        if local.unchecked is None and admitted.room.members_rev < local.members_rev:
+            self._check(local)  # also ends the wait when the store was restored to an older revision
+        return local.unchecked is None
 
     async def _missed(self, local: LocalRoom, after: int | None, most: int) -> tuple[list[RoomMessage], bool]:
         """The messages after `after` up to the cursor; empty and True if they are too many, or it lies beyond."""

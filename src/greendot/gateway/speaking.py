@@ -177,7 +177,8 @@ class Speaking:
         await self._store.remove_member(tenant, room.room, user)
         self._engine.publish(Topic("room", tenant, room.room), MembersChanged())
         self._shared.witness.member("member removed", tenant, room.room, user)
-        if not room.open:
+        now = await self._store.room(tenant, room.room)  # it may have been closed since the caller looked
+        if now is None or not now.open:
             nodes = {seat.node for seat in await self._engine.sessions(tenant, user)}
             reason = "removed by the app"
             await self._acks.ask(

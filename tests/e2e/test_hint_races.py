@@ -1,0 +1,87 @@
+"""Hints that come while a gap is read: the record they name is read at once, on every engine and store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backends import on_each_pair, serving_on
+from e2e.processes import until
+from greendot.engine.base import Message, Notified, Topic
+from greendot.store.base import Notice
+from greendot.testing import Served, WireClient, hold
+
+CLUB = Topic("room", "default", "club")
+SECRET = {"secret": {"bus": "hint"}}
+
+
+async def next_body(served: Served, client: WireClient, event: str) -> object:
+    await served.advance(0.01)  # gaps are read by a timer
+    return (await client.receive(event))["data"]["body"]
+
+
+@on_each_pair
+async def test_a_hint_that_comes_while_a_gap_of_a_room_is_read_is_not_forgotten(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await served.node.speaking.put_room("default", "club", open=True, bus="hint")
+        alice, bob = await served.joined("alice", "club"), await served.joined("bob", "club")
+        local = served.node.rooms.local(CLUB)
+        assert local is not None
+        async with hold(served.node.store, "messages", at="after") as held:
+            await alice.request(type="room.send", room="club", body="one")
+            await until(lambda: local.hinted == 1)
+            served.node.timers.tick()
+            await held.reached()
+            await alice.request(type="room.send", room="club", body="two")
+            await until(lambda: local.hinted == 2)
+        assert [await next_body(served, bob, "room.message") for _ in range(2)] == ["one", "two"]
+
+
+@on_each_pair
+async def test_a_hint_that_comes_while_a_room_is_opened_is_not_forgotten(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await served.node.speaking.put_room("default", "club", open=True, bus="hint")
+        alice, bob = await served.client("alice"), await served.client("bob")
+        await served.node.speaking.put_member("default", "club", "alice", "member")
+        first = iter([True])
+        async with hold(served.node.store, "heads", at="after", when=lambda keys: next(first, False)) as held:
+            bob.send(type="room.join", room="club", id="j")
+            await held.reached()  # the room is subscribed and its head was read
+            await alice.request(type="room.send", room="club", body="one")
+            local = served.node.rooms.local(CLUB)
+            assert local is not None
+            await until(lambda: 1 in (local.hinted, local.cursor))  # heard of, or read already
+        head = (await bob.receive("reply"))["data"]["head"]
+        assert head == 1 or await next_body(served, bob, "room.message") == "one"
+
+
+@on_each_pair
+async def test_a_hint_that_comes_while_a_second_device_catches_up_is_not_forgotten(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres, kinds=SECRET) as served:
+        phone = await served.client("ann", device="phone")
+        publish, lost = served.node.engine.publish, list[Message]()
+
+        def lose(topic: Topic, message: Message) -> None:
+            (lost.append if isinstance(message, Notified) and not lost else lambda m: publish(topic, m))(message)
+
+        served.node.engine.publish = lose  # type: ignore[method-assign]
+        await notify(served, "one")
+        laptop = await served.socket()
+        async with hold(served.node.store, "notifications", at="after") as held:
+            laptop.send(type="hello", token=served.token("ann"), device="laptop")
+            await held.reached()  # it is behind what the store has, and reads that for all devices
+            await notify(served, "two")
+            await until(lambda: served.node.inboxes._local["default", "ann"].hinted == 2)
+        assert [await next_body(served, phone, "notification.created") for _ in range(2)] == ["one", "two"]
+
+
+async def notify(served: Served, body: str) -> None:
+    now = served.clock.now_ms()
+    await served.node.notifying.notify(
+        [Notice("default", "ann", "secret", f'"{body}"'.encode(), body, now, None, False)]
+    )

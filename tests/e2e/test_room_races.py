@@ -1,0 +1,110 @@
+"""A room that is closed while somebody enters it or reads it, replayed step by step on every engine and store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backends import on_each_pair, serving_on
+from e2e.processes import until
+from greendot.engine.base import Topic
+from greendot.gateway.room import LocalRoom
+from greendot.store.base import Draft
+from greendot.testing import Served, WireClient, hold
+
+CLUB = Topic("room", "default", "club")
+
+
+async def open_club(served: Served) -> WireClient:
+    """Make the open room `club` and return a client of its only member, who listens there."""
+    await served.node.speaking.put_room("default", "club", open=True, bus=None)
+    await served.node.speaking.put_member("default", "club", "alice", "member")
+    return await served.joined("alice", "club")
+
+
+def club(served: Served) -> LocalRoom:
+    local = served.node.rooms.local(CLUB)
+    assert local is not None
+    return local
+
+
+async def close_club(served: Served) -> int:
+    """Close the room; the new revision of its members is returned."""
+    return (await served.node.speaking.put_room("default", "club", open=False, bus=None)).members_rev
+
+
+async def hears_nothing_of_a_message(served: Served, alice: WireClient, bob: WireClient) -> None:
+    await alice.request(type="room.send", room="club", body="for members")
+    assert (await alice.receive("room.message"))["data"]["body"] == "for members"
+    assert [frame for frame in await bob.quiet() if frame["type"] == "room.message"] == []
+
+
+@on_each_pair
+async def test_a_join_admitted_before_the_room_was_closed_is_refused(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice, bob = await open_club(served), await served.client("bob")
+        admitted = hold(
+            served.node.rooms.membership, "admit", at="after", when=lambda *args, fresh=False, **kwargs: fresh
+        )
+        async with admitted as held:
+            bob.send(type="room.join", room="club", id="j")
+            await held.reached()
+            revision = await close_club(served)
+            await until(lambda: club(served).members_rev == revision and club(served).unchecked is None)
+        assert (await bob.receive("error"))["code"] == "not_a_member"
+        await hears_nothing_of_a_message(served, alice, bob)
+
+
+@on_each_pair
+async def test_a_join_while_the_members_are_looked_up_is_decided_by_the_newest_members(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice, bob = await open_club(served), await served.client("bob")
+        admitted = hold(
+            served.node.rooms.membership, "admit", at="after", when=lambda *args, fresh=False, **kwargs: fresh
+        )
+        async with hold(served.node.store, "standings", at="after") as looking, admitted as entering:
+            bob.send(type="room.join", room="club", id="j")
+            await entering.reached()
+            await close_club(served)
+            await looking.reached()
+            # The joiner goes on first: it must not be attached behind the list the look-up works with.
+            entering.release()
+            assert (await bob.receive("error"))["code"] == "not_a_member"
+        await hears_nothing_of_a_message(served, alice, bob)
+
+
+@on_each_pair
+async def test_history_read_while_the_room_is_closed_is_not_told(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await served.node.speaking.put_room("default", "club", open=True, bus=None)
+        bob = await served.client("bob")
+        async with hold(served.node.store, "messages") as held:
+            bob.send(type="room.history", room="club", id="h")
+            await held.reached()
+            await close_club(served)
+            secret = Draft("app", None, b'"for members"', "k1", served.clock.now_ms())
+            await served.node.speaking.append("default", "club", secret)
+        assert (await bob.receive("error"))["code"] == "not_a_member"
+
+
+@on_each_pair
+async def test_a_member_removed_while_the_room_is_closed_hears_nothing_after_the_removal(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice = await open_club(served)
+        await served.node.speaking.put_member("default", "club", "bob", "member")
+        bob = await served.joined("bob", "club")
+        seen_open = await served.node.store.room("default", "club")
+        assert seen_open is not None
+        await close_club(served)
+        # The node is slow to look up the members: the removal itself must have been acknowledged.
+        async with hold(served.node.store, "standings"):
+            await served.node.speaking.remove_member("default", seen_open, "bob")
+            assert bob_is_out(served)
+        await hears_nothing_of_a_message(served, alice, bob)
+
+
+def bob_is_out(served: Served) -> bool:
+    return not any("club" in (c.rooms or ()) for c in served.node.registry.connections_of("default", "bob"))

@@ -9,6 +9,7 @@
     ├── Unreadable           a client reads no version of an event it cannot do without
     ├── EngineUnavailable    signals cannot be shared now; try again later
     ├── StoreUnavailable     records cannot be read or written now; try again later
+    ├── StaleMembers         the members of a room have changed since the caller was admitted; admit again
     ├── Unstorable           a value the store cannot hold; tried again, it fails again
     ├── BadWebhook           a request to an app is not what Greendot sent
     ├── ClientError          what a client's program meets (client.errors)
@@ -73,6 +74,10 @@ class EngineUnavailable(GreendotError):
 
 class StoreUnavailable(GreendotError):
     """The store did not answer; a write may or may not have been committed."""
+
+
+class StaleMembers(GreendotError):
+    """A message was refused because the room's members are not those its author was admitted under."""
 
 
 class Unstorable(GreendotError):

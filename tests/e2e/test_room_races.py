@@ -108,3 +108,49 @@ async def test_a_member_removed_while_the_room_is_closed_hears_nothing_after_the
 
 def bob_is_out(served: Served) -> bool:
     return not any("club" in (c.rooms or ()) for c in served.node.registry.connections_of("default", "bob"))
+
+
+@on_each_pair
+async def test_a_message_on_its_way_while_its_author_is_removed_is_refused(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice = await open_club(served)
+        await close_club(served)
+        room = await served.node.store.room("default", "club")
+        assert room is not None
+        async with hold(served.node.store, "append") as held:
+            alice.send(type="room.send", room="club", body="too late", id="s")
+            await held.reached()
+            await served.node.speaking.remove_member("default", room, "alice")
+        assert (await alice.receive("room.changed"))["data"]["removed"]
+        assert (await alice.receive("error"))["code"] == "not_a_member"
+        assert await served.node.store.messages("default", "club", limit=10) == []
+
+
+@on_each_pair
+async def test_a_message_on_its_way_while_others_come_and_go_is_written(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice = await open_club(served)
+        async with hold(served.node.store, "append") as held:
+            alice.send(type="room.send", room="club", body="hello", id="s")
+            await held.reached()
+            await served.node.speaking.put_member("default", "club", "carol", "member")
+        assert (await alice.receive("reply"))["data"]["seq"] == 1
+
+
+@on_each_pair
+async def test_a_change_on_its_way_while_its_author_becomes_a_reader_is_refused(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        alice = await open_club(served)
+        await alice.request(type="room.send", room="club", body="one")
+        await alice.receive("room.message")
+        async with hold(served.node.store, "append") as held:
+            alice.send(type="room.edit", room="club", ref=1, body="two", id="e")
+            await held.reached()
+            await served.node.speaking.put_member("default", "club", "alice", "reader")
+        assert (await alice.receive("error"))["code"] == "forbidden"

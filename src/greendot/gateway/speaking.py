@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from msgspec import Raw, structs
+from msgspec import structs
 
 from greendot.engine.base import Deliver, Engine, MemberRemoved, MembersChanged, Topic
-from greendot.errors import Refused
+from greendot.errors import Refused, StaleMembers
 from greendot.gateway.acks import Acks
 from greendot.gateway.connection import Connection
 from greendot.gateway.limiting import Limiting
+from greendot.gateway.membership import Admission
 from greendot.gateway.rooms import Rooms
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
@@ -30,6 +31,7 @@ from greendot.store.events import fit, message_event
 from greendot.traces.spans import parent, span
 
 NOTHING = b"null"  # the body of a deletion
+ATTEMPTS = 10  # to write a message while the members of its room change
 
 
 class Speaking:
@@ -48,63 +50,88 @@ class Speaking:
 
     # --- who may ---
 
-    async def speaker(self, connection: Connection, session: Session, room: str) -> Role | None:
-        """The speaker's role. Refused unless the session has joined, or its user is a member, and not only a reader."""
-        admitted = await self._rooms.membership.admit(session, room, make=True)
+    async def speaker(self, connection: Connection, session: Session, room: str, *, fresh: bool = False) -> Admission:
+        """Refused unless the session has joined, or its user is a member, and not only a reader."""
+        admitted = await self._rooms.membership.admit(session, room, make=True, fresh=fresh)
         joined = connection.rooms is not None and room in connection.rooms
         if not joined and admitted.role is None and not session.grants.may_join(room):
             raise Refused(Err.NOT_A_MEMBER, f"join {room!r} first")
         if admitted.role == "reader":
             raise Refused(Err.FORBIDDEN, f"you may only read in {room!r}")
-        return admitted.role
+        return admitted
 
     # --- messages ---
 
     async def send(self, connection: Connection, session: Session, command: RoomSend) -> SendReply:
-        await self.speaker(connection, session, command.room)
+        admitted = await self.speaker(connection, session, command.room)
         self._limiting.send(connection, session, command.room)
         # The message shows that the typing is over: nobody waits for a stop that may never come.
         self._rooms.stop_typing(session, command.room)
-        return await self._append(session, command, command.body)
+
+        async def admit() -> Admission:
+            return await self.speaker(connection, session, command.room, fresh=True)
+
+        draft = self._draft(session, command, bytes(command.body))
+        return await self._append(session, command, draft, admitted, admit)
 
     async def edit(self, connection: Connection, session: Session, command: RoomEdit) -> SendReply:
-        await self._may_change(connection, session, command.room, command.ref)
-        return await self._append(session, command, command.body, command.ref, "edit")
+        return await self._change(connection, session, command, bytes(command.body), "edit")
 
     async def delete(self, connection: Connection, session: Session, command: RoomDelete) -> SendReply:
-        await self._may_change(connection, session, command.room, command.ref)
-        return await self._append(session, command, Raw(NOTHING), command.ref, "delete")
+        return await self._change(connection, session, command, NOTHING, "delete")
 
-    async def _may_change(self, connection: Connection, session: Session, room: str, ref: int) -> None:
-        role = await self.speaker(connection, session, room)
-        self._limiting.send(connection, session, room)
-        original = await self._store.message(session.tenant, room, ref)
+    async def _change(
+        self, connection: Connection, session: Session, command: RoomEdit | RoomDelete, body: bytes, op: Op
+    ) -> SendReply:
+        await self.speaker(connection, session, command.room)
+        self._limiting.send(connection, session, command.room)
+        original = await self._store.message(session.tenant, command.room, command.ref)
         if original is None or original.op is not None:
-            raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {ref} in {room!r}")
-        if original.user != session.user and role != "admin":
-            raise Refused(Err.FORBIDDEN, "only its author, or an admin of the room, may change a message")
+            raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {command.ref} in {command.room!r}")
+        author = original.user
+
+        async def admit(*, fresh: bool = True) -> Admission:
+            admitted = await self.speaker(connection, session, command.room, fresh=fresh)
+            if author != session.user and admitted.role != "admin":
+                raise Refused(Err.FORBIDDEN, "only its author, or an admin of the room, may change a message")
+            return admitted
+
+        draft = self._draft(session, command, body, command.ref, op)
+        return await self._append(session, command, draft, await admit(fresh=False), admit)
+
+    def _draft(
+        self,
+        session: Session,
+        command: RoomSend | RoomEdit | RoomDelete,
+        body: bytes,
+        ref: int | None = None,
+        op: Op | None = None,
+    ) -> Draft:
+        key, now = command.key or new_message_id(), self._shared.clock.now_ms()
+        return Draft(session.user, session.grants.name, body, key, now, ref, op)
 
     async def _append(
         self,
         session: Session,
         command: RoomSend | RoomEdit | RoomDelete,
-        body: Raw,
-        ref: int | None = None,
-        op: Op | None = None,
+        draft: Draft,
+        admitted: Admission,
+        admit: Callable[[], Awaitable[Admission]],
     ) -> SendReply:
-        draft = Draft(
-            user=session.user,
-            name=session.grants.name,
-            body=bytes(body),
-            key=command.key or new_message_id(),
-            at=self._shared.clock.now_ms(),
-            ref=ref,
-            op=op,
+        """Write the draft under the admission. Where the members have changed meanwhile, admit the author again."""
+        for _ in range(ATTEMPTS):
+            if session.revoked:  # while it was looked up whether it may
+                raise Refused(Err.FORBIDDEN, "this session was revoked")
+            draft = structs.replace(draft, members_rev=admitted.room.members_rev)
+            try:
+                record = await self.append(session.tenant, command.room, draft, command.trace)
+            except StaleMembers:
+                admitted = await admit()
+            else:
+                return SendReply(record.id, record.seq)
+        raise Refused(
+            Err.UNAVAILABLE, f"the members of {command.room!r} keep changing; send it again", retry_in_ms=1_000
         )
-        if session.revoked:  # while it was looked up whether it may
-            raise Refused(Err.FORBIDDEN, "this session was revoked")
-        record = await self.append(session.tenant, command.room, draft, command.trace)
-        return SendReply(record.id, record.seq)
 
     async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
         """Write first, then tell. A message whose key was written before is told again only where it was missed."""

@@ -96,6 +96,7 @@ class Draft(Struct, frozen=True, gc=False):
     ref: int | None = None
     op: Op | None = None
     traceparent: str | None = None
+    members_rev: int | None = None  # under which its author was admitted; None: the app, which needs no admission
 
 
 class Written(NamedTuple):
@@ -239,7 +240,11 @@ class MessageStore(Protocol):
     """What was said in a room."""
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
-        """Write a message and number it. None if there is no such room."""
+        """Write a message and number it. None if there is no such room.
+
+        StaleMembers if the room's `members_rev` is not the draft's, compared in the transaction that writes: an author
+        removed before the commit has written nothing. A key that was written before is answered with what was written.
+        """
         ...
 
     async def messages(

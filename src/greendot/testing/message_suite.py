@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from greendot.errors import Unstorable
+from greendot.errors import StaleMembers, Unstorable
 from greendot.store.base import Record
 from greendot.testing.store_harness import HUGE, NOW, StoreHarness, T, draft, numbers, seq
 
@@ -49,6 +49,21 @@ class MessageSuite(StoreHarness):
             written = await asyncio.gather(*(store.append(T, room, draft(key=f"k{n}")) for n, room in enumerate(rooms)))
             for room in ("r1", "r2", "r3"):
                 assert [seq(w) for w in written if w is not None and w.record.room == room] == [*range(1, 101)]
+
+    async def test_a_message_is_written_only_under_the_members_its_author_was_admitted_under(self) -> None:
+        async with self.opened() as store:
+            admitted = (await store.put_room(T, "r1", open=True)).members_rev
+            kept = msgspec.structs.replace(draft(), members_rev=admitted)
+            assert seq(await store.append(T, "r1", kept)) == 1
+            await store.put_room(T, "r1", open=False)
+            stale = [msgspec.structs.replace(draft(key=f"s{n}"), members_rev=admitted) for n in range(3)]
+            calls = [draft(key="k2"), *stale, draft(key="k3")]
+            outcomes = await asyncio.gather(*(store.append(T, "r1", call) for call in calls), return_exceptions=True)
+            assert [isinstance(outcome, StaleMembers) for outcome in outcomes] == [False, True, True, True, False]
+            assert await numbers(store) == [1, 2, 3]  # those refused have no number
+            again = await store.append(T, "r1", kept)  # it was written when the author was admitted
+            assert again is not None
+            assert (again.new, again.record.seq) == (False, 1)
 
     async def test_the_same_key_is_the_same_message(self) -> None:
         async with self.opened() as store:

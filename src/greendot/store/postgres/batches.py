@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -40,12 +40,15 @@ class _Call(Struct, Generic[W, R], frozen=True):
 
 
 class Batches(Generic[W, R]):
-    """`write` writes several works in one transaction and answers one result each. At most `flights` run at once.
+    """`write` writes several works in one transaction and answers one result each, or the error of a work that was
+    refused alone. At most `flights` run at once.
 
     A call that could not be written for `patience_s` fails.
     """
 
-    def __init__(self, write: Callable[[list[W]], Awaitable[list[R]]], flights: int, patience_s: float) -> None:
+    def __init__(
+        self, write: Callable[[list[W]], Awaitable[Sequence[R | Exception]]], flights: int, patience_s: float
+    ) -> None:
         self._write = write
         self._patience_s = patience_s
         self._most_flights = flights

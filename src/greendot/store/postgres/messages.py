@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from greendot.errors import StaleMembers
 from greendot.ids import new_message_id
 from greendot.store.base import BusMode, Draft, Key, MessageStore, Record, Written
 from greendot.store.postgres.batches import Batches
@@ -92,7 +93,7 @@ class PostgresMessages:
         return Record(*rows[0]) if rows else None
 
 
-async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = ()) -> list[Written | None]:
+async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = ()) -> list[Written | Exception | None]:
     """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new.
 
     What is new to `hooked` tenants is queued for their apps.
@@ -103,7 +104,7 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
     idents = {message.ident for message in batch if message.stream in heads}
     found = await link.fetch(KNOWN, *columns(sorted(idents), 4)) if idents else []
     known: dict[_Ident, Record] = {(row[0], row[2], row[5], row[1]): Record(*row[2:]) for row in found}
-    written: list[Written | None] = []
+    written: list[Written | Exception | None] = []
     new: list[tuple[Any, ...]] = []
     for tenant, room, d, message_id in batch:
         if (tenant, room) not in heads:
@@ -111,6 +112,9 @@ async def write(link: Link, batch: Sequence[Message], hooked: Collection[str] = 
             continue
         ident = tenant, room, d.user, d.key
         record = known.get(ident)
+        if record is None and d.members_rev not in (None, facts[tenant, room][0]):
+            written.append(StaleMembers(room))  # of this call only: the others of the batch are written
+            continue
         if record is None:
             seq = heads[tenant, room] = heads[tenant, room] + 1
             said = (d.at, d.ref, d.op, d.traceparent)

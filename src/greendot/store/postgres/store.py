@@ -92,7 +92,7 @@ class PostgresStore(
     async def ping(self) -> None:
         await self._links.ping()
 
-    async def _write_messages(self, batch: list[Message]) -> list[Written | None]:
+    async def _write_messages(self, batch: list[Message]) -> list[Written | Exception | None]:
         hooked = self._wanting("room.message")
         return await self._links.transact_once(lambda link: messages.write(link, batch, hooked))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from greendot.errors import StaleMembers
 from greendot.ids import new_message_id
 from greendot.store.base import Draft, MessageStore, Record, Written
 from greendot.store.sqlite.hooks import QUEUE, SqliteHooks
@@ -43,6 +44,8 @@ def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hoo
     first = db.execute(f"{MESSAGE} AND user = ? AND key = ?", (tenant, room, draft.user, draft.key)).fetchone()
     if first is not None:
         return Written(Record(*first), False, found.members_rev, found.bus)
+    if draft.members_rev not in (None, found.members_rev):
+        raise StaleMembers(room)
     d = draft
     said = (d.at, d.ref, d.op, d.traceparent)
     record = Record(room, found.head + 1, new_message_id(), d.user, d.name, d.body, *said)

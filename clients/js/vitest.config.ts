@@ -7,6 +7,7 @@ export default defineConfig({
     testTimeout: 15_000,
     hookTimeout: 30_000,
     // Few at once: each file of test/server runs a server of its own.
-    poolOptions: { forks: { maxForks: 2 } },
+    // Node 20 has undici's WebSocket behind a flag; later ones have it without and still take the flag.
+    poolOptions: { forks: { maxForks: 2, execArgv: ["--experimental-websocket"] } },
   },
 });

@@ -30,9 +30,8 @@ export class Activity {
 
   /** What came meanwhile is told now: were it forgotten, somebody who has just looked in would soon seem idle. */
   #rested(): void {
-    this.#resting = null;
     const again = this.#again;
-    this.#again = false;
+    this.reset();
     if (again) this.active();
   }
 }

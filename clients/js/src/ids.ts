@@ -7,8 +7,7 @@ const ID = /^\w[\w.@=+-]{0,127}$/;
 /** `id`, if the server would take it. One that is not valid would have a whole command refused, with those beside it. */
 export function validId(what: string, id: string): string {
   if (typeof id === "string" && ID.test(id)) return id;
-  const rule = "1 to 128 of A-Z a-z 0-9 _ . @ = + -, no sign first";
-  throw new GreendotError("bad_field", `the ${what} ${JSON.stringify(id)} is not a valid id: ${rule}`);
+  throw new GreendotError("bad_field", `the ${what} ${JSON.stringify(id)} is not a valid id: it must match ${ID}`);
 }
 
 /** A key nobody else will choose, for `send`. */

@@ -2,16 +2,9 @@
 
 import type { Clock } from "./clock.js";
 import { GreendotError } from "./errors.js";
+import { CLOSE_MS, FAREWELL_MS, LOST, OPEN, PATIENCE_MS, PROBE_MS, SILENT_BEATS, WELCOME_MS } from "./limits.js";
 import type { Socket, Undo } from "./options.js";
 import type { RawEvent, Welcome } from "./wire.js";
-
-const WELCOME_MS = 10_000; // from opening the socket to the welcome
-const PATIENCE_MS = 10_000; // without an answer for so long it is asked whether anybody is there
-const PROBE_MS = 5_000;
-const SILENT_BEATS = 2.5; // nothing heard for so many heartbeats means that nobody is there
-const FAREWELL_MS = 2_000; // how long a client that leaves waits for the server to close
-const OPEN = 1;
-export const LOST = 1006;
 
 /** How a link ended. `refusal` is the server's error where it did not take the hello. */
 export interface LinkEnd {
@@ -77,7 +70,7 @@ export class Link {
     };
     socket.onmessage = (message) => this.#received(message.data);
     socket.onclose = (close) => this.#ended(close.code, close.reason);
-    socket.onerror = () => {}; // the close that follows says as much
+    socket.onerror = () => this.#failed();
   }
 
   /** Say something that needs no answer. Whether it was said. */
@@ -113,6 +106,7 @@ export class Link {
 
   /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
   drop(detail: string): void {
+    this.#socket.onerror = () => {}; // undici reports its own close as an error; without a handler ws throws
     this.#socket.close();
     this.#ended(LOST, detail);
   }
@@ -199,6 +193,14 @@ export class Link {
     this.#waiting.delete(id);
     waiting?.undo();
     return waiting;
+  }
+
+  /** A refused connection: browsers and ws fire `close` after this error, undici does not. */
+  #failed(): void {
+    if (!this.#on) return;
+    if (!this.#opened) return this.drop("");
+    this.#probing();
+    this.#probing = this.#clock.after(CLOSE_MS, () => this.drop("the connection failed"));
   }
 
   #ended(code: number, detail: string): void {

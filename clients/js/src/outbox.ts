@@ -2,10 +2,8 @@
 
 import type { Clock } from "./clock.js";
 import { GreendotError } from "./errors.js";
+import { MOST_FAILURES, RETRY_MS } from "./limits.js";
 import { byteLength } from "./link.js";
-
-const RETRY_MS = 1_000; // where the server gives no time
-const MOST_FAILURES = 5; // `internal` may be the command's own fault, and would come for ever
 
 interface Sending {
   command: string;

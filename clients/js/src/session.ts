@@ -7,6 +7,7 @@ import { backoff, BACKOFF } from "./backoff.js";
 import { type Clock, systemClock } from "./clock.js";
 import { Emitter } from "./emitter.js";
 import { because, GreendotError } from "./errors.js";
+import { BAD_TOKEN, CALM_MS, EXPIRED, PREPARED_MS, RETRY_MS, STEADY_MS } from "./limits.js";
 import { disconnected, encode, Link, type LinkEnd } from "./link.js";
 import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, Socket, Undo, WebSocketMaker } from "./options.js";
 import { type Lane, Outbox } from "./outbox.js";
@@ -15,13 +16,6 @@ import { isFinal, reasonFor, type Reason } from "./reasons.js";
 import { Cursors, memoryStore } from "./store.js";
 import { Tokens } from "./tokens.js";
 import type { RawEvent, Welcome } from "./wire.js";
-
-const STEADY_MS = 5_000; // a connection that lasted so long was a good one: the next failure counts as the first
-const CALM_MS = 1_000; // a page that comes and goes does not make attempts follow each other faster than this
-const RETRY_MS = 1_000; // before asking again what the server cannot grant now and gives no time for
-const PREPARED_MS = 30_000;
-const EXPIRED = 4005;
-const BAD_TOKEN = 4500;
 
 /** What the client does for its session. */
 export interface Owner {

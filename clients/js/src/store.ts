@@ -2,10 +2,8 @@
 
 import type { Clock } from "./clock.js";
 import { because, type GreendotError } from "./errors.js";
+import { MOST_ROOMS, SAVE_MS } from "./limits.js";
 import type { Store, Undo } from "./options.js";
-
-const SAVE_MS = 250; // many records may come at once
-const MOST_ROOMS = 200; // the ones used last
 
 /** Keeps strings as long as the page is there. */
 export function memoryStore(): Store {

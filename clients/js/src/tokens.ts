@@ -1,11 +1,8 @@
 // The token: asked for when there is none that holds, kept as long as it does.
 
 import { because } from "./errors.js";
+import { ENDS_SOON_MS, LEAST_LEAD_MS, MOST_LEAD_MS } from "./limits.js";
 import type { GreendotOptions, TokenWanted } from "./options.js";
-
-const ENDS_SOON_MS = 5_000; // too little for a connection to begin with
-const LEAST_LEAD_MS = 1_000;
-const MOST_LEAD_MS = 60_000;
 
 export interface Claims {
   /** Whose it is: what is kept for one user is not for another. */

@@ -23,9 +23,8 @@ var Activity = class {
   }
   /** What came meanwhile is told now: were it forgotten, somebody who has just looked in would soon seem idle. */
   #rested() {
-    this.#resting = null;
     const again = this.#again;
-    this.#again = false;
+    this.reset();
     if (again) this.active();
   }
 };
@@ -51,8 +50,7 @@ var GreendotError = class extends Error {
 var ID = /^\w[\w.@=+-]{0,127}$/;
 function validId(what, id) {
   if (typeof id === "string" && ID.test(id)) return id;
-  const rule = "1 to 128 of A-Z a-z 0-9 _ . @ = + -, no sign first";
-  throw new GreendotError("bad_field", `the ${what} ${JSON.stringify(id)} is not a valid id: ${rule}`);
+  throw new GreendotError("bad_field", `the ${what} ${JSON.stringify(id)} is not a valid id: it must match ${ID}`);
 }
 function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -898,14 +896,29 @@ var systemClock = {
   }
 };
 
-// src/link.ts
+// src/limits.ts
 var WELCOME_MS = 1e4;
 var PATIENCE_MS = 1e4;
 var PROBE_MS = 5e3;
 var SILENT_BEATS = 2.5;
+var CLOSE_MS = 1e3;
 var FAREWELL_MS = 2e3;
 var OPEN = 1;
 var LOST = 1006;
+var STEADY_MS = 5e3;
+var CALM_MS = 1e3;
+var RETRY_MS = 1e3;
+var MOST_FAILURES = 5;
+var PREPARED_MS = 3e4;
+var EXPIRED = 4005;
+var BAD_TOKEN = 4500;
+var ENDS_SOON_MS = 5e3;
+var LEAST_LEAD_MS = 1e3;
+var MOST_LEAD_MS = 6e4;
+var SAVE_MS = 250;
+var MOST_ROOMS = 200;
+
+// src/link.ts
 function encode(type, fields = {}) {
   return JSON.stringify({ type, ...fields });
 }
@@ -946,8 +959,7 @@ var Link = class {
     };
     socket.onmessage = (message) => this.#received(message.data);
     socket.onclose = (close) => this.#ended(close.code, close.reason);
-    socket.onerror = () => {
-    };
+    socket.onerror = () => this.#failed();
   }
   /** Say something that needs no answer. Whether it was said. */
   tell(command) {
@@ -979,6 +991,8 @@ var Link = class {
   }
   /** Give up on the socket. A dead network would let the browser wait minutes for its close. */
   drop(detail) {
+    this.#socket.onerror = () => {
+    };
     this.#socket.close();
     this.#ended(LOST, detail);
   }
@@ -1055,6 +1069,13 @@ var Link = class {
     waiting?.undo();
     return waiting;
   }
+  /** A refused connection: browsers and ws fire `close` after this error, undici does not. */
+  #failed() {
+    if (!this.#on) return;
+    if (!this.#opened) return this.drop("");
+    this.#probing();
+    this.#probing = this.#clock.after(CLOSE_MS, () => this.drop("the connection failed"));
+  }
   #ended(code, detail) {
     const on = this.#on;
     if (!on) return;
@@ -1071,8 +1092,6 @@ function disconnected(message) {
 }
 
 // src/outbox.ts
-var RETRY_MS = 1e3;
-var MOST_FAILURES = 5;
 var Outbox = class {
   #lanes = /* @__PURE__ */ new Map();
   #running = /* @__PURE__ */ new Set();
@@ -1204,8 +1223,6 @@ function reasonFor(code, detail = "", retryInMs = null) {
 }
 
 // src/store.ts
-var SAVE_MS = 250;
-var MOST_ROOMS = 200;
 function memoryStore() {
   const kept = /* @__PURE__ */ new Map();
   return { get: (key) => kept.get(key) ?? null, set: (key, value) => void kept.set(key, value) };
@@ -1288,9 +1305,6 @@ var Cursors = class {
 };
 
 // src/tokens.ts
-var ENDS_SOON_MS = 5e3;
-var LEAST_LEAD_MS = 1e3;
-var MOST_LEAD_MS = 6e4;
 function claimsOf(token) {
   try {
     const part = token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/");
@@ -1343,12 +1357,6 @@ var Tokens = class {
 };
 
 // src/session.ts
-var STEADY_MS = 5e3;
-var CALM_MS = 1e3;
-var RETRY_MS2 = 1e3;
-var PREPARED_MS = 3e4;
-var EXPIRED = 4005;
-var BAD_TOKEN = 4500;
 var Session = class {
   connection = { state: "idle", reason: null, failures: 0 };
   welcome = null;
@@ -1419,7 +1427,7 @@ var Session = class {
       } catch (error) {
         const { code, retry, retryInMs } = error;
         if (!retry || code === "disconnected" || code === "internal") throw error;
-        await new Promise((resolve) => this.clock.after(retryInMs ?? RETRY_MS2, resolve));
+        await new Promise((resolve) => this.clock.after(retryInMs ?? RETRY_MS, resolve));
       }
     }
   }
@@ -1589,7 +1597,7 @@ var Session = class {
       if (link !== this.#link) return;
       this.failed(error);
       if (!error.retry) return tokens.forget("refused");
-      this.#refreshIn(RETRY_MS2 + backoff(failures, null, this.#random), failures + 1);
+      this.#refreshIn(RETRY_MS + backoff(failures, null, this.#random), failures + 1);
     }
   }
   #open() {

@@ -123,6 +123,55 @@ describe("coming back", () => {
     expect([FakeSocket.last.closed, client.state]).toEqual([true, "waiting"]);
   });
 
+  test("an error before the socket opens ends the attempt, whether a close follows or not", async () => {
+    const client = made();
+    client.connect();
+    await settled();
+    const refused = FakeSocket.last;
+    refused.fail();
+    expect(client.connection).toMatchObject({ state: "waiting", failures: 1, reason: { code: "unreachable" } });
+    refused.end(1006); // as browsers and ws say afterwards
+    refused.fail();
+    expect(client.connection.failures).toBe(1);
+    await clock.pass(client.reason!.retryInMs!);
+    FakeSocket.last.welcome({}, clock.now());
+    expect(client.state).toBe("online");
+  });
+
+  test("a socket that reports an error when it is closed is closed once", async () => {
+    class Undici extends FakeSocket {
+      closes = 0;
+      override close(): void {
+        this.closes += 1;
+        this.fail(); // before its state says that it is closing
+        super.close();
+      }
+    }
+    const client = made({ webSocket: Undici });
+    client.connect();
+    await settled();
+    FakeSocket.last.fail();
+    expect([client.state, (FakeSocket.last as Undici).closes]).toEqual(["waiting", 1]);
+    await clock.pass(client.reason!.retryInMs!);
+    client.close();
+    expect([client.state, (FakeSocket.last as Undici).closes]).toEqual(["closed", 1]);
+  });
+
+  test("after an error of an open socket the close says why; without one it is given up after a second", async () => {
+    const client = await online();
+    FakeSocket.last.fail();
+    expect(client.state).toBe("online");
+    FakeSocket.last.end(4001);
+    expect(client.reason).toMatchObject({ code: 4001 });
+    await clock.pass(client.reason!.retryInMs!);
+    FakeSocket.last.welcome({}, clock.now());
+    FakeSocket.last.fail();
+    await clock.pass(999);
+    expect(client.state).toBe("online");
+    await clock.pass(1);
+    expect([client.state, FakeSocket.last.closed]).toEqual(["waiting", true]);
+  });
+
   test("resume names the session, the rooms and the inbox", async () => {
     const client = await online({ device: "laptop" });
     void client.room("lobby").join();

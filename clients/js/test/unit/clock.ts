@@ -114,6 +114,11 @@ export class FakeSocket implements Socket {
     return this.sent.filter((command) => command.type === type).length;
   }
 
+  /** An error and no close, as undici reports a connection that was refused. */
+  fail(): void {
+    this.onerror?.({});
+  }
+
   end(code: number, reason = ""): void {
     this.readyState = 3;
     this.onclose?.({ code, reason });

@@ -30,12 +30,12 @@ def put_in_place(path: Path, *, force: bool) -> Iterator[Path]:
     try:
         os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield beside
-        _make_sure(beside)
+        make_durable(beside)
         if force:
             os.replace(beside, path)
         else:
             _move_to_free(beside, path)
-        _make_sure(path.parent)
+        make_durable(path.parent)
     except FileExistsError:
         raise ConfigError(f"{path} was made by somebody else meanwhile, and is left as it is.") from None
     except OSError as error:
@@ -67,8 +67,8 @@ def give_to(owner: os.stat_result, path: Path) -> None:
         raise ConfigError(why) from None
 
 
-def _make_sure(path: Path) -> None:
-    """It outlives a power cut."""
+def make_durable(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk: they outlive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -118,6 +118,35 @@ async def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_i
         assert reply["seq"] == max(seq for user, seq in kept if user == "w0") + 1
 
 
+async def test_a_server_goes_on_from_a_backup_restored_where_a_killed_one_left_its_log(tmp_path: Path) -> None:
+    """The database was moved aside by hand, its -wal and -shm were not."""
+    data, file = tmp_path / "data", tmp_path / "backup.db"
+    data.mkdir()
+
+    async def say(server: Process, text: str) -> int:
+        async with await server.client("ann") as client:
+            await client.request(type="room.join", room="lobby")
+            seq: int = (await client.request(type="room.send", room="lobby", body=text))["seq"]
+            return seq
+
+    async with running(data) as server:
+        await server.ask("PUT", "/v1/rooms/lobby", {"open": True})
+        assert await say(server, "before") == 1
+        assert (await greendot(data, "backup", str(file))).code == 0
+        assert [await say(server, "after"), await say(server, "x" * 20_000)] == [2, 3]
+        server.signal(signal.SIGKILL)
+        await server.ended()
+    os.rename(data / "greendot.db", tmp_path / "moved.db")
+    done = await greendot(data, "restore", str(file))
+    assert done.code == 0, done.err
+    assert "1 message," in done.out
+    assert "logs of a database that was moved" in done.out
+    async with running(data) as server:
+        assert await say(server, "on") == 2
+    with closing(sqlite3.connect(data / "greendot.db")) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 @pytest.mark.timeout(120)
 async def test_what_is_said_to_be_done_with_postgres_can_be_done(tmp_path: Path, postgres: str) -> None:
     """The commands that it prints, as they are."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import signal
 import sqlite3
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -176,6 +180,231 @@ def test_a_damaged_store_is_replaced_and_nothing_of_it_is_taken_for_the_new_one(
     assert (tmp_path / f"{done.kept.name}-wal").read_bytes() == b"a log of it"
 
 
+# --- files that SQLite keeps beside a database ---
+
+
+def abandoned(store: Path, folder: Path) -> Path:
+    """Copy the store as a server that was killed leaves it: its last commits are in the -wal file only."""
+    folder.mkdir()
+    for suffix in ("", "-wal", "-shm"):
+        shutil.copy(f"{store}{suffix}", folder / f"greendot.db{suffix}")
+    return folder / "greendot.db"
+
+
+def state(file: Path) -> tuple[str, int]:
+    """Open the database as a server does: the result of the integrity check, and the number of rooms."""
+    SqliteStore(str(file))._thread.migrate()
+    with closing(sqlite3.connect(file)) as db:
+        return db.execute("PRAGMA integrity_check").fetchone()[0], rooms(file)
+
+
+def say(file: Path, text: str) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(WRITE, (text,))
+        db.commit()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A backup of another moment: two rooms."""
+    source, file = tmp_path / "small-source.db", tmp_path / "small.db"
+    SqliteStore(str(source))._thread.migrate()
+    say(source, "one")
+    say(source, "two")
+    saved(on(source), file)
+    return file
+
+
+@pytest.mark.parametrize("left", [("-wal", "-shm"), ("-wal",), ("-shm",)])
+def test_the_log_of_a_database_that_was_moved_aside_is_not_replayed_into_the_restored_one(
+    left: tuple[str, ...], store: Path, small: Path, tmp_path: Path
+) -> None:
+    file = abandoned(store, tmp_path / "server")
+    os.rename(file, tmp_path / "moved.db")
+    for suffix in {"-wal", "-shm"} - {*left}:
+        os.unlink(f"{file}{suffix}")
+    done = restored(on(file), small)
+    assert state(file) == ("ok", 2)
+    assert done.kept is None
+    assert sorted(path.name[-4:] for path in done.left) == sorted(left)
+    if "-wal" in left:  # nothing was removed: beside the database it belongs to, it is the whole of it again
+        (wal,) = (path for path in done.left if path.name.endswith("-wal"))
+        os.rename(wal, tmp_path / "moved.db-wal")
+        assert state(tmp_path / "moved.db") == ("ok", BIG)
+
+
+def test_the_rollback_journal_of_a_database_that_was_moved_aside_is_not_rolled_back_into_the_restored_one(
+    small: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.db"
+    restored(on(file), small)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("BEGIN")
+        db.executemany(WRITE, [(f"{number}{'x' * 4_000}",) for number in range(100)])  # spills: the journal is hot
+        shutil.copy(f"{file}-journal", tmp_path / "hot")
+    file.unlink()
+    shutil.copy(tmp_path / "hot", f"{file}-journal")
+    (left,) = restored(on(file), small).left
+    assert left.name.endswith("-journal")
+    assert state(file) == ("ok", 2)
+
+
+def test_commits_that_only_the_log_has_are_in_what_is_kept(store: Path, small: Path, tmp_path: Path) -> None:
+    file = abandoned(store, tmp_path / "server")
+    done = restored(on(file), small, force=True)
+    assert state(file) == ("ok", 2)
+    assert done.kept is not None
+    assert (state(done.kept), done.left) == (("ok", BIG), [])
+
+
+def test_a_program_that_opens_the_database_while_it_is_replaced_does_not_write_into_the_new_one(
+    store: Path, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the old file open, and would write the log of that beside the new one."""
+    file = abandoned(store, tmp_path / "server")
+    tried, failed = threading.Event(), []
+
+    def late() -> None:
+        with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
+            for wait_ms in (0, 20_000):
+                db.execute(f"PRAGMA busy_timeout = {wait_ms}")
+                try:
+                    db.execute("PRAGMA journal_mode = WAL")
+                    db.execute(WRITE, ("into nowhere",))
+                except sqlite3.OperationalError as error:
+                    failed.append(error.sqlite_errorname)
+                tried.set()
+
+    other, replace = threading.Thread(target=late), os.replace
+
+    def slowly(source: Path, target: Path) -> None:
+        other.start()
+        assert tried.wait(10)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", slowly)
+    restored(on(file), small, force=True)
+    other.join(20)
+    assert failed == ["SQLITE_BUSY", "SQLITE_READONLY_DBMOVED"]
+    assert state(file) == ("ok", 2)
+
+
+# --- a restore that is killed ---
+
+FEW = 20  # rooms
+SCENES = "abandoned", "moved", "damaged"
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Iterator[Path]:
+    """A small store that is open."""
+    file = tmp_path / "few.db"
+    SqliteStore(str(file))._thread.migrate()
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.executemany(WRITE, [(str(number),) for number in range(FEW)])
+        yield file
+
+
+def scene(name: str, store: Path, folder: Path) -> Path:
+    file = abandoned(store, folder)
+    if name == "moved":
+        os.rename(file, folder / "moved.db")
+    elif name == "damaged":
+        file.write_bytes(b"no database at all" * 1_000)
+    return file
+
+
+def killed_at(call: int, work: Callable[[], object]) -> bool:
+    """Do the work in a process that is killed with SIGKILL before its n-th call that changes a folder or a file."""
+    if not (child := os.fork()):
+        calls = count(1)
+
+        def deadly(name: str) -> Callable[..., object]:
+            real = getattr(os, name)
+
+            def either(*args: object, **kwargs: object) -> object:
+                if next(calls) == call:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*args, **kwargs)
+
+            return either
+
+        for name in ("replace", "rename", "link", "unlink", "fsync", "open", "fchmod"):
+            setattr(os, name, deadly(name))
+        try:
+            work()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one_and_is_made_again(
+    name: str, few: Path, small: Path, tmp_path: Path
+) -> None:
+    seen = set()
+    for call in count(1):
+        file = scene(name, few, tmp_path / f"server-{call}")
+        killed = killed_at(call, lambda file=file: restored(on(file), small, force=True))  # type: ignore[misc]
+        if file.exists() and file.stat().st_size:
+            try:
+                found = state(copied(file, tmp_path / f"opened-{call}"))
+            except ConfigError:
+                found = "damaged", 0  # as it was: a server does not start on it
+            seen.add(found)
+        restored(on(file), small, force=True)
+        assert state(file) == ("ok", 2)
+        assert [path.name for path in file.parent.iterdir() if "restoring" in path.name] == []
+        if not killed:
+            break
+    assert call > 8, "there were moments to be killed at"
+    assert seen == {"abandoned": {("ok", FEW), ("ok", 2)}, "moved": {("ok", 2)}}.get(name, {("damaged", 0), ("ok", 2)})
+
+
+def copied(file: Path, folder: Path) -> Path:
+    """Copy the database with what is beside it, so that looking changes nothing."""
+    folder.mkdir()
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        if Path(f"{file}{suffix}").exists():
+            shutil.copy(f"{file}{suffix}", folder / f"{file.name}{suffix}")
+    return folder / file.name
+
+
+def test_what_does_not_verify_after_it_was_put_in_place_is_not_said_to_be_restored(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that loses a write."""
+    file, replace = tmp_path / "server.db", os.replace
+
+    def lossy(source: Path, target: Path) -> None:
+        replace(source, target)
+        data = bytearray(Path(target).read_bytes())
+        data[4096:] = bytes(len(data) - 4096)
+        Path(target).write_bytes(data)
+
+    restored(on(file), small)
+    say(file, "three")
+    monkeypatch.setattr(os, "replace", lossy)
+    with pytest.raises(ConfigError, match=r"is not usable.*before-"):
+        restored(on(file), small, force=True)
+    (kept,) = tmp_path.glob("server.db.before-*")
+    assert state(kept) == ("ok", 3)
+
+
+# --- owner, mode and links ---
+
+
+def test_the_mode_of_the_store_is_kept_and_a_new_one_is_for_its_owner_only(small: Path, tmp_path: Path) -> None:
+    file = tmp_path / "server.db"
+    restored(on(file), small)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o640)
+    restored(on(file), small, force=True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
 def test_where_there_are_no_hard_links_it_works_too_and_overwrites_nothing(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,10 +486,44 @@ def foreign(file: Path) -> None:
         db.execute("CREATE TABLE shop (id)")
 
 
+def half_copied(file: Path) -> None:
+    """A copy that was cut short at the end of a page, without its checksum."""
+    os.truncate(file, 100 * 4096)
+    file.with_name(f"{file.name}.sha256").unlink()
+
+
+def short_of_bytes(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 100)
+    file.with_name(f"{file.name}.sha256").unlink()
+
+
+def alike(file: Path) -> None:
+    """A database of another program that has a table of the same name."""
+    file.unlink()
+    file.with_name(f"{file.name}.sha256").unlink()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE messages (id, body)")
+        db.execute("PRAGMA user_version = 3")
+
+
+def with_a_log(file: Path) -> None:
+    """What `cp` takes of a server that runs."""
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(WRITE, ("in the log only",))
+        db.commit()
+        shutil.copy(f"{file}-wal", f"{file}-log")
+    os.rename(f"{file}-log", f"{file}-wal")
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (damaged, "its checksum is another"),
+        (half_copied, "is damaged"),
+        (short_of_bytes, "is damaged.*cut short"),
+        (alike, "no store of Greendot"),
+        (with_a_log, "greendot backup .*--store sqlite:///"),
+        (damaged, "checksum mismatch"),
         (broken, "is damaged"),
         (newer, "written by a newer Greendot"),
         (foreign, "no store of Greendot"),

@@ -55,7 +55,8 @@ def backup(file: Path, force: bool, as_json: bool, store: str | None, config: Pa
 def restore(file: Path, force: bool, as_json: bool, store: str | None, config: Path | None) -> None:
     """Put a backup in the place of the embedded store (SQLite). No server may run on it.
 
-    FILE is looked at first: checksum, whether it is whole, and whether this Greendot can read it.
+    FILE is checked first: checksum, integrity, tables and version. The store is opened and checked again before
+    anything is said to be restored. Called again after it was killed, it begins anew.
 
     \b
       greendot restore /backups/greendot-2027-03-01.db --store sqlite:////var/lib/greendot/greendot.db --force
@@ -64,14 +65,19 @@ def restore(file: Path, force: bool, as_json: bool, store: str | None, config: P
     done = _with_progress(lambda progress: put_back(settings, file, force=force, progress=progress))
     if as_json:
         kept = None if done.kept is None else str(done.kept)
-        more = {"checksum_compared": done.checked, "kept": kept, "to_migrate": done.old}
+        left = [str(path) for path in done.left]
+        more = {"checksum_compared": done.checked, "kept": kept, "left_behind": left, "to_migrate": done.old}
         print_json({"file": str(file), "store": settings.store_path} | _shown(done.contents) | more)
         return
-    click.echo(f"Restored {settings.store_path} from {file}: {_said(done.contents)}.")
+    click.echo(f"Restored {settings.store_path} from {file}: {_said(done.contents)}. It was opened and checked.")
     if done.kept is not None:
         click.echo(f"What was there is in {done.kept}.")
+    if done.left:
+        names = ", ".join(path.name for path in done.left)
+        whose = "it" if done.kept is not None else "a database that was moved"
+        click.echo(f"SQLite's logs of {whose} were beside it, and are now {names} in {done.left[0].parent}.")
     if not done.checked:
-        click.echo(f"There is no {file.name}.sha256 beside it, so only the tables were looked at.")
+        click.echo(f"There is no {file.name}.sha256 beside it, so a changed text in it would not have been noticed.")
     if done.old:
         click.echo("Its tables are older: a server brings them up to date when it starts.")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from urllib.parse import quote
 
 from greendot.errors import ConfigError
@@ -41,22 +41,85 @@ def copy(source: str, target: Path, progress: Progress) -> None:
         made.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
 
 
-def contents(path: str, progress: Progress) -> Contents:
-    """All of it is read. ConfigError if it is broken, of another program or of a newer Greendot."""
-    if not Path(path).is_file():
+def copy_bytes(source: Path, target: BinaryIO, progress: Progress) -> str:
+    """Copy a file as it is; return the SHA-256 of what was copied."""
+    made, size = sha256(), source.stat().st_size
+    with source.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            target.write(chunk)
+            made.update(chunk)
+            progress(file.tell(), size)
+    return made.hexdigest()
+
+
+def check_backup_file(path: Path) -> None:
+    """ConfigError if this is no SQLite database, or only a part of one: a log beside it has commits of its own."""
+    if not path.is_file():
         raise ConfigError(f"there is no file {path}.")
-    with _usable(path), closing(_open(path)) as db:
+    if not is_database(path):
+        raise ConfigError(f"{path} is damaged, or no database: it does not begin as SQLite files do.")
+    for suffix in ("-wal", "-journal"):
+        log = Path(f"{path}{suffix}")
+        if log.exists() and log.stat().st_size:
+            raise ConfigError(
+                f"{path} is no finished backup: {log.name} beside it has changes that are not in it. If both are of "
+                f"one database, make a backup of it (greendot backup FILE --store sqlite:///{path}) and restore that; "
+                f"if not, move {log.name} elsewhere."
+            )
+
+
+def is_database(path: Path) -> bool:
+    """Whether the file begins as SQLite files do."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def contents(path: str, digest: str, name: str | None = None) -> Contents:
+    """Open the database and read all of it. ConfigError if it is damaged, of another program or of a newer Greendot.
+
+    `name` is what errors call it, if not by its path.
+    """
+    name = name or path
+    with _usable(name), closing(_open(path)) as db:
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not version or "messages" not in tables:
-            raise ConfigError(f"{path} is a database, but no store of Greendot.")
         if version > steps("sqlite")[-1].number:
-            raise ConfigError(f"{path} was written by a newer Greendot (tables {version}): upgrade Greendot first.")
+            raise ConfigError(f"{name} was written by a newer Greendot (tables {version}): upgrade Greendot first.")
+        tables = _columns(db)
+        expected = _expected(version)
+        if not expected or any(columns - tables.get(table, set()) for table, columns in expected.items()):
+            raise ConfigError(f"{name} is a database, but no store of Greendot.")
+        pages, size = (db.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "page_size"))
+        if Path(path).stat().st_size < pages * size:
+            raise ConfigError(f"{name} is damaged: it was cut short, {pages * size} bytes are expected.")
         found = [row[0] for row in db.execute("PRAGMA integrity_check(3)")]
         if found != ["ok"]:
-            raise ConfigError(f"{path} is damaged: {'; '.join(found)}")
-        records = {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in COUNTED if name in tables}
-    return Contents(version, Path(path).stat().st_size, checksum(path, progress), records)
+            raise ConfigError(f"{name} is damaged: {'; '.join(found)}")
+        counted = [table for table in COUNTED if table in tables]
+        records = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in counted}
+    return Contents(version, Path(path).stat().st_size, digest, records)
+
+
+def _columns(db: sqlite3.Connection) -> dict[str, set[str]]:
+    """Return the columns of every table."""
+    tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {
+        table: {row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", (table,))} for table in tables
+    }
+
+
+def _expected(version: int) -> dict[str, set[str]]:
+    """Return the tables and columns of a store of this version."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        for step in steps("sqlite"):
+            if step.number <= version:
+                db.executescript(step.sql)
+        return _columns(db)
+
+
+def make_single_file(path: str, name: str) -> None:
+    """Switch the database to a mode in which nothing is kept beside it. Errors call it by `name`."""
+    with _usable(name), closing(_open(path)) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
 
 
 def checksum(path: str, progress: Progress) -> str:
@@ -70,19 +133,38 @@ def checksum(path: str, progress: Progress) -> str:
     return made.hexdigest()
 
 
-def let_go(path: str) -> bool:
-    """Everything that is beside the file is put into it. False if another program has it open."""
-    with open(path, "rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:  # SQLite would remove what is beside it: somebody may still need that
-            raise ConfigError(f"{path} is no database.")
-    with _usable(path), closing(_open(path)) as db:
+@contextmanager
+def sole_use(path: Path) -> Iterator[None]:
+    """Hold a database alone, with the logs beside it put into it. A damaged one cannot be held, and is left as it is.
+
+    Meanwhile no other program can read it. One that opens it now and waits cannot write to it after it was replaced:
+    to keep a log of its own it would have to change the mode, and SQLite refuses that of a file that was moved.
+    ConfigError if another program has it open.
+    """
+    if not is_database(path):  # SQLite would remove what is beside it: somebody may still need that
+        yield
+        return
+    with closing(_open(str(path))) as db:
         try:
-            mode = db.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
+            _take_alone(db, path)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                return False
+            hint = f"Move it elsewhere, with {path.name}-wal and {path.name}-shm, and restore again."
+            raise ConfigError(f"cannot use {path}: {error}. {hint}") from None
+        except sqlite3.DatabaseError:
+            pass
+        yield
+
+
+def _take_alone(db: sqlite3.Connection, path: Path) -> None:
+    try:
+        mode = db.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
+        if mode == "delete":
+            db.execute("BEGIN EXCLUSIVE")
+            return
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
             raise
-        return bool(mode == "delete")
+    raise ConfigError(f"another program has {path} open: end it first.")
 
 
 def _open(path: str) -> sqlite3.Connection:

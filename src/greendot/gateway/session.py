@@ -28,6 +28,12 @@ class Leaving(NamedTuple):
         passed = round((now - self.at) * 1000)
         return max(0, self.grace_ms - passed), self.silent_ms + passed
 
+    def with_least(self, now: float, least_ms: int) -> Leaving:
+        """Return a grace that lasts `least_ms` from now, or as long as it lasted at first if that was less."""
+        left_ms, silent_ms = self.since(now)
+        least_ms = min(least_ms, self.grace_ms)
+        return self if left_ms >= least_ms else Leaving(now, least_ms, silent_ms)
+
 
 class Session:
     """Who is on a connection."""
@@ -35,6 +41,7 @@ class Session:
     __slots__ = (
         "active_at",
         "client",
+        "confirmed",
         "connected_at",
         "connection",
         "device",
@@ -62,7 +69,8 @@ class Session:
         self.device = device
         self.client = client
         self.connection: Connection | None = None  # None while it lingers
-        self.ref = Ref(session_id, "", 0)  # the life of the session that the engine knows
+        self.ref = Ref(session_id, "", 0)  # the session's current life
+        self.confirmed = False  # whether the engine has answered that it knows this life
         self.idle = False
         self.active_at = 0.0  # monotonic seconds of the last activity
         self.connected_at = 0  # milliseconds UTC of the latest connection

@@ -18,7 +18,7 @@ from greendot.core.presence import Ref
 from greendot.core.wheel import has_come
 from greendot.engine.answers import Known
 from greendot.engine.base import Disconnect, Engine, Topic
-from greendot.errors import EngineUnavailable
+from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.gateway.connection import Connection
 from greendot.gateway.seating import Seating
 from greendot.gateway.session import Leaving, Session
@@ -30,6 +30,7 @@ from greendot.protocol.commands import Hello
 
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
 RETRY_S = 1.0  # between two attempts to tell the engine something
+RETURN_MS = 10_000  # clients that were refused while the engine was away have tried again by then (`greeting.RETRY_MS`)
 Key = tuple[str, str]  # tenant and user
 
 
@@ -87,12 +88,14 @@ class Sessions:
         try:
             # A client that comes back by itself is not a person doing something: it stays as idle as it was. We say so,
             # because the engine has forgotten it if another session of the device came back first.
-            touched = await self._engine.touch(*session.key, session.ref, session.device, session.idle, grants.name)
+            ref = session.ref
+            touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                self._detach(session, connection)
+                self._refuse(session, connection, resumed)
                 raise
             return Opened(session, resumed, status_known=True, is_first=False)  # it is said when the engine is back
+        session.confirmed = session.confirmed or session.ref is ref
         return Opened(session, resumed, touched.status_known, is_first)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
@@ -105,28 +108,24 @@ class Sessions:
                 await self._statuses.learn(session.key)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                self._detach(session, connection)
+                self._refuse(session, connection, opened.resumed)
                 raise
 
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
         self._timers.cancel(session.leave_timer)
         session.leave_timer = None
-        session.ref = self._next_ref(session)
+        session.ref, session.confirmed = self._next_ref(session), False
         session.grants = grants
         session.connection = connection
         session.connected_at = self._clock.now_ms()
         session.ip_hash = connection.ip_hash
         connection.session = session
 
-    def _detach(self, session: Session, connection: Connection) -> None:
-        """The hello is refused. A session that lingered goes on lingering, a new one never was."""
-        if session.connection is not connection:
-            return
-        session.connection = connection.session = None
-        if session.leaving is None:
+    def _refuse(self, session: Session, connection: Connection, resumed: bool) -> None:
+        """Forget a new session whose hello is refused. A resumed one lingers: the close invites its client back."""
+        if not resumed and session.connection is connection:
+            session.connection = connection.session = None
             self._forget(session)
-        else:
-            self._tasks.spawn(self._linger(session, session.ref))
 
     def _next_ref(self, session: Session) -> Ref:
         """Its next connection, by a number of its own: small, because the engine keeps it for every session."""
@@ -152,13 +151,15 @@ class Sessions:
         try:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
-            return None  # it comes as a new one, if at all
+            if not self._periods.accept_when_away:
+                raise  # a new session now would end the one the client can still resume later
+            return None
         finally:
             self._coming.discard(ref.session)
         if adopted is None:
             return None
         session = Session(ref.session, grants, hello.device, hello.client)
-        session.ref = ref
+        session.ref, session.confirmed = ref, True
         self._registry.add(session)
         session.idle = adopted.idle
         session.active_at = session.state_at = self._timers.now()
@@ -242,12 +243,27 @@ class Sessions:
     async def _linger(self, session: Session, ref: Ref) -> None:
         if session.ref is not ref or session.leaving is None:
             return
+        left_ms, silent_ms = session.leaving.since(self._timers.now())
         try:
-            remaining = await self._engine.linger(*session.key, ref, *session.leaving.since(self._timers.now()))
-        except EngineUnavailable:
-            self._later(lambda session: self._tasks.spawn(self._linger(session, session.ref)), session)
+            if left_ms and not session.confirmed:
+                # The engine would take a life that it does not know for one that is over.
+                await self.restore(session)
+                if self._registry.sessions.get(session.id) is session and not session.confirmed:
+                    self._later(self._linger_again, session)  # its grace ended before the engine was told
+                return
+            remaining = await self._engine.linger(*session.key, ref, left_ms, silent_ms)
+        except (EngineUnavailable, StoreUnavailable):
+            if session.connection is None:
+                self._later(self._linger_again, session)
             return
         self._remains(session, ref, remaining)
+
+    def _linger_again(self, session: Session) -> None:
+        """Try again after the engine could not be told."""
+        if session.leaving is not None:
+            # Its client could not come back while the engine was away, and was asked to wait before it tries again.
+            session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
+        self._tasks.spawn(self._linger(session, session.ref))
 
     def _remains(self, session: Session, ref: Ref, remaining: int | None) -> None:
         if session.ref is not ref or session.connection is not None:  # it came back meanwhile
@@ -304,8 +320,12 @@ class Sessions:
         try:
             remaining = await self._engine.leave(*session.key, ref)
         except EngineUnavailable:
-            # Said anew rather than repeated: the engine may have forgotten that it lingers.
-            self._later(lambda session: self._tasks.spawn(self._linger(session, session.ref)), session)
+            if session.ref is not ref or session.leaving is None:
+                return
+            # Said anew rather than repeated: the engine may have forgotten that it lingers. Others may have ended it.
+            now = self._timers.now()
+            session.leaving = Leaving(now, 0, session.leaving.since(now)[1])
+            self._later(self._linger_again, session)
             return
         self._remains(session, ref, remaining)
 
@@ -332,11 +352,12 @@ class Sessions:
         if leaving is not None and not leaving.since(self._timers.now())[0]:
             return  # its end has come meanwhile, and its own timer says so
         if session.ref.incarnation != self.incarnation:
-            session.ref = self._next_ref(session)
+            session.ref, session.confirmed = self._next_ref(session), False
         since = self._statuses.since(session.key, manual, session.state_at)
         age_ms = round((self._timers.now() - since) * 1000)
         known = Known(session.device, session.idle, session.grants.name, age_ms, manual)
         ref = session.ref
         await self._engine.restore(*session.key, ref, known)
+        session.confirmed = session.confirmed or session.ref is ref
         if session.connection is None:
             await self._linger(session, ref)

@@ -1,0 +1,91 @@
+"""Nodes in this process, on a real Redis: a test can hold any call of theirs (`greendot.testing.hold`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from msgspec import structs
+
+from cluster.nodes import Listener
+from e2e.processes import API_KEY, SECRET, Answer, ask
+from greendot.assembly import Greendot
+from greendot.clock import SystemClock
+from greendot.gateway.node import Node
+from greendot.settings import Settings
+from greendot.testing import WireClient
+from greendot.tokens import Tokens
+
+# Long leases: what a test sees within a second is not the end of a lease.
+SECTIONS: dict[str, dict[str, Any]] = {
+    "auth": {"secret": SECRET},
+    "api": {"key": API_KEY},
+    "server": {"host": "127.0.0.1", "port": 0, "drain_s": 0.1},
+    "store": {"url": "sqlite:///:memory:"},
+    "limits": {"enabled": False},
+    "node": {"lease_s": 15.0, "renew_s": 5.0},
+    "overload": {"lag_s": 10.0, "bus_lag_s": 10.0},
+}
+
+
+class Inside:
+    """A node of this process, and clients to try it with."""
+
+    def __init__(self, greendot: Greendot) -> None:
+        self.greendot = greendot
+        self._stack = AsyncExitStack()
+
+    @property
+    def node(self) -> Node:
+        return self.greendot.node
+
+    @property
+    def port(self) -> int:
+        return self.greendot.server.port
+
+    def token(self, user: str) -> str:
+        return Tokens(SECRET).make(user, SystemClock().now_ms(), 3600, name=user.capitalize())
+
+    async def join(self, user: str, **hello: Any) -> Listener:
+        """A client that has said hello as `user` and reads all the time."""
+        client = await WireClient.connect(self.port)
+        await client.hello(self.token(user), **hello)
+        return await self._stack.enter_async_context(Listener(client))
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+        return await ask(self.port, method, path, body, Authorization=f"Bearer {API_KEY}")
+
+    async def query(self, *users: str) -> dict[str, dict[str, Any]]:
+        """What `POST /v1/presence/query` answers, by user."""
+        answer = await self.ask("POST", "/v1/presence/query", {"users": [*users]})
+        return {entry["user"]: entry for entry in answer.json()["presence"]}
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+        await self.greendot.stop()
+
+
+@asynccontextmanager
+async def inside(*engines: str, **sections: dict[str, Any]) -> AsyncIterator[list[Inside]]:
+    """A node for each of these engine URLs. Keyword arguments are sections of the settings."""
+    async with AsyncExitStack() as stack:
+        nodes = []
+        for url in engines:
+            settings = Settings()
+            for name in {**SECTIONS, **sections, "engine": {}}:
+                values = SECTIONS.get(name, {}) | sections.get(name, {}) | ({"url": url} if name == "engine" else {})
+                settings = structs.replace(settings, **{name: structs.replace(getattr(settings, name), **values)})
+            node = Inside(Greendot(settings, SystemClock()))
+            await node.greendot.start()
+            stack.push_async_callback(node.close)
+            nodes.append(node)
+        yield nodes
+
+
+async def passing(condition: Any, within_s: float = 15.0) -> None:
+    """Wait until this is true; TimeoutError if it does not become so."""
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110  (there is no event to wait for)
+            await asyncio.sleep(0.005)

@@ -1,0 +1,114 @@
+"""A client that tries to come back while Redis is away loses nothing by it: neither its session nor its place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cluster.inside import Inside, inside, passing
+from cluster.nodes import Listener, redis_url
+from greendot.testing import WireClient, hold
+from redis_servers import Proxy, RedisProcess
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Proxy]:
+    """The way to a Redis that a test may cut."""
+    with RedisProcess("redis", tmp_path / "redis") as redis, Proxy(redis.port) as proxy:
+        yield proxy
+
+
+@asynccontextmanager
+async def two(network: Proxy, grace_s: float = 30.0) -> AsyncIterator[tuple[Inside, Inside]]:
+    async with inside(*[redis_url(network.port)] * 2, presence={"grace_s": grace_s}) as (first, second):
+        yield first, second
+
+
+def is_away(*nodes: Inside) -> bool:
+    return all(node.node.engine.trouble is not None for node in nodes)
+
+
+def is_back(*nodes: Inside) -> bool:
+    return all(node.node.engine.trouble is None for node in nodes)
+
+
+async def refused(node: Inside, user: str, session: str) -> None:
+    """Try to resume the session; the client is asked to come back later."""
+    async with await WireClient.connect(node.port) as client:
+        client.send(type="hello", token=node.token(user), resume={"session": session})
+        assert (await client.receive("overloaded"))["data"]["retry_in_ms"] > 0
+        assert (await client.closed()).code == 4003
+
+
+def lingers(node: Inside, session: str) -> bool | None:
+    """Whether Redis was told that the session lingers; None if the node has forgotten it."""
+    held = node.node.registry.sessions.get(session)
+    if held is None:
+        return None
+    return held.leave_timer is not None and held.leave_timer.due - node.node.timers.now() > 10
+
+
+async def resumed(node: Inside, user: str, session: str) -> bool:
+    return bool((await node.join(user, resume={"session": session})).client.welcome["resumed"])
+
+
+@pytest.mark.parametrize("socket", ["lost", "open"])
+async def test_a_refused_resume_keeps_the_session_whatever_is_told_first_when_redis_is_back(
+    network: Proxy, socket: str
+) -> None:
+    async with two(network) as (first, second):
+        ann = await first.join("ann")
+        watcher: Listener = await second.join("watcher")
+        assert (await watcher.watch("ann"))["ann"]["state"] == "online"
+        session = ann.client.welcome["session"]
+        network.cut()
+        await passing(lambda: is_away(first, second))
+        if socket == "lost":
+            await ann.end()
+            await passing(lambda: first.node.registry.sessions[session].connection is None)
+        for _ in range(2):
+            await refused(first, "ann", session)
+        # Recovery comes late: the linger of the refused attempt is the first that Redis hears of the session.
+        async with hold(first.node.recovery, "_recover") as recovery:
+            network.heal()
+            await recovery.reached()
+            await passing(lambda: is_back(first, second))
+            await passing(lambda: lingers(first, session) is not False)
+            # What recovery does at its end: sessions that the node does not hold are ended.
+            assert await first.node.engine.audit(first.node.sessions.holds) == 0
+        assert await resumed(first, "ann", session)
+        assert (await second.query("ann"))["ann"]["state"] == "online"
+        assert watcher.states("ann") == []
+
+
+async def test_a_session_whose_grace_ends_while_redis_is_away_can_be_resumed_elsewhere_when_it_is_back(
+    network: Proxy,
+) -> None:
+    told: list[int] = []  # the graces that Redis is told when it is back
+
+    def is_told(tenant: str, user: str, ref: object, grace_ms: int, silent_ms: int) -> bool:
+        if is_back(first):
+            told.append(grace_ms)
+        return is_back(first)
+
+    async with two(network, grace_s=1.0) as (first, second):
+        ann, watcher = await first.join("ann"), await second.join("watcher")
+        await watcher.watch("ann")
+        session = ann.client.welcome["session"]
+        network.cut()
+        await passing(lambda: is_away(first, second))
+        await ann.end()
+        await refused(second, "ann", session)
+        held = first.node.registry.sessions[session]
+        await passing(lambda: held.leaving is not None and held.leaving.at < first.node.timers.now() - 1.5)
+        async with hold(first.node.engine, "linger", when=is_told) as linger:
+            network.heal()
+            await linger.reached()
+            await passing(lambda: is_back(second))
+            assert told == [pytest.approx(1_000, abs=1_000)]
+            assert told[0] > 0, "nobody could come back while Redis was away"
+            assert await resumed(second, "ann", session)
+        assert watcher.states("ann") == []

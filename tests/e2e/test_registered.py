@@ -41,6 +41,20 @@ async def test_a_phone_that_changes_hands_is_pushed_to_for_one_user_only() -> No
         assert [await devices(served, user) for user in ("ann", "bob")] == [{}, {"phone": "…e-same"}]
 
 
+async def test_a_device_known_by_a_name_is_not_taken_by_who_knows_the_name() -> None:
+    """Tokens of provider `webhook` are names that an app chooses: others can guess them."""
+    async with serving() as served:
+        ann, eve = [await served.client(user, device="phone") for user in ("ann", "eve")]
+        await ann.request(type="device.register", provider="webhook", token="ann@example.org")
+        await eve.request(type="device.register", provider="webhook", token="ann@example.org")
+        body = {"provider": "webhook", "token": "ann@example.org"}
+        assert (await http(served, "PUT", "/v1/users/bob/devices/phone", body)).status == 201
+        found = [await devices(served, user) for user in ("ann", "eve", "bob")]
+        assert found == [{"phone": "…le.org"}] * 3
+        await eve.request(type="device.remove")
+        assert await devices(served, "ann") == {"phone": "…le.org"}
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

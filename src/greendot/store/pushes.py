@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the whole port includes this part of it
     from greendot.store.base import Notification
 
 Provider = Literal["fcm", "apns", "webpush", "webhook"]
+NAMED: Provider = "webhook"  # its tokens are names that an app chooses: a user's own. Others name an app installation.
 Outcome = Literal["sent", "failed", "gone", "refused"]  # failed: it is tried again; refused: it is not
 
 
@@ -123,8 +124,11 @@ class PushStore(Protocol):
     """Devices, what their users chose, and the queue."""
 
     async def put_device(self, device: Device) -> bool:
-        """Register it, in place of what it was before; another user's device with this token is no more: the phone
-        changed hands. Whether it is new or another token."""
+        """Register the device in place of what it was before; True if it is new or has another token.
+
+        A token belongs to one device. Another user's device with the same token is removed: the phone changed hands.
+        Tokens of the provider `NAMED` are compared within a user only, because another user can guess them.
+        """
         ...
 
     async def devices(self, tenant: str, user: str) -> list[Device]:

@@ -60,6 +60,29 @@ class PushSuite(StoreHarness):
             assert [device.user for device in await store.devices(T, "bob")] == ["bob"]
             assert await store.devices("t2", "ann") == [elsewhere], "another tenant's tokens are its own"
 
+    async def test_the_name_an_app_chose_for_a_device_is_not_taken_from_another_user(self) -> None:
+        async with self.pushing() as (store, _):
+            mine = PHONE._replace(provider="webhook", token="home")
+            theirs = mine._replace(user="bob", device="bobs")
+            for device in (mine, theirs):
+                assert await store.put_device(device)
+            assert not await store.put_device(mine._replace(used_at=NOW + 1)), "it is the same"
+            assert await store.devices(T, "ann") == [mine._replace(used_at=NOW + 1)]
+            assert await store.devices(T, "bob") == [theirs]
+            moved = mine._replace(device="tablet")
+            assert await store.put_device(moved), "one name, one device of a user"
+            assert await store.devices(T, "ann") == [moved]
+            assert await store.drop_device(T, "bob", "bobs")
+            assert await store.devices(T, "ann") == [moved]
+
+    async def test_of_two_users_who_register_one_phone_at_once_one_has_it(self) -> None:
+        async with self.pushing() as (one, two):
+            for number in range(10):
+                phone = PHONE._replace(token=f"t{number}")
+                await asyncio.gather(one.put_device(phone), two.put_device(phone._replace(user="bob")))
+                found = [device for user in ("ann", "bob") for device in await one.devices(T, user)]
+                assert [device.token for device in found] == [phone.token]
+
     async def test_a_token_may_be_long(self) -> None:
         async with self.pushing() as (store, _):
             token = "".join(sha256(str(number).encode()).hexdigest() for number in range(64))

@@ -11,12 +11,15 @@ import msgspec
 from greendot.store.base import Key, Notice, Notification
 from greendot.store.postgres.links import Link, Links
 from greendot.store.postgres.messages import columns
-from greendot.store.pushes import Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled
+from greendot.store.pushes import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled
 
 _DEVICE = "tenant, user_id, device, provider, token, created_at, used_at"
-_TAKE_OVER = """
+# Who registers the same token at the same time waits: both would find nothing to take over.
+_REGISTER_ALONE = "SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2 || ' ' || $3, 0))"
+_TAKE_OVER = f"""
     DELETE FROM greendot_push_devices
     WHERE tenant = $1 AND provider = $2 AND token_hash = $3 AND (user_id, device) <> ($4, $5)
+        AND (user_id = $4 OR provider <> '{NAMED}')
 """
 # Nothing is returned where it is the same as before but for its use.
 _PUT = f"""
@@ -127,6 +130,7 @@ class PostgresPushes:
     async def put_device(self, device: Device) -> bool:
         async def work(link: Link) -> bool:
             token_hash = sha256(device.token.encode()).hexdigest()
+            await link.execute(_REGISTER_ALONE, device.tenant, device.provider, token_hash)
             await link.execute(_TAKE_OVER, device.tenant, device.provider, token_hash, device.user, device.device)
             is_new = bool(await link.fetch(_PUT, *device, token_hash))
             if not is_new:

@@ -10,6 +10,7 @@ import msgspec
 
 from greendot.store.base import Created, Notice, Notification
 from greendot.store.pushes import (
+    NAMED,
     Choices,
     Device,
     Push,
@@ -22,6 +23,10 @@ from greendot.store.pushes import (
 from greendot.store.sqlite.thread import DatabaseThread
 
 _DEVICE = "tenant, user, device, provider, token, created_at, used_at"
+_TAKE_OVER = f"""
+    DELETE FROM push_devices WHERE tenant = ?1 AND provider = ?4 AND token = ?5 AND (user, device) <> (?2, ?3)
+        AND (user = ?2 OR provider <> '{NAMED}')
+"""
 _QUEUE = """
     INSERT INTO pushes (tenant, user, seq, notification, importance, room, collapse, created_at, due_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
@@ -86,10 +91,7 @@ class SqlitePushes:
 
     async def put_device(self, device: Device) -> bool:
         def work(db: sqlite3.Connection) -> bool:
-            db.execute(
-                "DELETE FROM push_devices WHERE tenant = ? AND provider = ? AND token = ? AND (user, device) <> (?, ?)",
-                (device.tenant, device.provider, device.token, device.user, device.device),
-            )
+            db.execute(_TAKE_OVER, device[:5])
             same = (
                 "UPDATE push_devices SET used_at = max(used_at, ?6)"
                 " WHERE tenant = ?1 AND user = ?2 AND device = ?3 AND provider = ?4 AND token = ?5"

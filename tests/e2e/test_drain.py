@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import Answer, answer_in, ask, running, until
-from e2e.test_races import Gate
 from greendot.protocol.codes import Close
-from greendot.testing import Closed, Served, WireClient, serving
+from greendot.testing import Closed, Served, WireClient, hold, serving
 from greendot.testing.server import API_KEY
 
 
@@ -66,13 +65,12 @@ async def test_a_command_under_way_is_answered_before_the_client_is_sent_away() 
     async with serving() as served:
         await served.lobby()
         alice, bob = await served.joined("alice"), await served.joined("bob")
-        gate = Gate(served.node.store, "append")
-        alice.send(type="room.send", room="lobby", body="the last word", id="s")
-        await gate.reached.wait()
-        draining = asyncio.get_running_loop().create_task(served.node.drain(20.0))
-        await told(bob)
-        assert not draining.done()
-        gate.opened.set()
+        async with hold(served.node.store, "append") as held:
+            alice.send(type="room.send", room="lobby", body="the last word", id="s")
+            await held.reached()
+            draining = asyncio.get_running_loop().create_task(served.node.drain(20.0))
+            await told(bob)
+            assert not draining.done()
         assert (await alice.receive("reply"))["data"]["seq"] == 1
         assert (await alice.receive("room.message"))["data"]["body"] == "the last word"
         await told(alice)
@@ -84,13 +82,12 @@ async def test_a_command_that_takes_too_long_does_not_keep_the_server(caplog: py
     async with serving() as served:
         await served.lobby()
         alice = await served.joined("alice")
-        gate = Gate(served.node.store, "append")
-        alice.send(type="room.send", room="lobby", body="later", key="k", id="s")
-        await gate.reached.wait()
-        draining = asyncio.get_running_loop().create_task(served.node.drain(1.0))
-        await told(alice)
-        await draining
-        gate.opened.set()
+        async with hold(served.node.store, "append") as held:
+            alice.send(type="room.send", room="lobby", body="later", key="k", id="s")
+            await held.reached()
+            draining = asyncio.get_running_loop().create_task(served.node.drain(1.0))
+            await told(alice)
+            await draining
         # There was time left for the last word: whoever answers it is not cut off.
         assert "0 did not answer and were cut off, 1 were waiting for an answer" in caplog.text
 
@@ -151,18 +148,17 @@ async def test_for_a_while_it_goes_on_as_ever_and_only_says_that_it_is_not_ready
 async def test_a_request_under_way_is_answered() -> None:
     async with serving() as served:
         await served.lobby()
-        gate = Gate(served.node.store, "append")
-        key = {"Authorization": f"Bearer {API_KEY}"}
-        body = {"user": "app", "body": "posted"}
-        posting = asyncio.get_running_loop().create_task(
-            ask(served.port, "POST", "/v1/rooms/lobby/messages", body, **key)
-        )
-        await gate.reached.wait()
-        stopping = asyncio.get_running_loop().create_task(served.greendot.stop())
-        await until(lambda: served.node.draining)
-        await asyncio.sleep(0.05)
-        assert not stopping.done()
-        gate.opened.set()
+        async with hold(served.node.store, "append") as held:
+            key = {"Authorization": f"Bearer {API_KEY}"}
+            body = {"user": "app", "body": "posted"}
+            posting = asyncio.get_running_loop().create_task(
+                ask(served.port, "POST", "/v1/rooms/lobby/messages", body, **key)
+            )
+            await held.reached()
+            stopping = asyncio.get_running_loop().create_task(served.greendot.stop())
+            await until(lambda: served.node.draining)
+            await asyncio.sleep(0.05)
+            assert not stopping.done()
         assert (await posting).status == 201
         await stopping
 

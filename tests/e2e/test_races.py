@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from greendot.errors import StoreUnavailable
-from greendot.testing import Closed, Served, serving
-
-
-class Gate:
-    """Holds back one method of an object: `reached` is set when it is called, it goes on after `open`."""
-
-    def __init__(self, target: Any, name: str, when: Callable[..., bool] = lambda *args: True) -> None:
-        self.reached, self.opened = asyncio.Event(), asyncio.Event()
-        original: Callable[..., Awaitable[Any]] = getattr(target, name)
-
-        async def held(*args: Any, **kwargs: Any) -> Any:
-            if when(*args) and not self.opened.is_set():
-                self.reached.set()
-                await self.opened.wait()
-            return await original(*args, **kwargs)
-
-        setattr(target, name, held)
+from greendot.testing import Closed, Served, hold, serving
 
 
 async def tick(served: Served, seconds: float) -> None:
@@ -40,13 +24,12 @@ async def test_who_watches_while_the_topic_is_being_unsubscribed_hears_every_cha
         alice, bob = await served.client("alice"), await served.client("bob")
         await bob.request(type="watch", users=["alice"])
         await bob.request(type="unwatch", users=["alice"])
-        gate = Gate(served.node.engine, "unsubscribe")
-        await tick(served, 5.0)
-        await gate.reached.wait()
-        bob.send(type="watch", users=["alice"], id="w")
-        await bob.drain()
-        await asyncio.sleep(0.01)
-        gate.opened.set()
+        async with hold(served.node.engine, "unsubscribe") as held:
+            await tick(served, 5.0)
+            await held.reached()
+            bob.send(type="watch", users=["alice"], id="w")
+            await bob.drain()
+            await asyncio.sleep(0.01)
         assert (await bob.receive("reply"))["id"] == "w"
         await alice.request(type="status.set", status="busy")
         assert [frame["data"]["state"] for frame in await bob.quiet()] == ["busy"]
@@ -57,13 +40,12 @@ async def test_who_joins_while_the_room_is_being_unsubscribed_hears_every_messag
         await served.lobby()
         bob = await served.joined("bob")
         await bob.request(type="room.leave", room="lobby")
-        gate = Gate(served.node.engine, "unsubscribe")
-        await tick(served, 5.0)
-        await gate.reached.wait()
-        bob.send(type="room.join", room="lobby", id="j")
-        await bob.drain()
-        await asyncio.sleep(0.01)
-        gate.opened.set()
+        async with hold(served.node.engine, "unsubscribe") as held:
+            await tick(served, 5.0)
+            await held.reached()
+            bob.send(type="room.join", room="lobby", id="j")
+            await bob.drain()
+            await asyncio.sleep(0.01)
         assert (await bob.receive("reply"))["id"] == "j"
         alice = await served.joined("alice")
         await alice.request(type="room.send", room="lobby", body=1)
@@ -78,11 +60,10 @@ async def test_who_is_removed_while_joining_does_not_get_in(step: str) -> None:
         for user in ("alice", "bob"):
             await store.put_member("default", "lobby", user)
         bob = await served.client("bob")
-        gate = Gate(served.node.engine, step)
-        bob.send(type="room.join", room="lobby", id="j")
-        await gate.reached.wait()
-        await store.remove_member("default", "lobby", "bob")
-        gate.opened.set()
+        async with hold(served.node.engine, step) as held:
+            bob.send(type="room.join", room="lobby", id="j")
+            await held.reached()
+            await store.remove_member("default", "lobby", "bob")
         assert (await bob.receive("error"))["code"] == "not_a_member"
         alice = await served.joined("alice")
         await alice.request(type="room.send", room="lobby", body="secret")
@@ -133,12 +114,11 @@ async def test_a_hello_that_fails_unexpectedly_ends_the_connection() -> None:
 async def test_a_command_of_a_replaced_socket_does_not_act_on_the_new_one() -> None:
     async with serving() as served:
         alice, old = await served.client("alice"), await served.client("bob")
-        gate = Gate(served.node.engine, "read")
-        old.send(type="watch", users=["alice"])
-        await old.drain()
-        await gate.reached.wait()
-        new = await served.client("bob", resume={"session": old.welcome["session"]})
-        gate.opened.set()
+        async with hold(served.node.engine, "read") as held:
+            old.send(type="watch", users=["alice"])
+            await old.drain()
+            await held.reached()
+            new = await served.client("bob", resume={"session": old.welcome["session"]})
         await served.settle()
         await alice.request(type="status.set", status="busy")
         assert await new.quiet() == []
@@ -166,11 +146,10 @@ async def test_a_bye_that_waits_for_another_command_counts_though_the_socket_is_
     async with serving() as served:
         alice, bob = await served.client("alice"), await served.client("bob")
         await bob.request(type="watch", users=["alice"])
-        gate = Gate(served.node.store, "notifications")
-        alice.send(type="inbox.list")
-        await gate.reached.wait()
-        alice.send(type="bye")
-        await alice.close(1000)
-        gate.opened.set()
+        async with hold(served.node.store, "notifications") as held:
+            alice.send(type="inbox.list")
+            await held.reached()
+            alice.send(type="bye")
+            await alice.close(1000)
         await served.until_gone(1)
         assert [frame["data"]["state"] for frame in await bob.quiet()] == ["offline"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -17,7 +18,7 @@ from greendot.push.apns import Account, Apns
 from greendot.push.facts import Facts, Presence
 from greendot.push.fcm import Fcm
 from greendot.push.google import read_account
-from greendot.push.lane import Bounds, Lane
+from greendot.push.lane import Bounds, Lane, Lanes
 from greendot.push.sender import Parcel, ProviderSender, Sender, Sent
 from greendot.push.webhook import PushWebhook
 from greendot.push.webpush import Vapid, WebPush
@@ -135,8 +136,12 @@ def make_senders(settings: Settings, tenant: str, push: TenantPush, clock: Clock
         if push.webhook_url:
             secrets = (push.webhook_secret, push.webhook_secret_before)
             made["webhook"] = PushWebhook(push.webhook_url, secrets, terms, clock)
+
+    def lane(provider: Provider, sender: ProviderSender, of: str) -> Lane:
+        return Lane(sender, of, provider, clock, bounds, dry_run=push.dry_run)
+
     return {
-        provider: Lane(sender, tenant, provider, clock, bounds, dry_run=push.dry_run)
+        provider: Lanes(partial(lane, provider, sender), sender) if tenant == ALL else lane(provider, sender, tenant)
         for provider, sender in made.items()
     }
 
@@ -146,6 +151,9 @@ class Nobody:
 
     def place(self, device: Device) -> str:
         return ""
+
+    def is_known(self, place: str) -> bool:
+        return True
 
     async def send(self, device: Device, parcel: Parcel) -> Sent:
         raise AssertionError("a dry run sends nothing")

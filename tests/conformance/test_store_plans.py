@@ -78,7 +78,9 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "devices": (pushes.DEVICES, (["t", "t"], ["u1", "u2"])),
         "choices": (pushes.CHOICES, (["t", "t"], ["u1", "u2"])),
         "recent pushes": (pushes.RECENT, (["t", "t"], ["u1", "u2"], 5)),
-        "claim of pushes": (pushes.CLAIM, (MANY, "w1", 2 * MANY, 20)),
+        "tenants of the oldest pushes": (pushes.DUE, (MANY, 20)),
+        "tenants with a backlog of pushes": (pushes.BACKLOG, (MANY, 20)),
+        "claim of pushes": (pushes.CLAIM, (MANY, "w1", 2 * MANY, ["t", "t7"], [10, 5])),
         "push of a notification": (pushes.OF, ("t", "n1")),
         "who has something unread": (jobs.UNREAD, ("t", "u5", 20)),
         "count of hook events": (hooks.DEPTHS, (["t", "t1", "none"], 50)),
@@ -121,6 +123,8 @@ FILL = f"""
     INSERT INTO greendot_pushes (tenant, user_id, seq, notification, importance, created_at, due_at, sent_at, over_at)
         SELECT 't', 'u' || n % 2000, n, 'n' || n, 'normal', n, CASE WHEN n % 10 = 0 THEN n END, n, n
         FROM generate_series(1, {MANY}) n;
+    INSERT INTO greendot_pushes (tenant, user_id, seq, notification, importance, created_at, due_at)
+        SELECT 't' || n % 20, 'u' || n, n, 'n' || n, 'normal', n, n FROM generate_series(1, 1000) n;
     INSERT INTO greendot_hook_events (tenant, phase, type, stream, at)
         SELECT 't', n % 3, 'room.message', 'r1', n FROM generate_series(1, {MANY}) n;
     INSERT INTO greendot_hook_events (tenant, type, stream, at)

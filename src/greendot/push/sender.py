@@ -54,7 +54,11 @@ class ProviderSender(Sender, Protocol):
     """A provider. What it answers is bounded in time; how many are sent at once is not."""
 
     def place(self, device: Device) -> str:
-        """Who is asked to send it: when that one is in trouble, what others send is not."""
+        """Return the host that is called for the device: failures of one host do not concern the others."""
+        ...
+
+    def is_known(self, place: str) -> bool:
+        """Whether the operator chose the host, or it is a public push service. Other hosts are chosen by users."""
         ...
 
 

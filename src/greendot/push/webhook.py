@@ -46,6 +46,9 @@ class PushWebhook:
     def place(self, device: Device) -> str:
         return self._caller.host
 
+    def is_known(self, place: str) -> bool:
+        return True
+
     async def send(self, device: Device, parcel: Parcel) -> Sent:
         body = msgspec.json.encode(
             PushRequest(

@@ -21,6 +21,12 @@ MOST_TOPIC = 32
 VAPID_S = 12 * 3_600  # a token is good for so long; services take at most a day
 MOST_SERVICES = 200  # that connections are kept to, and tokens
 CONNECTIONS = 20  # to each
+PUBLIC_SERVICES = (  # of Chrome, Firefox, Safari and Edge
+    "fcm.googleapis.com",
+    ".push.services.mozilla.com",
+    ".push.apple.com",
+    ".notify.windows.com",
+)
 URGENCY = {"low": "low", "normal": "normal", "high": "high", "critical": "high"}
 
 
@@ -96,6 +102,9 @@ class WebPush:
             return urlsplit(_decode(device.token).endpoint).netloc
         except (msgspec.MsgspecError, ValueError):
             return ""
+
+    def is_known(self, place: str) -> bool:
+        return place.endswith(PUBLIC_SERVICES)
 
     async def send(self, device: Device, parcel: Parcel) -> Sent:
         try:

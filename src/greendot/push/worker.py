@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -82,6 +83,7 @@ class PushWorker:
         self._pace = pace
         self._holder = new_message_id()
         self._sending: dict[int, asyncio.Task[None]] = {}  # by the ids of their pushes
+        self._held: Counter[str] = Counter()  # pushes that are being sent, by tenant
         self._done: list[_Done] = []  # to be noted
         self._made: dict[Key, dict[int, int]] = {}  # when pushes were begun that are not noted yet, by user and id
         self._woken = asyncio.Event()
@@ -126,7 +128,7 @@ class PushWorker:
                 # What could not be noted is noted first: nothing more is taken while that does not succeed.
                 await self._note()
                 room = self._room()
-                is_full = await self._take(room) == room > self._pace.at_once // 4
+                is_full = await self._take(room) > self._pace.at_once // 4  # more may be due
                 await self._note()
                 await self._count()
             except StoreUnavailable as error:
@@ -158,7 +160,9 @@ class PushWorker:
         if room <= 0:
             return 0
         now = self._clock.now_ms()
-        claimed = await self._store.claim_pushes(self._holder, now, LEASE_MS, room, since=now - HOUR_MS)
+        claimed = await self._store.claim_pushes(
+            self._holder, now, LEASE_MS, room, since=now - HOUR_MS, held=self._held.copy()
+        )
         # One that is still being sent after all this time, or was while this was asked, is not sent a second time.
         mine = {*self._sending, *(one.settled.id for one in self._done)}
         claimed = [push for push in claimed if push.id not in mine]
@@ -220,6 +224,7 @@ class PushWorker:
             self._made.setdefault(key, {})[push.id] = self._clock.now_ms()
             sending = asyncio.get_running_loop().create_task(self._send(push, notification, house, found.reason))
             self._sending[push.id] = sending
+            self._held[push.tenant] += 1
             return
         due_at = found.at if found.action == "later" else None
         self._done.append(_Done(key, Settled(push.id, found.reason, due_at=due_at, results=push.results), []))
@@ -259,6 +264,7 @@ class PushWorker:
             self._done.append(_Done(key, self._trial(push).put_off(AN_ERROR), []))
         finally:
             self._sending.pop(push.id, None)
+            self._held -= Counter([push.tenant])  # without the tenants that hold none
             self._woken.set()
 
     def _count_results(self, to: Sequence[Device], sent: Sequence[Sent], settled: Settled) -> None:

@@ -7,7 +7,7 @@ not hold them any more. What came of a push, for each device and why, is kept fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -147,8 +147,14 @@ class PushStore(Protocol):
 
     async def choices(self, tenant: str, user: str) -> Choices: ...
 
-    async def claim_pushes(self, holder: str, now: int, lease_ms: int, limit: int, *, since: int) -> list[Push]:
-        """Hold at most `limit` that are due, the longest due first, until the lease ends. No two hold the same."""
+    async def claim_pushes(
+        self, holder: str, now: int, lease_ms: int, limit: int, *, since: int, held: Mapping[str, int] | None = None
+    ) -> list[Push]:
+        """Hold at most `limit` that are due until the lease ends. No two holders have the same.
+
+        Tenants get equal shares, and the longest due of each comes first. `held`, the pushes that the holder still
+        has of each tenant, bounds those shares further: see `greendot.core.shares`.
+        """
         ...
 
     async def settle_pushes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 
@@ -12,7 +13,8 @@ from greendot.store.base import Store
 from greendot.store.pushes import Choices, Device, Push, PushCounts, Result, Settled
 from greendot.testing.store_harness import NOW, StoreHarness, T, notice
 
-PUSHED = (T,)  # the tenants that push
+OTHER = "t3"  # another tenant that pushes
+PUSHED = (T, OTHER)
 LEASE_MS = 10_000
 HOUR_MS = 3_600_000
 PHONE = Device(T, "ann", "phone", "fcm", "token-1", NOW, NOW)
@@ -166,6 +168,28 @@ class PushSuite(StoreHarness):
             claimed = await claim(store, now=NOW + 3, limit=2)
             assert {push.user for push in claimed} == {"u1", "u2"}
             assert await claim(store, now=NOW + 2) == []
+
+    async def test_tenants_get_equal_shares_whatever_the_backlog_of_one(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.notify([notice(f"u{number}") for number in range(100)])
+            later = [structs.replace(notice(f"u{number}", created_at=NOW + 1), tenant=OTHER) for number in range(10)]
+            await store.notify(later)
+            assert Counter(push.tenant for push in await claim(store, now=NOW + 1, limit=12)) == {T: 6, OTHER: 6}
+            assert Counter(push.tenant for push in await claim(store, now=NOW + 1, limit=12)) == {T: 8, OTHER: 4}
+            assert {push.tenant for push in await claim(store, now=NOW, limit=12)} == {T}
+
+    async def test_a_tenant_that_holds_much_leaves_the_rest_to_others(self) -> None:
+        async with self.pushing() as (store, _):
+            await store.notify([notice(f"u{number}") for number in range(100)])
+
+            async def tenants(limit: int, **held: int) -> dict[str, int]:
+                found = await store.claim_pushes("w1", NOW, LEASE_MS, limit, since=0, held=held)
+                return Counter(push.tenant for push in found)
+
+            assert await tenants(20) == {T: 10}
+            assert await tenants(10, **{T: 10}) == {}
+            await store.notify([structs.replace(notice(f"u{number}"), tenant=OTHER) for number in range(3)])
+            assert await tenants(10, **{T: 10}) == {OTHER: 3}
 
     async def test_what_was_sent_is_over_and_said_to_be(self) -> None:
         async with self.pushing() as (store, _):

@@ -11,7 +11,7 @@ import pytest
 from greendot.outbound import Terms
 from greendot.push.fcm import Fcm
 from greendot.push.google import read_account
-from greendot.push.lane import DRY_RUN, Bounds, Lane
+from greendot.push.lane import DRY_RUN, Bounds, Lane, Lanes
 from greendot.push.sender import Parcel, Sent
 from greendot.push.signing import new_vapid_key
 from greendot.push.webpush import Vapid, WebPush
@@ -31,6 +31,7 @@ class Acted:
 
     def __init__(self, does: Callable[[Device], Sent]) -> None:
         self.does = does
+        self.strangers = ""  # hosts, a letter each, that users chose
         self.asked: list[str] = []
         self.at_once = self.most_at_once = 0
         self.hold = asyncio.Event()
@@ -39,6 +40,9 @@ class Acted:
 
     def place(self, device: Device) -> str:
         return device.token[0]
+
+    def is_known(self, place: str) -> bool:
+        return place not in self.strangers
 
     async def send(self, device: Device, parcel: Parcel) -> Sent:
         self.asked.append(device.token)
@@ -155,6 +159,70 @@ async def test_places_are_bounded_in_number_and_those_in_use_are_not_forgotten()
     assert not (await few.send(device("webpush", "z"), PARCEL)).is_tried
     sender.hold.set()
     assert {one.outcome for one in await asyncio.gather(*busy)} == {"sent"}
+
+
+async def test_once_a_send_waited_in_vain_others_do_not_wait_until_one_is_answered() -> None:
+    sender = Acted(lambda device: Sent("sent"))
+    sender.hold.clear()
+    slow = lane(sender, at_once=1, patience_s=0.05)
+    first = asyncio.create_task(slow.send(PHONE, PARCEL))
+    await asyncio.sleep(0)
+    assert not (await slow.send(PHONE, PARCEL)).is_tried
+    slow._bounds = Bounds(at_once=1, patience_s=60.0)
+    async with asyncio.timeout(10):
+        assert not (await slow.send(PHONE, PARCEL)).is_tried, "at once"
+    sender.hold.set()
+    assert (await first).outcome == "sent"
+    sent = await asyncio.gather(*(slow.send(PHONE, PARCEL) for _ in range(5)))
+    assert {one.outcome for one in sent} == {"sent"}
+
+
+async def test_hosts_that_users_chose_are_few_at_once_until_they_answer() -> None:
+    sender = Acted(lambda device: Sent("sent"))
+    sender.strangers = "bcdefgh"
+    sender.hold.clear()
+    whole = lane(sender, at_once=10, unproven=3, unproven_each=2, patience_s=0.05)
+    silent = [asyncio.create_task(whole.send(device("webpush", token), PARCEL)) for token in "bcdefgh" * 3]
+    known = [asyncio.create_task(whole.send(PHONE, PARCEL)) for _ in range(10)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert sender.asked.count(PHONE.token) == 10
+    assert len(sender.asked) == 13
+    sender.hold.set()
+    await asyncio.gather(*silent, *known)
+    assert all(task.result().outcome == "sent" for task in known)
+
+
+async def test_a_send_that_was_not_tried_says_nothing_about_the_host() -> None:
+    busy = Sent("failed", "no connection is free", 5.0, is_tried=False)
+    sender = Acted(lambda device: busy)
+    resting = lane(sender, rest_after=2)
+    for _ in range(5):
+        assert await resting.send(PHONE, PARCEL) == busy
+    assert (len(sender.asked), resting.resting()) == (5, 0)
+
+
+async def test_tenants_that_share_an_account_have_lanes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.push.lane.MOST_LANES", 2)
+    sender, clock = Acted(lambda device: AWAY if device.tenant == "t0" else Sent("sent")), ManualClock()
+    made: list[str] = []
+
+    def make(tenant: str) -> Lane:
+        made.append(tenant)
+        return Lane(sender, tenant, "fcm", clock, Bounds(rest_after=1))
+
+    lanes = Lanes(make, sender)
+    sent = [await lanes.send(PHONE._replace(tenant=tenant), PARCEL) for tenant in ("t0", "t1", "t0", "t2", "t1")]
+    assert [(one.outcome, one.is_tried) for one in sent] == [
+        ("failed", True),
+        ("sent", True),
+        ("failed", False),  # it rests, for this tenant
+        ("sent", True),
+        ("sent", True),
+    ]
+    assert made == ["t0", "t1", "t2", "t1"], "the lanes used last are kept"
+    await lanes.close()
+    assert sender.closed
 
 
 async def test_a_try_that_is_cancelled_lets_another_try() -> None:

@@ -393,7 +393,7 @@ async def test_no_more_is_taken_than_can_be_sent() -> None:
         for number in range(20):
             await bench.notify(f"u{number}")
         bench.sender.gate.clear()
-        worker = bench.worker(at_once=5, poll_s=0.001)
+        worker = bench.worker(at_once=10, poll_s=0.001)  # half of them for one tenant
         worker.start()
         await _until(lambda: len(bench.sender.keys) == 5)
         for _ in range(20):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
+from greendot.core.shares import divide
 from greendot.store.base import Key, Notice, Notification
 from greendot.store.postgres.links import Link, Links
 from greendot.store.postgres.messages import columns
@@ -47,10 +49,32 @@ QUEUE = """
         $1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]
     ) AS p (tenant, user_id, seq, notification, importance, room, collapse, created_at)
 """
-# Who comes at the same time passes over the locked ones and takes the next.
+DUE = "SELECT tenant FROM greendot_pushes WHERE due_at <= $1 ORDER BY due_at LIMIT $2"
+# One index lookup per tenant with queued pushes, however many each has.
+BACKLOG = """
+    WITH RECURSIVE queued (tenant) AS (
+        (SELECT tenant FROM greendot_pushes WHERE due_at IS NOT NULL ORDER BY tenant LIMIT 1)
+        UNION ALL
+        SELECT next.tenant FROM queued CROSS JOIN LATERAL (
+            SELECT p.tenant FROM greendot_pushes p
+            WHERE p.due_at IS NOT NULL AND p.tenant > queued.tenant ORDER BY p.tenant LIMIT 1
+        ) AS next
+    )
+    SELECT tenant, (
+        SELECT count(*) FROM (
+            SELECT 1 FROM greendot_pushes p WHERE p.tenant = queued.tenant AND p.due_at <= $1
+            ORDER BY p.due_at LIMIT $2
+        ) AS first
+    ) FROM queued
+"""
+# A worker that claims at the same time passes over the locked ones and takes the next.
 CLAIM = """
     WITH due AS MATERIALIZED (
-        SELECT id FROM greendot_pushes WHERE due_at <= $1 ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED
+        SELECT oldest.id FROM unnest($4::text[], $5::bigint[]) AS share (tenant, most)
+        CROSS JOIN LATERAL (
+            SELECT q.id FROM greendot_pushes q WHERE q.tenant = share.tenant AND q.due_at <= $1
+            ORDER BY q.due_at LIMIT share.most FOR UPDATE SKIP LOCKED
+        ) AS oldest
     )
     UPDATE greendot_pushes p SET holder = $2, due_at = $3 FROM due WHERE p.id = due.id
     RETURNING p.id, p.tenant, p.user_id, p.seq, p.importance, p.room, p.collapse, p.created_at, p.attempts, p.results
@@ -158,9 +182,14 @@ class PostgresPushes:
 
     # --- the queue ---
 
-    async def claim_pushes(self, holder: str, now: int, lease_ms: int, limit: int, *, since: int) -> list[Push]:
+    async def claim_pushes(
+        self, holder: str, now: int, lease_ms: int, limit: int, *, since: int, held: Mapping[str, int] | None = None
+    ) -> list[Push]:
         async def work(link: Link) -> list[Push]:
-            rows = await link.fetch(CLAIM, now, holder, now + lease_ms, limit)
+            shares = divide(await _due(link, now, limit), limit, held)
+            if not shares:
+                return []
+            rows = await link.fetch(CLAIM, now, holder, now + lease_ms, [*shares], [*shares.values()])
             return await _pushes(link, rows, since) if rows else []
 
         return await self._links.transact(work)
@@ -210,6 +239,14 @@ def push_row(notice: Notice, made: Notification) -> tuple[Any, ...]:
     """For `QUEUE`."""
     n = notice
     return n.tenant, n.user, made.seq, made.id, n.importance, n.room, n.collapse, made.created_at
+
+
+async def _due(link: Link, now: int, limit: int) -> Mapping[str, int]:
+    """Count the due pushes of each tenant, up to `limit`."""
+    oldest = [row[0] for row in await link.fetch(DUE, now, limit)]
+    if len(oldest) < limit:
+        return Counter(oldest)
+    return dict(await link.fetch(BACKLOG, now, limit))
 
 
 async def _pushes(link: Link, rows: Sequence[Any], since: int) -> list[Push]:

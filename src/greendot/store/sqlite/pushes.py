@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from greendot.core.shares import divide
 from greendot.store.base import Created, Notice, Notification
 from greendot.store.pushes import (
     NAMED,
@@ -31,7 +33,28 @@ _QUEUE = """
     INSERT INTO pushes (tenant, user, seq, notification, importance, room, collapse, created_at, due_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
 """
-DUE = "SELECT id FROM pushes INDEXED BY pushes_due WHERE due_at <= ? ORDER BY due_at LIMIT ?"
+DUE = "SELECT tenant FROM pushes INDEXED BY pushes_due WHERE due_at <= ? ORDER BY due_at LIMIT ?"
+DUE_OF = """
+    SELECT id FROM pushes INDEXED BY pushes_due_by_tenant
+    WHERE tenant = ? AND due_at <= ? ORDER BY due_at LIMIT ?
+"""
+# One index lookup per tenant with queued pushes, however many each has.
+BACKLOG = """
+    WITH RECURSIVE queued (tenant) AS (
+        SELECT min(tenant) FROM pushes INDEXED BY pushes_due_by_tenant WHERE due_at IS NOT NULL
+        UNION ALL
+        SELECT (
+            SELECT min(p.tenant) FROM pushes p INDEXED BY pushes_due_by_tenant
+            WHERE p.due_at IS NOT NULL AND p.tenant > queued.tenant
+        ) FROM queued WHERE tenant IS NOT NULL
+    )
+    SELECT tenant, (
+        SELECT count(*) FROM (
+            SELECT 1 FROM pushes p INDEXED BY pushes_due_by_tenant
+            WHERE p.tenant = queued.tenant AND p.due_at <= ?1 LIMIT ?2
+        )
+    ) FROM queued WHERE tenant IS NOT NULL
+"""
 _CLAIM = """
     UPDATE pushes SET holder = ?2, due_at = ?3 WHERE id = ?1
     RETURNING id, tenant, user, seq, importance, room, collapse, created_at, attempts, results
@@ -126,10 +149,13 @@ class SqlitePushes:
 
     # --- the queue ---
 
-    async def claim_pushes(self, holder: str, now: int, lease_ms: int, limit: int, *, since: int) -> list[Push]:
+    async def claim_pushes(
+        self, holder: str, now: int, lease_ms: int, limit: int, *, since: int, held: Mapping[str, int] | None = None
+    ) -> list[Push]:
         def work(db: sqlite3.Connection) -> list[Push]:
-            due = [row[0] for row in db.execute(DUE, (now, limit))]
-            rows = [db.execute(_CLAIM, (push, holder, now + lease_ms)).fetchone() for push in due]
+            shares = divide(_due(db, now, limit), limit, held)
+            due = [row[0] for tenant, most in shares.items() for row in db.execute(DUE_OF, (tenant, now, most))]
+            rows = [db.execute(_CLAIM, (push, holder, now + lease_ms)).fetchone() for push in sorted(due)]
             return [_push(db, row, since) for row in rows]
 
         return await self._thread.do(work)
@@ -166,6 +192,12 @@ class SqlitePushes:
     async def prune_pushes(self, before: int, limit: int) -> int:
         sql = "DELETE FROM pushes WHERE id IN (SELECT id FROM pushes WHERE over_at < ? ORDER BY over_at LIMIT ?)"
         return await self._thread.do(lambda db: db.execute(sql, (before, limit)).rowcount)
+
+
+def _due(db: sqlite3.Connection, now: int, limit: int) -> Mapping[str, int]:
+    """Count the due pushes of each tenant, up to `limit`."""
+    oldest = [tenant for (tenant,) in db.execute(DUE, (now, limit))]
+    return Counter(oldest) if len(oldest) < limit else dict(db.execute(BACKLOG, (now, limit)).fetchall())
 
 
 def _devices(db: sqlite3.Connection, tenant: str, user: str) -> list[Device]:

@@ -1,0 +1,92 @@
+"""Send slots of one provider: so many at once to a host, and few to hosts that have not answered yet.
+
+Users choose the hosts of Web Push. A host is proven once it has answered, and has slots of its own from then on. All
+hosts that have not share a few slots, in turn, so that thousands of silent ones cannot take those of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Host:
+    """Sends to one host of a provider."""
+
+    def __init__(self, *, is_known: bool) -> None:
+        self.is_known = is_known  # chosen by the operator or a public push service: never on trial
+        self.is_proven = is_known
+        self.under_way = 0
+        self.waiting: deque[asyncio.Future[bool]] = deque()  # results: whether the slot is of a proven host
+
+
+class Slots:
+    """Slots for the sends of one lane."""
+
+    def __init__(self, *, each: int, unproven: int, unproven_each: int) -> None:
+        self._each = each  # at once to a proven host
+        self._unproven = unproven  # at once to all other hosts together
+        self._unproven_each = unproven_each  # and to each of them
+        self._unproven_under_way = 0
+        self._queue: dict[Host, None] = {}  # unproven hosts with waiting sends, in turn
+
+    def is_free(self, host: Host) -> bool:
+        """Whether a send to the host can begin now."""
+        if host.is_proven:
+            return host.under_way < self._each
+        return host.under_way < self._unproven_each and self._unproven_under_way < self._unproven
+
+    async def acquire(self, host: Host) -> bool:
+        """Wait for a slot. Returns what `release` needs."""
+        if not host.waiting and self.is_free(host):
+            return self._take(host)
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        host.waiting.append(turn)
+        if not host.is_proven:
+            self._queue[host] = None
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release(host, turn.result())  # it was given and cannot be used
+            elif turn in host.waiting:
+                host.waiting.remove(turn)
+            raise
+
+    def release(self, host: Host, was_proven: bool) -> None:
+        """Give the slot back; the next waiting send gets it."""
+        host.under_way -= 1
+        self._unproven_under_way -= not was_proven
+        self._hand_out(host)
+
+    def prove(self, host: Host, is_proven: bool) -> None:
+        """Note whether the host answered its last call."""
+        if not host.is_known and host.is_proven != is_proven:
+            host.is_proven = is_proven
+            if host.waiting and not is_proven:
+                self._queue[host] = None
+            self._hand_out(host)
+
+    def _take(self, host: Host) -> bool:
+        host.under_way += 1
+        self._unproven_under_way += not host.is_proven
+        return host.is_proven
+
+    def _hand_out(self, host: Host) -> None:
+        while host.is_proven and host.waiting and self.is_free(host):
+            self._give(host)
+        for _ in range(len(self._queue)):
+            if self._unproven_under_way >= self._unproven:
+                return
+            first = next(iter(self._queue))
+            del self._queue[first]
+            if first.waiting and not first.is_proven:
+                if self.is_free(first):
+                    self._give(first)
+                self._queue[first] = None  # behind the others
+
+    def _give(self, host: Host) -> None:
+        """Give a slot to the first waiting send, unless that was given up."""
+        turn = host.waiting.popleft()
+        if not turn.done():
+            turn.set_result(self._take(host))

@@ -147,6 +147,7 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
                 "questions",
                 "revocations",
                 "schema",
+                "snapshots",
                 "turns",
             )
             shared = {*(f"{port}.{part}" for part in parts), adapter}

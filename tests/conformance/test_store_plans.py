@@ -25,6 +25,7 @@ from greendot.store.postgres import (
     messages,
     pushes,
     rooms,
+    snapshots,
     status,
     tenants,
     upkeep,
@@ -62,6 +63,8 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "lock of rooms": (messages.LOCK, (["t", "t"], ["r1", "r2"])),
         "messages of an author": (BY_AUTHOR, ("t", "u3", "r1", "k5")),
         "keys of messages": (messages.KNOWN, (["t"] * 3, ["r1"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
+        "history with its room, newer": (snapshots.ROOM_AFTER, ("t", "r1", 500, 2**62, 50)),
+        "history with its room, older": (snapshots.ROOM_NEWEST, ("t", "r1", 0, 30_000, 50)),
         "unread": (inbox.INBOX, ("t", "u1")),
         "inboxes": (inbox.INBOXES, (["t", "t"], ["u1", "u2"])),
         "lock of inboxes": (inbox.LOCK, (["t", "t"], ["u1", "u2"])),
@@ -87,6 +90,11 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
     }
     | {
         f"inbox, {only}, {order}": (inbox.page_sql(only, order), ("t", "u1", 0, 2**62, 50))
+        for only in FILTERS
+        for order in ("ASC", "DESC")
+    }
+    | {
+        f"inbox with its head, {only}, {order}": (snapshots.inbox_page_sql(only, order), ("t", "u1", 0, 2**62, 50))
         for only in FILTERS
         for order in ("ASC", "DESC")
     }

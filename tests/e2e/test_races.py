@@ -146,7 +146,7 @@ async def test_a_bye_that_waits_for_another_command_counts_though_the_socket_is_
     async with serving() as served:
         alice, bob = await served.client("alice"), await served.client("bob")
         await bob.request(type="watch", users=["alice"])
-        async with hold(served.node.store, "notifications") as held:
+        async with hold(served.node.store, "inbox_page") as held:
             alice.send(type="inbox.list")
             await held.reached()
             alice.send(type="bye")

@@ -81,9 +81,10 @@ export class Inbox {
 
   /** @internal Find out where the inbox stands: how much is unread, and from which number on notifications are news. */
   restore(): void {
+    const since = this.#stream.last;
     const found = ({ head }: InboxPage) => {
       if (this.#stream.last === null) this.#follow(head);
-      this.#stream.reach(head);
+      this.#stream.reach(head, since);
     };
     this.#page({ limit: 1 }, found).catch((error: GreendotError) => {
       if (error.code !== "disconnected") this.#core.failed(error);

@@ -65,13 +65,17 @@ export class Stream<Rec extends { seq: number }> {
     this.#look();
   }
 
-  /** The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much. */
-  reach(head: number): void {
+  /**
+   * The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much.
+   *
+   * `since` is `last` at the time the head was asked for. An answer may be older than records that came before it; only
+   * a head behind `since` shows that the server lost records and numbers again from there. Held against the old cursor
+   * every new one would be dropped as seen.
+   */
+  reach(head: number, since: number | null = this.last): void {
     this.follow(head);
     const line = this.#line!;
-    // The head may be back: a server that lost records numbers again from there, and held against the old cursor every
-    // new one would be dropped as seen.
-    if (head < line.last || head > line.last + MOST_FETCHED) {
+    if (head < (since ?? 0) || head > line.last + MOST_FETCHED) {
       const after = line.last;
       line.last = head;
       this.#ends.moved();

@@ -33,6 +33,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
   #pageSize: number;
   #entries = new Map<number, InboxEntry<Body>>(); // by number, archived and read ones too
   #meanwhile: Marked[] = []; // marks that a page on its way may not know of
+  #live = new Set<number>(); // notifications that came while a page was on its way: it may not have them
   #oldest = Infinity;
   #load = 0; // the number of the fetch under way; 0 if none is
   #loads = 0;
@@ -82,6 +83,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
   #created(notification: Notification<Body>): void {
     // Of a kind that is not kept, or one that comes again until it is acknowledged.
     if (notification.seq <= 0 || this.#entries.has(notification.seq)) return;
+    if (this.#load) this.#live.add(notification.seq);
     this.#entries.set(notification.seq, { ...notification, seen_at: null, read_at: null, archived_at: null, acked_at: null });
     this.#show();
   }
@@ -89,6 +91,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
   async #fetch(before?: number): Promise<void> {
     const load = (this.#load = ++this.#loads);
     this.#meanwhile = [];
+    this.#live.clear();
     this.#put({ loading: true, error: null });
     try {
       // The newest page, fetched again, is as long as what is shown.
@@ -109,7 +112,7 @@ export class InboxStore<Body> extends Shared<InboxState<Body>> {
 
   /** What is not in the newest page, though it is not newer, was archived or read elsewhere; or can be fetched again. */
   #forgetUpTo(head: number): void {
-    for (const seq of this.#entries.keys()) if (seq <= head) this.#entries.delete(seq);
+    for (const seq of this.#entries.keys()) if (seq <= head && !this.#live.has(seq)) this.#entries.delete(seq);
     this.#oldest = Infinity;
   }
 

@@ -172,10 +172,8 @@ class Finding:
 
     async def room(self, tenant: str, room: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         desk = self._desk
-        found, members, counts, answers = await asyncio.gather(
-            desk.store.room(tenant, room),
-            desk.store.members(tenant, room, None, MOST),
-            desk.store.member_counts([(tenant, room)]),
+        found, answers = await asyncio.gather(
+            desk.store.member_page(tenant, room, None, MOST),
             desk.survey.ask(_live(nodes), RoomOf(tenant, room), WITHIN_S),
         )
         try:
@@ -187,11 +185,11 @@ class Finding:
             "tenant": tenant,
             "room": room,
             "known": found is not None,
-            "open": found is not None and found.open,
-            "bus": None if found is None else found.bus,
-            "head": 0 if found is None else found.head,
-            "members": [{"user": it.user, "role": it.role} for it in members],
-            "member_count": counts.get((tenant, room), len(members)),
+            "open": found is not None and found.room.open,
+            "bus": None if found is None else found.room.bus,
+            "head": 0 if found is None else found.room.head,
+            "members": [] if found is None else [{"user": it.user, "role": it.role} for it in found.members],
+            "member_count": 0 if found is None else found.total,
             "listeners": sum(listeners.values()),
             "present": present[:MOST],
             "present_count": len(present),

@@ -165,12 +165,11 @@ class NotificationRoutes:
     @operation("GET /v1/users/{user}/inbox")
     async def inbox(self, request: Request, user: str, query: InboxSpan) -> InboxShown:
         """A user's notifications, and what became of each."""
-        store, tenant, after = self._backend.store, self._backend.keys.tenant(request), query.after
-        found = await store.notifications(
+        tenant, after = self._backend.keys.tenant(request), query.after
+        found, inbox = await self._backend.store.inbox_page(
             tenant, user, after=after, before=query.before, limit=query.limit, only=query.filter
         )
-        stands = await store.inbox(tenant, user)
-        return InboxShown([_shown(one) for one in fit(found, newest=after is None)], *stands)
+        return InboxShown([_shown(one) for one in fit(found, newest=after is None)], *inbox)
 
 
 def _made(created: Created | None) -> NotificationMade:

@@ -169,12 +169,14 @@ class RoomRoutes:
     @operation("GET /v1/rooms/{room}/messages", fails=(404,))
     async def messages(self, request: Request, room: str, query: Span) -> Messages:
         """Messages of a room, in ascending order, of no more than 1 MiB of bodies."""
-        of, newest = await self._room(request, room), query.after is None
-        found = await self._backend.store.messages(
-            of.tenant, room, after=query.after, before=query.before, limit=query.limit
+        tenant, newest = self._backend.keys.tenant(request), query.after is None
+        found = await self._backend.store.room_page(
+            tenant, room, after=query.after, before=query.before, limit=query.limit
         )
-        page = fit(found, newest=newest)
-        return Messages([message_event(record) for record in page], _next(of, page, newest=newest))
+        if found is None:
+            raise _no_room(room)
+        page = fit(found.messages, newest=newest)
+        return Messages([message_event(record) for record in page], _next(found.room, page, newest=newest))
 
     @operation("POST /v1/rooms/{room}/messages", status=201, fails=(404, 429))
     async def send(self, request: Request, room: str, body: PostMessage, idempotency_key: str | None) -> SendReply:
@@ -219,8 +221,12 @@ class RoomRoutes:
     async def _room(self, request: Request, name: str) -> Room:
         room = await self._backend.store.room(self._backend.keys.tenant(request), name)
         if room is None:
-            raise Problem(404, f"there is no room {name!r}; make it with PUT /v1/rooms/{name}")
+            raise _no_room(name)
         return room
+
+
+def _no_room(name: str) -> Problem:
+    return Problem(404, f"there is no room {name!r}; make it with PUT /v1/rooms/{name}")
 
 
 def _next(room: Room, page: list[Record], *, newest: bool) -> int | None:

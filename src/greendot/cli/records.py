@@ -14,7 +14,8 @@ from greendot.cli.stored import on_store, store_option, store_settings
 from greendot.cli.tables import NOTHING, ago, several, table
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
-from greendot.store.base import BusMode, Filter, Inbox, Member, Notification, Room, Store
+from greendot.store.base import BusMode, Filter, Member, Notification, Room, Store
+from greendot.store.snapshots import InboxPage
 
 MOST_SHOWN = 60  # characters of a body in a table
 
@@ -97,11 +98,10 @@ async def _rooms(store: Store, tenant: str, after: str | None, limit: int) -> li
 
 
 async def _room(store: Store, tenant: str, name: str, after: str | None, limit: int) -> tuple[RoomInfo, list[Member]]:
-    room = await store.room(tenant, name)
-    if room is None:
+    found = await store.member_page(tenant, name, after, limit)
+    if found is None:
         raise ConfigError(f"there is no room {name!r}; `greendot rooms` shows those there are.")
-    counts = await store.member_counts([(tenant, name)])
-    return _info(room, counts.get((tenant, name), 0)), await store.members(tenant, name, after, limit)
+    return _info(found.room, found.total), found.members
 
 
 def _info(room: Room, members: int) -> RoomInfo:
@@ -136,9 +136,8 @@ def inbox(
     """The newest notifications of USER, and what became of each."""
     check_ids("user", (user,), tenant)
 
-    async def look(there: Store) -> tuple[list[Notification], Inbox]:
-        page = await there.notifications(tenant, user, before=before, limit=limit, only=only)
-        return page, await there.inbox(tenant, user)
+    async def look(there: Store) -> InboxPage:
+        return await there.inbox_page(tenant, user, before=before, limit=limit, only=only)
 
     found, state = on_store(store_settings(store, config), look)
     if as_json:

@@ -195,15 +195,16 @@ class Records:
             self.missed(stream)
         return bool(streams)
 
-    def reach(self, stream: str, head: int) -> Truncated | None:
+    def reach(self, stream: str, head: int, since: int | None = None) -> Truncated | None:
         """The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much.
 
-        Then the stream goes on at its head, which is what the program is to be told.
+        Then the stream goes on at its head, which is what the program is to be told. `since` is the number told last
+        when the head was asked for (None: nothing was told meanwhile). An answer may be older than records that came
+        before it; only a head behind `since` shows that the server lost records and numbers again from there. Held
+        against the old cursor every new one would be dropped as seen.
         """
         line = self.follow(stream, head)
-        # The head may be back: a server that lost records numbers again from there, and held against the old
-        # cursor every new one would be dropped as seen.
-        if line.last <= head <= line.last + MOST_FETCHED:
+        if (line.last if since is None else since) <= head <= line.last + MOST_FETCHED:
             line.behind = line.behind or line.last < head
             return None
         skipped = Truncated(stream, line.last, head)

@@ -70,9 +70,11 @@ async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[
 async def _look_into_inbox(link: Link, view: View, receive: Callable[[Event], None]) -> None:
     """Where the inbox stands: how much of it is unread, and from which number on notifications are news."""
 
+    since = view.records.inbox or 0
+
     def found(reply: InboxReply) -> None:
         receive(InboxBadge(reply.unread, reply.unseen))
-        skipped = view.records.reach(INBOX, reply.head)
+        skipped = view.records.reach(INBOX, reply.head, since)
         if skipped is not None:
             receive(skipped)
 

@@ -73,13 +73,13 @@ class Inboxes:
         """The device hears what is new from now on, beginning behind `after`; without it, with what comes now."""
         local = self._of(session.key)
         inbox = await asyncio.shield(asked)
-        self._show(local, inbox)
         await self._catch_up(local, inbox.head)
         urgent = await self.urging.pending(session.key) if inbox.head else []
         start = inbox.head if after is None else after
         self._metrics.notification_recovery_fetch_total += after is not None
-        missed = await self._missed(local, start)
+        missed, inbox = await self._missed(local, start, inbox)
         # No await below: what was read and what the device will hear must meet without a gap.
+        self._show(local, inbox)
         events: list[Event] = []
         if missed is None:
             events.append(Resync("inbox"))
@@ -110,22 +110,26 @@ class Inboxes:
         while head > local.cursor:
             await self._fill(local)
 
-    async def _missed(self, local: LocalInbox, after: int) -> list[Notification] | None:
-        """The notifications after `after` up to the cursor; None if they are too many, or it lies beyond."""
+    async def _missed(self, local: LocalInbox, after: int, inbox: Inbox) -> tuple[list[Notification] | None, Inbox]:
+        """Read the notifications after `after` up to the cursor; None if they are too many, or it lies beyond.
+
+        The counters are those of the last read, `inbox` where nothing has to be read.
+        """
         missed: list[Notification] = []
         if after > local.cursor:
-            return None
+            return None, inbox
         while after < local.cursor:
             upto = local.cursor
             async with self._turns:
-                missed += await self._store.notifications(
+                page, inbox = await self._store.inbox_page(
                     *local.key, after=after, before=upto + 1, limit=RECOVER + 1 - len(missed)
                 )
+            missed += page
             if len(missed) > RECOVER or sum(len(notification.body) for notification in missed) > RECOVER_BYTES:
-                return None
+                return None, inbox
             after = upto
         now = self._shared.clock.now_ms()
-        return [notification for notification in missed if not is_over(notification, now)]
+        return [notification for notification in missed if not is_over(notification, now)], inbox
 
     @staticmethod
     def _replayed(missed: list[Notification]) -> list[Event]:
@@ -290,6 +294,14 @@ class Inboxes:
             local.shown = inbox
         elif (local.shown.unread, local.shown.unseen) != (inbox.unread, inbox.unseen):
             self.badges.changed([local.key])
+
+    def answered(self, key: Key, inbox: Inbox) -> None:
+        """Read the counters again for the user's devices if a reply carries others than their last badge.
+
+        The reply may be older than that badge and still reach its device after it.
+        """
+        if (local := self._local.get(key)) is not None:
+            self._show(local, inbox)
 
     def _told(self, inboxes: Mapping[Key, Inbox]) -> None:
         """The devices know these counts now."""

@@ -138,10 +138,10 @@ class Notifying:
     async def page(self, session: Session, command: InboxList) -> InboxReply:
         if command.before is not None and command.after is not None:
             raise Refused(Err.BAD_FIELD, "field `before` of inbox.list: give either before or after")
-        found = await self._store.notifications(
+        found, inbox = await self._store.inbox_page(
             *session.key, after=command.after, before=command.before, limit=command.limit, only=command.filter
         )
-        inbox = await self._store.inbox(*session.key)
+        self._inboxes.answered(session.key, inbox)
         entries = [inbox_entry(notification) for notification in fit(found, newest=command.after is None)]
         return InboxReply(entries, inbox.head, inbox.unread, inbox.unseen)
 
@@ -163,4 +163,6 @@ class Notifying:
             if mark == "ack":
                 told = structs.replace(told, acked=acked, acked_through=through or 0)
             self._engine.publish(Topic("user", *session.key), told)
+        else:  # nobody is told to count again
+            self._inboxes.answered(session.key, marked.inbox)
         return BadgeReply(marked.inbox.unread, marked.inbox.unseen)

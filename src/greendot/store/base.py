@@ -28,6 +28,7 @@ from greendot.store.people import PeopleStore
 from greendot.store.privacy import PrivacyStore
 from greendot.store.pushes import PushStore
 from greendot.store.revocations import RevocationStore
+from greendot.store.snapshots import SnapshotStore
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
 BusMode = Literal["full", "hint"]  # whether content travels on the bus, or only that there is something to read
@@ -337,6 +338,7 @@ class Store(
     RoomStore,
     MessageStore,
     InboxStore,
+    SnapshotStore,
     StatusStore,
     PrivacyStore,
     KeyStore,

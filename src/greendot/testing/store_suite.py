@@ -10,10 +10,13 @@ from greendot.testing.people_suite import PeopleSuite
 from greendot.testing.privacy_suite import PrivacySuite
 from greendot.testing.revocation_suite import RevocationSuite
 from greendot.testing.room_suite import RoomSuite
+from greendot.testing.snapshot_suite import SnapshotSuite
 from greendot.testing.store_harness import T
 
 
-class StoreSuite(RoomSuite, MessageSuite, InboxSuite, PrivacySuite, KeySuite, PeopleSuite, RevocationSuite):
+class StoreSuite(
+    RoomSuite, MessageSuite, InboxSuite, SnapshotSuite, PrivacySuite, KeySuite, PeopleSuite, RevocationSuite
+):
     """The contract of `greendot.store.base`, as tests. Subclasses define `opened` and, if they can, `opened_twice`."""
 
     async def test_a_status_is_kept_with_a_growing_revision(self) -> None:

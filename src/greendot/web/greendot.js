@@ -181,11 +181,17 @@ var Stream = class {
     this.#line?.miss();
     this.#look();
   }
-  /** The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much. */
-  reach(head) {
+  /**
+   * The newest record is `head`, and what lies before it was not sent: it is fetched, unless it is too much.
+   *
+   * `since` is `last` at the time the head was asked for. An answer may be older than records that came before it; only
+   * a head behind `since` shows that the server lost records and numbers again from there. Held against the old cursor
+   * every new one would be dropped as seen.
+   */
+  reach(head, since = this.last) {
     this.follow(head);
     const line = this.#line;
-    if (head < line.last || head > line.last + MOST_FETCHED) {
+    if (head < (since ?? 0) || head > line.last + MOST_FETCHED) {
       const after = line.last;
       line.last = head;
       this.#ends.moved();
@@ -298,9 +304,10 @@ var Inbox = class {
   }
   /** @internal Find out where the inbox stands: how much is unread, and from which number on notifications are news. */
   restore() {
+    const since = this.#stream.last;
     const found = ({ head }) => {
       if (this.#stream.last === null) this.#follow(head);
-      this.#stream.reach(head);
+      this.#stream.reach(head, since);
     };
     this.#page({ limit: 1 }, found).catch((error) => {
       if (error.code !== "disconnected") this.#core.failed(error);
@@ -702,9 +709,8 @@ var Room = class {
   /** The person has read up to number `seq`, or all there is; how many are left. Waits for a connection. */
   async read(seq = this.head) {
     this.#readUpTo(seq);
-    const fold = ({ unread }) => this.#readUpTo(Math.max(this.head - unread, seq));
     const lane = `read ${this.name}`;
-    return (await this.#core.deliver(lane, "room.read", { room: this.name, seq }, fold)).unread;
+    return (await this.#core.deliver(lane, "room.read", { room: this.name, seq })).unread;
   }
   /** Call it at every keystroke, with false when the field is empty again: it says what is to be said, every 3 s. */
   typing(isTyping = true) {

@@ -7,12 +7,13 @@ import asyncio
 import pytest
 
 from greendot.client import Client, Truncated
-from greendot.protocol.commands import Resume, RoomJoin, Watch
+from greendot.protocol.commands import Hello, InboxList, Resume, RoomJoin, Watch
 from greendot.protocol.events import NotificationCreated, Presence, RoomChanged, RoomMessage, RoomState
 from greendot.protocol.replies import PresenceReply
 
 from .wire import (
     AT_ONCE,
+    Peer,
     a_join,
     a_message,
     a_notification,
@@ -130,6 +131,30 @@ async def test_what_nobody_acknowledged_is_told_once_and_moves_no_cursor() -> No
             first, second = await take(events, 2, NotificationCreated)
             assert (first.seq, first.ack, second.seq) == (5, True, 21)
             assert me.cursors["inbox"] == 21
+        finally:
+            await me.bye()
+
+
+@run
+async def test_a_head_older_than_a_notification_that_came_before_it_takes_nothing_back() -> None:
+    async with serving() as server:
+        me = Client(server.url, token="t", backoff=AT_ONCE, cursors={"rooms": {}, "inbox": 5})
+
+        async def greet() -> None:
+            peer: Peer = await server.next()
+            peer.inbox = None
+            await peer.next(Hello)
+            peer.event(a_welcome())
+            asked = await peer.next(InboxList)
+            peer.event(a_notification(6))  # written after the server read the head
+            peer.reply(asked, an_inbox(5, unread=5), a_notification(7))
+
+        events = me.events()
+        await asyncio.gather(greet(), me.__aenter__())
+        try:
+            told = await take(events, 2, NotificationCreated | Truncated)
+            assert [type(event) is NotificationCreated and event.seq for event in told] == [6, 7]
+            assert me.cursors["inbox"] == 7
         finally:
             await me.bye()
 

@@ -479,6 +479,16 @@ describe("rooms", () => {
     expect(client.room("lobby").head).toBe(3);
   });
 
+  test("a message that comes before the answer to a read stays unread", async () => {
+    const { client } = await inRoom(10);
+    const room = client.room("lobby");
+    const reading = room.read();
+    message(11); // the server counted without it
+    FakeSocket.last.answer("room.read", { unread: 0 });
+    expect(await reading).toBe(0);
+    expect([room.head, room.unread]).toEqual([11, 1]);
+  });
+
   test("rooms may be called like anything objects have", async () => {
     const client = await online();
     for (const name of ["constructor", "__proto__"]) void client.room(name).join();
@@ -625,6 +635,30 @@ describe("the inbox", () => {
     await settled();
     expect(told).toEqual([1, 2, 3]);
     expect(client.inbox.unread).toBe(3);
+  });
+
+  test("a head older than a notification that came before it takes nothing back", async () => {
+    const client = made();
+    const told: number[] = [];
+    const gaps: unknown[] = [];
+    client.inbox.on("created", ({ seq }) => told.push(seq));
+    client.inbox.on("resync", (gap) => gaps.push(gap));
+    client.connect();
+    await settled();
+    const { last } = FakeSocket;
+    last.welcome({}, clock.now(), null);
+    last.event("notification.created", notice(6)); // written after the server read the head
+    last.answer("inbox.list", { notifications: [notice(5)], head: 5, unread: 5, unseen: 5 });
+    await settled();
+    last.event("notification.created", notice(7));
+    await settled();
+    expect([told, gaps]).toEqual([[6, 7], []]);
+    // After a return the head is behind what was told before it was asked for: the server has lost notifications.
+    last.end(1011);
+    await clock.pass(client.reason!.retryInMs!);
+    FakeSocket.last.welcome({}, clock.now(), { notifications: [notice(5)], head: 5, unread: 5, unseen: 5 });
+    await settled();
+    expect(gaps).toEqual([{ after: 7, head: 5 }]);
   });
 });
 

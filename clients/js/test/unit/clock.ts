@@ -89,12 +89,13 @@ export class FakeSocket implements Socket {
     this.say({ type, v: 1, ts: 0, data });
   }
 
-  welcome(data: object = {}, now = 1_800_000_000_000): void {
+  /** With `inbox` null the client's question where the inbox stands is left open. */
+  welcome(data: object = {}, now = 1_800_000_000_000, inbox: object | null = { notifications: [], head: 0, unread: 0, unseen: 0 }): void {
     this.open();
     const limits = { frame_bytes: 65_536, commands_per_s: 0, watches: 0, rooms: 0 };
     const welcome = { session: "s1", user: "me", tenant: "default", node: "n", resumed: false, heartbeat_s: 30 };
     this.event("welcome", { ...welcome, server_time: now, unread: 0, limits, rooms: {}, ...data });
-    this.answer("inbox.list", { notifications: [], head: 0, unread: 0, unseen: 0 });
+    if (inbox) this.answer("inbox.list", inbox);
   }
 
   /** Answer the last command of this type. */

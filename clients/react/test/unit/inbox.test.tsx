@@ -63,6 +63,19 @@ describe("useInbox", () => {
     expect(ids(hook.now)).toEqual(["n2", "n3"]);
   });
 
+  test("one that came while a page was on its way stays, though the page has a later head and not the notification", async () => {
+    const { inbox, hook, client } = await withInbox(() => useInbox(), entry(1), entry(2));
+    inbox.next = new Later();
+    await settle(() => client.welcomed("alice"));
+    await settle(() => inbox.emit("created", entry(3)));
+    await settle(() => inbox.next!.resolve({ ...inbox.page([entry(1), entry(2)]), head: 3, unread: 3 }));
+    expect(ids(hook.now)).toEqual(["n1", "n2", "n3"]);
+    inbox.next = new Later(); // the next page decides
+    await settle(() => client.welcomed("alice"));
+    await settle(() => inbox.next!.resolve({ ...inbox.page([entry(1), entry(2)]), head: 3, unread: 2 }));
+    expect(ids(hook.now)).toEqual(["n1", "n2"]);
+  });
+
   test("pages go back to the beginning", async () => {
     const { hook } = await withInbox(() => useInbox({ pageSize: 2 }), entry(1), entry(2), entry(3));
     expect([ids(hook.now), hook.now.hasOlder]).toEqual([["n2", "n3"], true]);

@@ -62,7 +62,7 @@ PENDING = f"""
     ) n
     ORDER BY u.tenant, u.user_id, n.seq
 """
-_BEYOND = 2**62  # no number is as large
+BEYOND = 2**62  # no number is as large
 _AT_ONCE = 500  # in one statement
 _Ident = tuple[str, str, str]  # tenant, user and key
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class PostgresInbox:
         limit: int,
         only: Filter = "all",
     ) -> list[Notification]:
-        values = (tenant, user, after or 0, _BEYOND if before is None else before, limit)
+        values = (tenant, user, after or 0, BEYOND if before is None else before, limit)
         rows = await self._links.fetch(page_sql(only, "DESC" if after is None else "ASC"), *values)
         return [Notification(*row) for row in (reversed(rows) if after is None else rows)]
 

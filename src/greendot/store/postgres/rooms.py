@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
 from greendot.store.postgres.links import Link, Links
 
-_ROOM = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
-ROOM = f"SELECT {_ROOM} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"
-ROOMS = f"SELECT {_ROOM} FROM greendot_rooms r WHERE tenant = $1 AND room > $2 ORDER BY room LIMIT $3"
+ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
+ROOM = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"
+ROOMS = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room > $2 ORDER BY room LIMIT $3"
 ROOMS_OF = f"""
-    SELECT {_ROOM}, m.role, coalesce(k.seq, 0)
+    SELECT {ROOM_FIELDS}, m.role, coalesce(k.seq, 0)
     FROM (
         SELECT room FROM greendot_members WHERE tenant = $1 AND user_id = $2
         UNION SELECT room FROM greendot_rooms WHERE tenant = $1 AND open
@@ -25,7 +25,9 @@ ROOMS_OF = f"""
     LEFT JOIN greendot_markers k ON k.tenant = $1 AND k.room = x.room AND k.user_id = $2
     ORDER BY x.room
 """
-HEADS = f"SELECT {_ROOM} FROM greendot_rooms r WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[]))"
+HEADS = (
+    f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[]))"
+)
 STANDINGS = """
     SELECT s.tenant, s.room, s.user_id, m.role, coalesce(k.seq, 0)
     FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
@@ -34,7 +36,7 @@ STANDINGS = """
     WHERE m.role IS NOT NULL OR k.seq IS NOT NULL
 """
 SEATS = f"""
-    SELECT s.user_id, {_ROOM}, m.role, coalesce(k.seq, 0)
+    SELECT s.user_id, {ROOM_FIELDS}, m.role, coalesce(k.seq, 0)
     FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
     JOIN greendot_rooms r USING (tenant, room)
     LEFT JOIN greendot_members m USING (tenant, room, user_id)
@@ -57,7 +59,7 @@ _PUT_ROOM = f"""
     INSERT INTO greendot_rooms AS r (tenant, room, open, bus) VALUES ($1, $2, coalesce($3, false), coalesce($4, 'full'))
     ON CONFLICT (tenant, room) DO UPDATE SET open = coalesce($3, r.open), bus = coalesce($4, r.bus),
         members_rev = r.members_rev + (r.open <> coalesce($3, r.open))::int
-    RETURNING {_ROOM}
+    RETURNING {ROOM_FIELDS}
 """
 _PUT_MEMBER = """
     INSERT INTO greendot_members AS m VALUES ($1, $2, $3, $4)
@@ -69,7 +71,11 @@ _PUT_MARKER = """
     WITH room AS (SELECT head FROM greendot_rooms WHERE tenant = $1 AND room = $2)
     INSERT INTO greendot_markers AS k SELECT $1, $2, $3, greatest(0, least($4, head)) FROM room
     ON CONFLICT (tenant, room, user_id) DO UPDATE SET seq = greatest(k.seq, excluded.seq)
-    RETURNING k.seq, (SELECT head FROM room)
+    RETURNING k.seq, (SELECT head FROM room), (SELECT greatest(0, least($4, head)) FROM room)
+"""
+_MARKER_AND_HEAD = """
+    SELECT k.seq, r.head FROM greendot_markers k JOIN greendot_rooms r USING (tenant, room)
+    WHERE tenant = $1 AND room = $2 AND user_id = $3
 """
 
 
@@ -126,6 +132,9 @@ class PostgresRooms:
 
     async def put_marker(self, tenant: str, room: str, user: str, seq: int) -> tuple[int, int]:
         rows = await self._links.fetch(_PUT_MARKER, tenant, room, user, seq)
+        if rows and rows[0][0] > rows[0][2]:
+            # Another device has read further. Its marker is newer than the head this statement saw.
+            rows = await self._links.fetch(_MARKER_AND_HEAD, tenant, room, user)
         return (rows[0][0], rows[0][1]) if rows else (0, 0)
 
     async def marker(self, tenant: str, room: str, user: str) -> int:

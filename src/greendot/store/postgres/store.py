@@ -20,6 +20,7 @@ from greendot.store.postgres.privacy import PostgresPrivacy
 from greendot.store.postgres.pushes import PostgresPushes
 from greendot.store.postgres.revocations import PostgresRevocations
 from greendot.store.postgres.rooms import PostgresRooms
+from greendot.store.postgres.snapshots import PostgresSnapshots
 from greendot.store.postgres.status import PostgresStatus
 from greendot.store.postgres.tenants import PostgresTenants
 from greendot.store.postgres.upkeep import PostgresUpkeep
@@ -31,6 +32,7 @@ class PostgresStore(
     PostgresInbox,
     PostgresMarks,
     PostgresUpkeep,
+    PostgresSnapshots,
     PostgresStatus,
     PostgresPrivacy,
     PostgresKeys,

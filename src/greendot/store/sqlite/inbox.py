@@ -83,11 +83,11 @@ class SqliteInbox(SqliteHooks, SqlitePushes):
         return await self._thread.do(work)
 
     async def inbox(self, tenant: str, user: str) -> Inbox:
-        return await self._thread.do(lambda db: _inbox(db, (tenant, user)) or Inbox())
+        return await self._thread.do(lambda db: read_inbox(db, (tenant, user)) or Inbox())
 
     async def inboxes(self, users: Sequence[Key]) -> dict[Key, Inbox]:
         def work(db: sqlite3.Connection) -> dict[Key, Inbox]:
-            found = ((key, _inbox(db, key)) for key in users)
+            found = ((key, read_inbox(db, key)) for key in users)
             return {key: inbox for key, inbox in found if inbox is not None}
 
         return await self._thread.do(work)
@@ -102,10 +102,8 @@ class SqliteInbox(SqliteHooks, SqlitePushes):
         limit: int,
         only: Filter = "all",
     ) -> list[Notification]:
-        sql = page_sql(only, "DESC" if after is None else "ASC")
-        values = (tenant, user, after or 0, _BEYOND if before is None else before, limit)
-        page = await self._thread.do(lambda db: [_notification(row) for row in db.execute(sql, values)])
-        return page[::-1] if after is None else page
+        key = tenant, user
+        return await self._thread.do(lambda db: read_notifications(db, key, only, after, before, limit))
 
     async def mark(
         self,
@@ -171,7 +169,17 @@ def _notification(row: tuple[Any, ...]) -> Notification:
     return Notification(*(*row[:-1], bool(row[-1])))
 
 
-def _inbox(db: sqlite3.Connection, key: Key) -> Inbox | None:
+def read_notifications(
+    db: sqlite3.Connection, key: Key, only: Filter, after: int | None, before: int | None, limit: int
+) -> list[Notification]:
+    """Read a page in ascending order, see `InboxStore.notifications`."""
+    sql = page_sql(only, "DESC" if after is None else "ASC")
+    values = (*key, after or 0, _BEYOND if before is None else before, limit)
+    page = [_notification(row) for row in db.execute(sql, values)]
+    return page[::-1] if after is None else page
+
+
+def read_inbox(db: sqlite3.Connection, key: Key) -> Inbox | None:
     row = db.execute(INBOX, key).fetchone()
     return None if row is None else Inbox(*row)
 
@@ -191,7 +199,7 @@ def _notify(db: sqlite3.Connection, notices: Sequence[Notice]) -> list[Created]:
             created.append(Created(_notification(row), False))
             continue
         if key not in heads:
-            heads[key] = (_inbox(db, key) or Inbox()).head
+            heads[key] = (read_inbox(db, key) or Inbox()).head
         seq = heads[key] = heads[key] + 1
         new[key] = new.get(key, 0) + 1
         made = n.as_entry(seq, numbered_id(seq, new_message_id()))
@@ -223,7 +231,7 @@ def _mark(db: sqlite3.Connection, key: Key, mark: Mark, rows: Sequence[_Row], at
     db.executemany(sql, [(at, *key, row[0]) for row in rows])
     read = sum(row[2] for row in rows) if mark != "seen" else 0
     _lower(db, key, read, sum(row[3] for row in rows))
-    return Marked([row[1] for row in rows], _inbox(db, key) or Inbox())
+    return Marked([row[1] for row in rows], read_inbox(db, key) or Inbox())
 
 
 def _lower(db: sqlite3.Connection, key: Key, unread: int, unseen: int) -> None:
@@ -240,7 +248,7 @@ def _prune(db: sqlite3.Connection, now: int, oldest: int, limit: int) -> dict[Ke
         db.execute("DELETE FROM notifications WHERE tenant = ? AND user = ? AND seq = ?", (tenant, user, seq))
         _lower(db, (tenant, user), read_at is None, seen_at is None)
         changed.add((tenant, user))
-    return {key: _inbox(db, key) or Inbox() for key in changed}
+    return {key: read_inbox(db, key) or Inbox() for key in changed}
 
 
 _: type[InboxStore] = SqliteInbox

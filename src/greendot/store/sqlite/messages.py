@@ -6,7 +6,7 @@ import sqlite3
 
 from greendot.errors import StaleMembers
 from greendot.ids import new_message_id
-from greendot.store.base import Draft, MessageStore, Record, Written
+from greendot.store.base import Draft, Key, MessageStore, Record, Written
 from greendot.store.sqlite.hooks import QUEUE, SqliteHooks
 from greendot.store.sqlite.rooms import read_room
 
@@ -27,14 +27,18 @@ class SqliteMessages(SqliteHooks):
     async def messages(
         self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
     ) -> list[Record]:
-        values = (tenant, room, after or 0, _BEYOND if before is None else before, limit)
-        sql = NEWEST if after is None else AFTER
-        page = await self._thread.do(lambda db: [Record(*row) for row in db.execute(sql, values)])
-        return page[::-1] if after is None else page
+        return await self._thread.do(lambda db: read_messages(db, (tenant, room), after, before, limit))
 
     async def message(self, tenant: str, room: str, seq: int) -> Record | None:
         row = await self._thread.do(lambda db: db.execute(f"{MESSAGE} AND seq = ?", (tenant, room, seq)).fetchone())
         return row and Record(*row)
+
+
+def read_messages(db: sqlite3.Connection, key: Key, after: int | None, before: int | None, limit: int) -> list[Record]:
+    """Read a page in ascending order, see `MessageStore.messages`."""
+    values = (*key, after or 0, _BEYOND if before is None else before, limit)
+    page = [Record(*row) for row in db.execute(NEWEST if after is None else AFTER, values)]
+    return page[::-1] if after is None else page
 
 
 def _append(db: sqlite3.Connection, tenant: str, room: str, draft: Draft, *, hooked: bool) -> Written | None:

@@ -15,6 +15,7 @@ from greendot.store.sqlite.people import SqlitePeople
 from greendot.store.sqlite.privacy import SqlitePrivacy
 from greendot.store.sqlite.revocations import SqliteRevocations
 from greendot.store.sqlite.rooms import SqliteRooms
+from greendot.store.sqlite.snapshots import SqliteSnapshots
 from greendot.store.sqlite.status import SqliteStatus
 from greendot.store.sqlite.tenants import SqliteTenants
 from greendot.store.sqlite.thread import DatabaseThread
@@ -24,6 +25,7 @@ class SqliteStore(
     SqliteRooms,
     SqliteMessages,
     SqliteInbox,
+    SqliteSnapshots,
     SqliteStatus,
     SqlitePrivacy,
     SqliteKeys,

@@ -87,3 +87,11 @@ async def wired(url: str) -> AsyncIterator[tuple[str, Wire]]:
         server.close()
         for writer in writers:
             writer.transport.abort()
+
+
+async def blocked_by(link: asyncpg.Connection, watcher: asyncpg.Connection, statement: str) -> None:
+    """Return when a backend waits for a lock that `link` holds, in a statement that contains `statement`."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)) AND query LIKE $2"
+    async with asyncio.timeout(10):
+        while not await watcher.fetchval(sql, link.get_server_pid(), f"%{statement}%"):  # noqa: ASYNC110  (no event tells)
+            await asyncio.sleep(0.005)

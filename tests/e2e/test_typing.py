@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from greendot.testing import serving
+from greendot.client.state import TYPING_SLACK_S, Throttle
+from greendot.protocol.events import TypingTimes
+from greendot.testing import Served, WireClient, serving
 
 
 def told(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -291,3 +293,60 @@ async def test_typing_is_never_written_down() -> None:
         await alice.quiet()
         assert await served.node.store.rooms("default", None, 10) == before
         assert await served.node.store.messages("default", "lobby", limit=10) == []
+
+
+# --- the pace clients follow ---
+
+PACES: list[dict[str, float]] = [
+    {},
+    {"ttl_s": 3},
+    {"ttl_s": 1, "throttle_s": 0.4},
+    {"ttl_s": 30},
+    {"ttl_s": 4, "throttle_s": 1, "repeat_s": 3.5},
+]
+
+
+async def type_on(served: Served, typist: WireClient, listener: WireClient, seconds: float) -> list[dict[str, Any]]:
+    """Type a key ten times a second, announced as clients do it; all the listener is sent meanwhile."""
+    throttle, times = Throttle(), TypingTimes(**typist.welcome["typing"])
+    frames: list[dict[str, Any]] = []
+    for step in range(round(seconds * 10)):
+        if throttle.start("lobby", step / 10, times):
+            typist.send(type="typing.start", room="lobby")
+            await typist.quiet()
+        told, _ = await served.advance(0.1, alive=[listener, typist])
+        frames += told
+    return frames
+
+
+async def test_welcome_says_how_often_a_start_is_repeated_and_how_long_it_is_held() -> None:
+    async with serving() as served:
+        alice = await served.client("alice")
+        assert alice.welcome["typing"] == {"repeat_ms": 3_000, "hold_ms": 5_000, "throttle_ms": 2_000}
+    async with serving(typing={"ttl_s": 3}) as served:
+        alice = await served.client("alice")
+        assert alice.welcome["typing"] == {"repeat_ms": 2_333, "hold_ms": 3_000, "throttle_ms": 2_000}
+
+
+@pytest.mark.parametrize("typing", PACES, ids=str)
+async def test_it_does_not_blink_while_the_person_goes_on(typing: dict[str, float]) -> None:
+    async with serving(typing=typing) as served:
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
+        hold_s = alice.welcome["typing"]["hold_ms"] / 1000
+        seen = told(await type_on(served, alice, bob, 3 * hold_s))
+        assert set(seen) == {STARTED}
+        assert len(seen) >= 3
+
+
+@pytest.mark.parametrize("typing", PACES, ids=str)
+async def test_in_a_large_room_the_count_is_repeated_before_clients_let_it_expire(typing: dict[str, float]) -> None:
+    async with serving(typing=typing | {"large_room": 1}) as served:
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
+        hold_s = alice.welcome["typing"]["hold_ms"] / 1000
+        frames = await type_on(served, alice, bob, 3 * hold_s)
+        assert {(frame["type"], frame["data"]["count"]) for frame in frames} == {("typing.count", 1)}
+        ends = [frame["ts"] + frame["data"]["expires_in_ms"] + TYPING_SLACK_S * 1000 for frame in frames]
+        assert all(later["ts"] < end for end, later in zip(ends, frames[1:], strict=False))
+        assert ends[-1] > served.clock.now_ms()

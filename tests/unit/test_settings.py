@@ -179,6 +179,16 @@ def test_a_wrong_value_in_the_environment_is_named(name: str, value: str) -> Non
         ({"presence": {"polled": "acme/star"}}, ["presence.polled is 'acme/star'", "a list, each of it a text"]),
         ({"presence": {"celebrity_watchers": 0}}, ["celebrity_watchers"]),
         ({"typing": {"throttle_s": 5}}, ["typing.throttle_s (5)", "typing.ttl_s (5)"]),
+        (
+            {"typing": {"repeat_s": 1.5}},
+            ["typing.repeat_s (1.5)", "typing.throttle_s (2)", "leave repeat_s out"],
+        ),
+        ({"typing": {"repeat_s": 5}}, ["every 5 s (typing.repeat_s)", "typing.ttl_s (5)", "lower repeat_s"]),
+        ({"typing": {"repeat_s": 4.6}}, ["every 4.6 s", "at most 90% of typing.ttl_s (5)"]),
+        (
+            {"typing": {"ttl_s": 3, "throttle_s": 2.9}},
+            ["every 2.93 s", "typing.ttl_s (3)", "Raise ttl_s or lower throttle_s (2.9)"],
+        ),
         ({"node": {"renew_s": 8}}, ["node.lease_s (15)", "node.renew_s (8)"]),
         ({"limits": {"commands_burst": 49}}, ["limits.commands_burst (49)", "limits.commands_per_s (50)"]),
         (
@@ -310,3 +320,22 @@ def test_an_id_is_checked_with_the_rule_in_words() -> None:
     assert check_id("user", "ada") == "ada"
     with pytest.raises(ConfigError, match=r"user 'a b' is not a valid id: 1 to 128"):
         check_id("user", "a b")
+
+
+@pytest.mark.parametrize(
+    ("typing", "repeat_s"),
+    [
+        ({}, 3.0),
+        ({"ttl_s": 3}, 2 + 1 / 3),
+        ({"ttl_s": 1, "throttle_s": 0.4}, 0.6),
+        ({"throttle_s": 0}, 5 / 3),
+        ({"repeat_s": 4}, 4.0),
+    ],
+)
+def test_clients_repeat_a_typing_start_after_the_throttle_and_before_its_end(
+    file: Path, typing: dict[str, float], repeat_s: float
+) -> None:
+    file.write_text("[typing]\n" + "".join(f"{name} = {value}\n" for name, value in typing.items()))
+    settings = load(file, {}, {}).typing
+    assert settings.repeats_every_s == pytest.approx(repeat_s)
+    assert settings.throttle_s <= settings.repeats_every_s < settings.ttl_s

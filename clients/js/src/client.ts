@@ -4,6 +4,7 @@ import { Activity } from "./activity.js";
 import type { GreendotError } from "./errors.js";
 import { newKey, validId } from "./ids.js";
 import { Inbox } from "./inbox.js";
+import { MOST_RESUMED } from "./limits.js";
 import type { ClientEvents, Connection, ConnectionState, GreendotOptions, Page, Undo } from "./options.js";
 import { People } from "./people.js";
 import type { Reason } from "./reasons.js";
@@ -12,7 +13,6 @@ import { Session } from "./session.js";
 import type { Presence, Privacy, RawEvent, RoomEntry, Status, Welcome } from "./wire.js";
 
 const READS = { "notification.updated": [1, 2] };
-const MOST_RESUMED = 400; // rooms that fit into a hello; the others are caught up by joining again
 const ROOM = "room:";
 
 declare const VERSION: string; // put in by the build

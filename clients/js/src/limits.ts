@@ -27,3 +27,8 @@ export const MOST_LEAD_MS = 60_000;
 // Cursors
 export const SAVE_MS = 250; // many records may come at once
 export const MOST_ROOMS = 200; // the ones used last
+
+// Frames
+export const BATCH = 400; // users: with the longest ids so many still fit into a frame of 64 KiB
+export const MOST_RESUMED = 400; // rooms that fit into a hello; the others are caught up by joining again
+export const POLL_MS = 30_000; // between reads of users whose changes are not sent

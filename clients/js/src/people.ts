@@ -3,12 +3,10 @@
 import { attempt } from "./emitter.js";
 import type { GreendotError } from "./errors.js";
 import { validId } from "./ids.js";
+import { BATCH, POLL_MS } from "./limits.js";
 import type { Undo } from "./options.js";
 import type { Session } from "./session.js";
 import type { Presence } from "./wire.js";
-
-const BATCH = 400; // with the longest ids so many still fit into a frame of 64 KiB
-const POLL_MS = 30_000;
 
 type Listener = (entry: Presence) => void;
 

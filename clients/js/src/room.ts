@@ -9,7 +9,6 @@ import { PAGE, Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
 import type { Joined, PresentPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
 
-const LARGE_ROOM_MS = 5_000; // a join says how many type in a large room, not for how long
 const MOST_SENT = 500; // keys remembered
 
 interface JoinReply extends Joined {
@@ -59,7 +58,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#events = new Emitter(core.threw);
     this.#typing = { room: name, typers: [], count: 0 };
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
-    this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }));
+    this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }), () => core.typing);
     this.#stream = new Stream({
       head: async () => (await this.#page({ limit: 1 })).at(-1)?.seq ?? 0,
       page: (after) => this.#page({ after, limit: PAGE }),
@@ -269,7 +268,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#advance(reply.head);
     this.#typists.clear();
     for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
-    if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, LARGE_ROOM_MS);
+    // In a large room the reply says how many type, not for how long.
+    if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
     this.#events.emit("unread", this.unread);
     this.#events.emit("joined", this.#standing());

@@ -15,7 +15,8 @@ import { browserPage } from "./page.js";
 import { isFinal, reasonFor, type Reason } from "./reasons.js";
 import { Cursors, memoryStore } from "./store.js";
 import { Tokens } from "./tokens.js";
-import type { RawEvent, Welcome } from "./wire.js";
+import { TYPING } from "./typing.js";
+import type { RawEvent, TypingTimes, Welcome } from "./wire.js";
 
 /** What the client does for its session. */
 export interface Owner {
@@ -71,6 +72,10 @@ export class Session {
 
   get online(): boolean {
     return this.#link?.open ?? false;
+  }
+
+  get typing(): TypingTimes {
+    return this.welcome?.typing ?? TYPING;
   }
 
   get visible(): boolean {

@@ -2,11 +2,12 @@
 
 import type { Clock } from "./clock.js";
 import type { Undo } from "./options.js";
-import type { Typer } from "./wire.js";
+import type { Typer, TypingTimes } from "./wire.js";
 
 const SLACK_MS = 1_000; // a repeated start may be late by so much before the typer seems to stop
-export const REPEAT_MS = 3_000; // a start is said at most so often
-const AGAIN_MS = 2_100; // the same after a stop or a message: earlier the server would drop it
+const EARLY_MS = 100; // a start that travels faster than the one before must not fall within the server's throttle
+/** For a server that does not send any. */
+export const TYPING: TypingTimes = { repeat_ms: 3_000, hold_ms: 5_000, throttle_ms: 2_000 };
 
 /** Those who type in a room, each until their time is over, whether or not anything more is heard of them. */
 export class Typists {
@@ -61,13 +62,15 @@ export class Typists {
 export class Keystrokes {
   #say: (type: "typing.start" | "typing.stop") => boolean;
   #clock: Clock;
+  #times: () => TypingTimes;
   #startedAt = -Infinity;
   #holds = false; // as far as the room was told, we are typing
   #later: Undo = () => {};
 
-  constructor(clock: Clock, say: (type: "typing.start" | "typing.stop") => boolean) {
+  constructor(clock: Clock, say: (type: "typing.start" | "typing.stop") => boolean, times: () => TypingTimes) {
     this.#clock = clock;
     this.#say = say;
+    this.#times = times;
   }
 
   typing(isTyping: boolean): void {
@@ -77,7 +80,8 @@ export class Keystrokes {
       this.#holds = false;
       return;
     }
-    const wait = this.#startedAt + (this.#holds ? REPEAT_MS : AGAIN_MS) - this.#clock.now();
+    const { repeat_ms, throttle_ms } = this.#times();
+    const wait = this.#startedAt + (this.#holds ? repeat_ms : throttle_ms + EARLY_MS) - this.#clock.now();
     if (wait <= 0) this.#start();
     // Begun again too soon after the last start: the room hears of it as soon as it may.
     else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());

@@ -108,6 +108,16 @@ export interface RoomState {
 }
 
 /** What the server said about this session when it let us in. */
+/** How typing is announced. Servers before 0.1.0 do not send it. */
+export interface TypingTimes {
+  /** A start is repeated so often while the person goes on. */
+  repeat_ms: number;
+  /** A start is held so long. */
+  hold_ms: number;
+  /** A start that follows another one sooner is dropped, also after a stop. */
+  throttle_ms: number;
+}
+
 export interface Welcome {
   session: string;
   user: string;
@@ -119,6 +129,7 @@ export interface Welcome {
   unread: number;
   limits: Limits;
   rooms: Record<string, RoomState>;
+  typing?: TypingTimes;
 }
 
 /** One room of `client.rooms()`. */

@@ -335,8 +335,11 @@ class Client:
         return (await self._session.send(commands.RoomRead(room=room, seq=seq), ReadReply)).unread
 
     async def typing(self, room: str) -> None:
-        """The person is typing in `room`. Call it at every keystroke: one frame per 3 s is sent."""
-        if self._throttle.start(room, time.monotonic()) and not self._session.tell(commands.TypingStart(room=room)):
+        """The person is typing in `room`. Call it at every keystroke: a frame goes out as often as the server asks."""
+        times = self._session.view.typing_times
+        if not self._throttle.start(room, time.monotonic(), times):
+            return
+        if not self._session.tell(commands.TypingStart(room=room)):
             self._throttle.forget(room)
 
     async def stop_typing(self, room: str) -> None:

@@ -21,12 +21,13 @@ from greendot.protocol.events import (
     TypingCount,
     TypingStarted,
     TypingStopped,
+    TypingTimes,
+    Welcome,
 )
 from greendot.protocol.replies import BadgeReply, InboxReply, JoinReply
 
 TYPING_SLACK_S = 1.0  # a repeated start may be late by so much before the typer seems to stop
-TYPING_REPEAT_S = 3.0  # a typing person is announced again at most so often
-TYPING_AGAIN_S = 2.1  # the same after a stop or a message: earlier the server would drop it, and 3 s would be lost
+THROTTLE_SLACK_S = 0.1  # a start that arrives sooner than sent must not fall within the server's throttle
 
 
 class People:
@@ -134,15 +135,16 @@ class Typists:
 
 
 class Throttle:
-    """Lets one announcement of typing through per room and TYPING_REPEAT_S (after a stop, TYPING_AGAIN_S)."""
+    """Announcements of typing: one per room and `repeat_ms`, after a stop as soon as the server takes one."""
 
     def __init__(self) -> None:
         self._announced: dict[str, tuple[float, bool]] = {}  # when, and whether it still holds
 
-    def start(self, room: str, now: float) -> bool:
-        """Whether to announce now that the person is typing."""
+    def start(self, room: str, now: float, times: TypingTimes) -> bool:
+        """Whether to announce now that the person is typing, at the pace the server asks for."""
         at, holds = self._announced.get(room, (float("-inf"), False))
-        if now - at < (TYPING_REPEAT_S if holds else TYPING_AGAIN_S):
+        again_s = times.repeat_ms / 1000 if holds else times.throttle_ms / 1000 + THROTTLE_SLACK_S
+        if now - at < again_s:
             return False
         self._announced[room] = (now, True)
         return True
@@ -171,10 +173,13 @@ class View:
         self.records = Records(cursors)
         self.badge = Badge()
         self.typists = Typists()
+        self.typing_times = TypingTimes()
 
     def apply(self, event: object, now: float) -> bool:
         """Take `event` in; whether it is news, to be shown to the program."""
         match event:
+            case Welcome():
+                self.typing_times = event.typing
             case Presence():
                 return self.people.apply(event)
             case RoomMessage() | NotificationCreated():
@@ -234,6 +239,9 @@ class View:
         for typer in reply.typing:
             end = now + typer.expires_in_ms / 1000 + TYPING_SLACK_S
             self.typists.started(reply.room, typer.user, typer.name, end)
+        if reply.typing_count > len(reply.typing):  # a large room: how many, not who and not how long
+            end = now + self.typing_times.hold_ms / 1000 + TYPING_SLACK_S
+            self.typists.counted(reply.room, reply.typing_count, end)
 
     def leave(self, room: str) -> None:
         self.records.leave(room_stream(room))

@@ -183,13 +183,14 @@ class Greeting:
             unread=arrival.unread,
             limits=self._limiting.shown(session.tenant),
             rooms={reply.room: RoomState(reply.head, reply.recovered, reply.truncated) for reply in joined},
+            typing=self._rooms.typing,
         )
         frames: list[tuple[bytes, object]] = [(encode_event(welcome, now), None)]
         for reply in joined:
             events: list[Event] = [*reply.messages]
             events += [TypingStarted(reply.room, t.user, t.name, t.expires_in_ms) for t in reply.typing]
             if reply.typing_count > len(reply.typing):
-                events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing_ttl_ms))
+                events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing.hold_ms))
             key = RoomKey(reply.room, MISSED)
             frames += [(encode_event(event, now), key) for event in events]
         return frames + [(encode_event(event, now), None) for event in arrival.events]

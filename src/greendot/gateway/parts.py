@@ -61,7 +61,9 @@ from greendot.gateway.timers import Timers
 from greendot.gateway.watching import Watching
 from greendot.gateway.witness import Witness
 from greendot.metrics import Metrics
+from greendot.protocol.events import TypingTimes
 from greendot.settings import Limits, Settings, Visibility
+from greendot.settings.sections import Typing as TypingSettings
 from greendot.store.base import Notice, Store
 from greendot.tokens import make_tokens
 
@@ -107,7 +109,7 @@ class Parts:
         self.asking = Asking(shared, _answer_periods(settings))
         sights = Sights(store, shared, _rules(settings), self.asking, engine.now_ms)
         self.watching = Watching(engine, shared, crowds, sights, self.limiting.most_watches, pace.hold_s)
-        room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, round(typing.ttl_s * 1000), pace.hold_s)
+        room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, _typing_times(typing), pace.hold_s)
         self.rooms = Rooms(engine, store, seating, sights, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
         self.survey = Survey(engine, lambda: self.incarnation)
@@ -206,6 +208,11 @@ def _pushed(settings: Settings) -> Callable[[Notice], bool]:
 def _longest_ms(settings: Settings) -> int:
     """How long a token is accepted after it was issued."""
     return round((settings.auth.longest_token_s + settings.auth.leeway_s) * 1000)
+
+
+def _typing_times(typing: TypingSettings) -> TypingTimes:
+    seconds = typing.repeats_every_s, typing.ttl_s, typing.throttle_s
+    return TypingTimes(*(round(time_s * 1000) for time_s in seconds))
 
 
 def _throttle(settings: Settings, clock: Clock) -> Throttle | None:

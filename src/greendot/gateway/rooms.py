@@ -38,7 +38,7 @@ from greendot.gateway.sights import Sights
 from greendot.gateway.typing import TypingLine
 from greendot.protocol.codec import encode_error, encode_event
 from greendot.protocol.codes import Err
-from greendot.protocol.events import RoomChanged, RoomMessage
+from greendot.protocol.events import RoomChanged, RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
 from greendot.store.base import Store
 from greendot.store.events import message_event
@@ -52,7 +52,7 @@ class RoomLimits(Struct, frozen=True):
 
     rooms: Callable[[str], int]  # per connection, by its tenant
     large: int  # above so many listeners only the number of typers, and of those present, is told
-    typing_ttl_ms: int
+    typing: TypingTimes
     hold_s: float  # how long all nodes together take to restore what the engine forgot
 
 
@@ -79,8 +79,8 @@ class Rooms:
         self.feed = Feed(store, shared, self._local, self._check)
 
     @property
-    def typing_ttl_ms(self) -> int:
-        return self._limits.typing_ttl_ms
+    def typing(self) -> TypingTimes:
+        return self._limits.typing
 
     def local(self, topic: Topic) -> LocalRoom | None:
         return self._local.get(topic)
@@ -387,7 +387,7 @@ class Rooms:
 
     def _make(self, channel: Channel) -> LocalRoom:
         limits, seating = self._limits, self._seating
-        typing = TypingLine(channel, self._shared, self._sights, limits.large, limits.typing_ttl_ms)
+        typing = TypingLine(channel, self._shared, self._sights, limits.large, limits.typing.hold_ms)
         present = PresentLine(channel, self._shared, seating.statuses, seating, self._sights, limits.large)
         return LocalRoom(channel, typing, present)
 

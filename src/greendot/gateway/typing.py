@@ -23,7 +23,8 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
 
-REPEAT_COUNT_S = 2.0  # a large room's count is repeated while people go on typing, so that clients may let it expire
+# Of the hold: a large room's count is repeated so often while people go on typing, so that clients may let it expire.
+REPEAT_COUNT = 0.4
 
 
 class _Entry(NamedTuple):
@@ -89,7 +90,7 @@ class TypingLine:
         if not self._is_large:
             event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
             self._tell(typing.user, event, self.curtain.skipped(typing.user))
-        elif not known or self._shared.timers.now() - self._counting.told_at >= REPEAT_COUNT_S:
+        elif not known or self._shared.timers.now() - self._counting.told_at >= REPEAT_COUNT * self._ttl_ms / 1000:
             self._counting.soon()
 
     def typers(self, reader: str) -> list[Typer]:

@@ -67,6 +67,14 @@ class Limits(Struct, frozen=True, gc=False):
     room_sends_per_s: int = 0
 
 
+class TypingTimes(Struct, frozen=True, gc=False):
+    """How a client announces typing. The defaults are those of servers that do not send it."""
+
+    repeat_ms: int = 3_000  # a start is repeated so often while the person goes on
+    hold_ms: int = 5_000  # a start is held so long
+    throttle_ms: int = 2_000  # a start is dropped that follows another one sooner, also after a stop
+
+
 class Welcome(Event, frozen=True, gc=True):
     """The answer to `hello`: the session, its limits, and where the rooms stand."""
 
@@ -82,6 +90,7 @@ class Welcome(Event, frozen=True, gc=True):
     unread: int
     limits: Limits
     rooms: dict[str, RoomState]
+    typing: TypingTimes = TypingTimes()
 
 
 class HeartbeatAck(Event, frozen=True):

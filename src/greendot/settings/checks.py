@@ -27,6 +27,7 @@ REDIS = (
     "redis+cluster://",
     "rediss+cluster://",
 )
+LATEST_REPEAT = 0.9  # of the hold: a repetition has to travel, too
 _PREFIX = {*ascii_letters, *digits, *"_.:-"}
 
 
@@ -85,6 +86,20 @@ def _rules(settings: Settings) -> Iterator[tuple[bool, tuple[str, ...], str]]:
         ("typing.throttle_s", "typing.ttl_s"),
         f"typing.throttle_s ({typing.throttle_s:g}) must be below typing.ttl_s ({typing.ttl_s:g}), or "
         "people who go on typing seem to stop in between. Raise ttl_s or lower throttle_s.",
+    )
+    yield (
+        typing.repeat_s == 0 or typing.repeat_s >= typing.throttle_s,
+        ("typing.repeat_s", "typing.throttle_s"),
+        f"typing.repeat_s ({typing.repeat_s:g}) must not be below typing.throttle_s ({typing.throttle_s:g}), or the "
+        "server drops what clients repeat. Raise repeat_s, lower throttle_s, or leave repeat_s out.",
+    )
+    repeat_s = typing.repeats_every_s
+    yield (
+        repeat_s <= LATEST_REPEAT * typing.ttl_s or typing.throttle_s >= typing.ttl_s,
+        ("typing.repeat_s", "typing.ttl_s") if typing.repeat_s else ("typing.throttle_s", "typing.ttl_s"),
+        f"clients repeat a typing start every {repeat_s:.3g} s (typing.repeat_s), which must be at most "
+        f"{LATEST_REPEAT:.0%} of typing.ttl_s ({typing.ttl_s:g}), or people who go on typing seem to stop in between. "
+        f"Raise ttl_s or lower {'repeat_s' if typing.repeat_s else f'throttle_s ({typing.throttle_s:g})'}.",
     )
     yield (
         node.lease_s >= 2 * node.renew_s,

@@ -95,6 +95,12 @@ class Typing(Struct, frozen=True, forbid_unknown_fields=True):
     ttl_s: Positive = 5.0  # how long a start is held
     throttle_s: Seconds = 2.0  # at most one start per user, room and this is let through
     large_room: Count = 100  # above so many listeners only the count is sent
+    repeat_s: Seconds = 0.0  # how often clients repeat a start; 0: a third of the way from throttle_s to ttl_s
+
+    @property
+    def repeats_every_s(self) -> float:
+        """How often clients repeat a start: `repeat_s`, or the default that follows from the other two."""
+        return self.repeat_s or self.throttle_s + (self.ttl_s - self.throttle_s) / 3
 
 
 class Node(Struct, frozen=True, forbid_unknown_fields=True):

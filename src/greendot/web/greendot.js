@@ -379,9 +379,32 @@ function created({ seq, id, kind, body, created_at, ack }) {
   return { seq, id, kind, body, created_at, ack };
 }
 
-// src/people.ts
+// src/limits.ts
+var WELCOME_MS = 1e4;
+var PATIENCE_MS = 1e4;
+var PROBE_MS = 5e3;
+var SILENT_BEATS = 2.5;
+var CLOSE_MS = 1e3;
+var FAREWELL_MS = 2e3;
+var OPEN = 1;
+var LOST = 1006;
+var STEADY_MS = 5e3;
+var CALM_MS = 1e3;
+var RETRY_MS = 1e3;
+var MOST_FAILURES = 5;
+var PREPARED_MS = 3e4;
+var EXPIRED = 4005;
+var BAD_TOKEN = 4500;
+var ENDS_SOON_MS = 5e3;
+var LEAST_LEAD_MS = 1e3;
+var MOST_LEAD_MS = 6e4;
+var SAVE_MS = 250;
+var MOST_ROOMS = 200;
 var BATCH = 400;
+var MOST_RESUMED = 400;
 var POLL_MS = 3e4;
+
+// src/people.ts
 function isNewer(entry, known) {
   return !known || entry.version === 0 || entry.version >= known.version;
 }
@@ -521,8 +544,8 @@ function batches(users) {
 
 // src/typing.ts
 var SLACK_MS = 1e3;
-var REPEAT_MS = 3e3;
-var AGAIN_MS = 2100;
+var EARLY_MS = 100;
+var TYPING = { repeat_ms: 3e3, hold_ms: 5e3, throttle_ms: 2e3 };
 var Typists = class {
   #ends = /* @__PURE__ */ new Map();
   #count = 0;
@@ -569,14 +592,16 @@ var Typists = class {
 var Keystrokes = class {
   #say;
   #clock;
+  #times;
   #startedAt = -Infinity;
   #holds = false;
   // as far as the room was told, we are typing
   #later = () => {
   };
-  constructor(clock, say) {
+  constructor(clock, say, times) {
     this.#clock = clock;
     this.#say = say;
+    this.#times = times;
   }
   typing(isTyping) {
     this.#later();
@@ -585,7 +610,8 @@ var Keystrokes = class {
       this.#holds = false;
       return;
     }
-    const wait = this.#startedAt + (this.#holds ? REPEAT_MS : AGAIN_MS) - this.#clock.now();
+    const { repeat_ms, throttle_ms } = this.#times();
+    const wait = this.#startedAt + (this.#holds ? repeat_ms : throttle_ms + EARLY_MS) - this.#clock.now();
     if (wait <= 0) this.#start();
     else if (!this.#holds) this.#later = this.#clock.after(wait, () => this.#start());
   }
@@ -603,7 +629,6 @@ var Keystrokes = class {
 };
 
 // src/room.ts
-var LARGE_ROOM_MS = 5e3;
 var MOST_SENT = 500;
 var Room = class {
   name;
@@ -640,7 +665,7 @@ var Room = class {
     this.#events = new Emitter(core.threw);
     this.#typing = { room: name, typers: [], count: 0 };
     this.#typists = new Typists(core.clock, () => this.#typingChanged());
-    this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }));
+    this.#keystrokes = new Keystrokes(core.clock, (type) => this.joined && core.tell(type, { room: name }), () => core.typing);
     this.#stream = new Stream({
       head: async () => (await this.#page({ limit: 1 })).at(-1)?.seq ?? 0,
       page: (after) => this.#page({ after, limit: PAGE }),
@@ -821,7 +846,7 @@ var Room = class {
     this.#advance(reply.head);
     this.#typists.clear();
     for (const typer of reply.typing) this.#typists.started(typer, typer.expires_in_ms);
-    if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, LARGE_ROOM_MS);
+    if (reply.typing_count > reply.typing.length) this.#typists.counted(reply.typing_count, this.#core.typing.hold_ms);
     this.#counted(reply.present);
     this.#events.emit("unread", this.unread);
     this.#events.emit("joined", this.#standing());
@@ -901,28 +926,6 @@ var systemClock = {
     return () => clearTimeout(timer);
   }
 };
-
-// src/limits.ts
-var WELCOME_MS = 1e4;
-var PATIENCE_MS = 1e4;
-var PROBE_MS = 5e3;
-var SILENT_BEATS = 2.5;
-var CLOSE_MS = 1e3;
-var FAREWELL_MS = 2e3;
-var OPEN = 1;
-var LOST = 1006;
-var STEADY_MS = 5e3;
-var CALM_MS = 1e3;
-var RETRY_MS = 1e3;
-var MOST_FAILURES = 5;
-var PREPARED_MS = 3e4;
-var EXPIRED = 4005;
-var BAD_TOKEN = 4500;
-var ENDS_SOON_MS = 5e3;
-var LEAST_LEAD_MS = 1e3;
-var MOST_LEAD_MS = 6e4;
-var SAVE_MS = 250;
-var MOST_ROOMS = 200;
 
 // src/link.ts
 function encode(type, fields = {}) {
@@ -1412,6 +1415,9 @@ var Session = class {
   get online() {
     return this.#link?.open ?? false;
   }
+  get typing() {
+    return this.welcome?.typing ?? TYPING;
+  }
   get visible() {
     return this.page?.isVisible() ?? true;
   }
@@ -1626,7 +1632,6 @@ function addressOf(given) {
 
 // src/client.ts
 var READS = { "notification.updated": [1, 2] };
-var MOST_RESUMED = 400;
 var ROOM = "room:";
 var version = false ? "0.0.0" : "0.1.0";
 var Greendot = class {

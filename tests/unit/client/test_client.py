@@ -5,11 +5,12 @@ import gc
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from greendot.client import Client, TypingWords, body_of
 from greendot.protocol import commands as c
 from greendot.protocol.commands import Command
-from greendot.protocol.events import Event, NotificationCreated, RoomMessage, TypingStarted
+from greendot.protocol.events import Event, NotificationCreated, RoomMessage, TypingStarted, TypingTimes
 from greendot.protocol.replies import (
     HistoryReply,
     PresenceReply,
@@ -24,7 +25,7 @@ from greendot.protocol.replies import (
     Typer,
 )
 
-from .wire import a_join, a_message, a_notification, a_presence, both, connected, joining, run, serving, take
+from .wire import a_join, a_message, a_notification, a_presence, a_welcome, both, connected, joining, run, serving, take
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,21 @@ async def test_typing_is_announced_once_and_taken_back_once() -> None:
         assert (await peer.next(c.TypingStart)).room == "lobby"
         assert (await peer.next(c.TypingStop)).room == "lobby"
         assert (await peer.next(c.TypingStart)).room == "elsewhere"
+
+
+@run
+async def test_typing_is_announced_at_the_pace_of_the_welcome() -> None:
+    async with serving() as server:
+        me = Client(server.url, token="t", device="laptop")
+        welcome = replace(a_welcome(), typing=TypingTimes(repeat_ms=0, hold_ms=1_000, throttle_ms=0))
+        (peer, _), _ = await asyncio.gather(server.greet(welcome), me.__aenter__())
+        for _ in range(3):
+            await me.typing("lobby")
+        await me.stop_typing("lobby")
+        for _ in range(3):
+            await peer.next(c.TypingStart)
+        await peer.next(c.TypingStop)
+        await me.bye()
 
 
 @run

@@ -8,10 +8,20 @@ from msgspec.structs import replace
 
 from greendot.client.codec import Truncated
 from greendot.client.state import People, Throttle, Typists, View
-from greendot.protocol.events import InboxBadge, Resync, RoomChanged, TypingCount, TypingStarted, TypingStopped
+from greendot.protocol.events import (
+    InboxBadge,
+    Resync,
+    RoomChanged,
+    TypingCount,
+    TypingStarted,
+    TypingStopped,
+    TypingTimes,
+)
 from greendot.protocol.replies import Typer
 
-from .wire import a_join, a_message, a_presence
+from .wire import a_join, a_message, a_presence, a_welcome
+
+TIMES = TypingTimes()
 
 
 def test_presence_only_moves_forward() -> None:
@@ -205,26 +215,45 @@ def test_unwatched_people_are_forgotten() -> None:
 
 def test_typing_is_announced_once_in_three_seconds_and_room() -> None:
     throttle = Throttle()
-    assert [throttle.start("lobby", now) for now in (0, 1, 2.9, 3, 4, 6)] == [True, False, False, True, False, True]
-    assert throttle.start("elsewhere", 4)
+    said = [throttle.start("lobby", now, TIMES) for now in (0, 1, 2.9, 3, 4, 6)]
+    assert said == [True, False, False, True, False, True]
+    assert throttle.start("elsewhere", 4, TIMES)
+
+
+def test_typing_is_announced_at_the_pace_the_server_asks_for() -> None:
+    throttle, times = Throttle(), TypingTimes(repeat_ms=1_000, hold_ms=2_000, throttle_ms=500)
+    assert [throttle.start("lobby", now, times) for now in (0, 0.9, 1, 1.5, 2)] == [True, False, True, False, True]
+    throttle.stop("lobby")
+    assert not throttle.start("lobby", 2.5, times)  # it may arrive sooner than it was sent
+    assert throttle.start("lobby", 2.6, times)
+
+
+def test_how_many_type_in_a_large_room_is_known_from_the_join_and_held_as_long_as_the_server_says() -> None:
+    view = View()
+    view.apply(replace(a_welcome(), typing=TypingTimes(1_000, 2_000, 500)), 0)
+    view.typing_in(a_join("lobby", typing_count=7), 10.0)
+    assert view.typists.count("lobby", 12.9) == 7
+    assert view.typists.count("lobby", 13.0) == 0
+    view.typing_in(a_join("lobby"), 10.0)
+    assert view.typists.count("lobby", 10.0) == 0
 
 
 def test_only_what_was_announced_is_taken_back() -> None:
     throttle = Throttle()
     assert not throttle.stop("lobby")
-    throttle.start("lobby", 0)
+    throttle.start("lobby", 0, TIMES)
     assert throttle.stop("lobby")
     assert not throttle.stop("lobby")
 
 
 def test_after_a_stop_the_next_announcement_waits_only_until_the_server_takes_it() -> None:
     throttle = Throttle()
-    throttle.start("lobby", 0)
+    throttle.start("lobby", 0, TIMES)
     throttle.stop("lobby")
-    assert not throttle.start("lobby", 1.9)
-    assert throttle.start("lobby", 2.1)
+    assert not throttle.start("lobby", 1.9, TIMES)
+    assert throttle.start("lobby", 2.1, TIMES)
     throttle.forget("lobby")
-    assert throttle.start("lobby", 2.2)
+    assert throttle.start("lobby", 2.2, TIMES)
 
 
 def test_typists_of_many_rooms_expire_together() -> None:

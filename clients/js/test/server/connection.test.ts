@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { GreendotServer, heard, until } from "./greendot.js";
 
 let server: GreendotServer;
-beforeAll(async () => void (server = await GreendotServer.start({ AUTH_LEEWAY_S: "0" })));
+beforeAll(async () => void (server = await GreendotServer.start({ AUTH_LEEWAY_S: "0", TYPING_TTL_S: "2.2", TYPING_THROTTLE_S: "0.4" })));
 afterEach(() => server.reset());
 afterAll(() => server.stop());
 
@@ -57,6 +57,19 @@ test("a server that is not there is tried again and again", async () => {
   expect(client.reason).toMatchObject({ code: "unreachable", text: "The server cannot be reached." });
   line.mend();
   await until(() => client.state === "online");
+});
+
+test("typing does not blink where the server holds a start for less than three seconds", async () => {
+  await server.http("PUT", "/v1/rooms/desk", { open: true });
+  const [alice, bob] = [await server.online("alice"), await server.online("bob")];
+  const desk = alice.room("desk");
+  await Promise.all([desk.join(), bob.room("desk").join()]);
+  expect(alice.welcome!.typing).toEqual({ repeat_ms: 1_000, hold_ms: 2_200, throttle_ms: 400 });
+  const shown = heard<{ count: number }>((on) => bob.room("desk").on("typing", on));
+  const keys = setInterval(() => desk.typing(), 50);
+  await new Promise((resolve) => setTimeout(resolve, 4_500)); // a client that repeats every 3 s blinks after 2.2
+  clearInterval(keys);
+  expect(shown.map(({ count }) => count)).toEqual([1]);
 });
 
 test("a token that ends is replaced before it does, without an interruption", async () => {

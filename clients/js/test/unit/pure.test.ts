@@ -8,7 +8,7 @@ import { Line } from "../../src/line.js";
 import { aged, isNewer, merge } from "../../src/people.js";
 import { isFinal, reasonFor } from "../../src/reasons.js";
 import { claimsOf } from "../../src/tokens.js";
-import { Keystrokes, Typists } from "../../src/typing.js";
+import { Keystrokes, TYPING, Typists } from "../../src/typing.js";
 import { ManualClock, tokenUntil } from "./clock.js";
 
 describe("back-off", () => {
@@ -107,7 +107,7 @@ describe("typing", () => {
   test("a person who types without end is announced every 3 s, from the first key on", async () => {
     const clock = new ManualClock();
     const said: string[] = [];
-    const keys = new Keystrokes(clock, (type) => (said.push(type), true));
+    const keys = new Keystrokes(clock, (type) => (said.push(type), true), () => TYPING);
     for (let ms = 0; ms < 9_500; ms += 100) {
       keys.typing(true);
       await clock.pass(100);
@@ -123,7 +123,7 @@ describe("typing", () => {
     const clock = new ManualClock();
     const said: number[] = [];
     const began = clock.now();
-    const keys = new Keystrokes(clock, () => said.push(clock.now() - began) > 0);
+    const keys = new Keystrokes(clock, () => said.push(clock.now() - began) > 0, () => TYPING);
     keys.typing(true);
     await clock.pass(500);
     keys.ended();
@@ -136,10 +136,32 @@ describe("typing", () => {
     expect(clock.timers).toBe(0);
   });
 
+  test.each([
+    [2_333, 3_000, 2_000],
+    [667, 1_000, 500],
+    [11_333, 30_000, 2_000],
+  ])("repeats every %i ms where the server holds a start for %i ms and drops others for %i ms", async (...times) => {
+    const [repeat_ms, hold_ms, throttle_ms] = times;
+    const clock = new ManualClock();
+    const said: number[] = [];
+    const keys = new Keystrokes(clock, () => said.push(clock.now()) > 0, () => ({ repeat_ms, hold_ms, throttle_ms }));
+    for (let ms = 0; ms < 5 * hold_ms; ms += 100) {
+      keys.typing(true);
+      await clock.pass(100);
+    }
+    const gaps = said.slice(1).map((at, index) => at - said[index]!);
+    expect(Math.min(...gaps)).toBeGreaterThanOrEqual(throttle_ms);
+    expect(Math.max(...gaps)).toBeLessThan(hold_ms);
+    keys.ended();
+    keys.typing(true);
+    await clock.pass(throttle_ms + 100);
+    expect(said.at(-1)! - said.at(-2)!).toBeLessThanOrEqual(throttle_ms + 200);
+  });
+
   test("what could not be said is said with the next key", () => {
     let online = false;
     const said = vi.fn(() => online);
-    const keys = new Keystrokes(new ManualClock(), said);
+    const keys = new Keystrokes(new ManualClock(), said, () => TYPING);
     keys.typing(true);
     online = true;
     keys.typing(true);

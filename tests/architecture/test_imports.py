@@ -78,7 +78,7 @@ DRIVERS = [
     ("picows", {"gateway.websocket", "gateway.connection", "gateway.onlooker", "client", "cli.live"}),
     ("hiredis", {"engine.redis"}),
     ("redis", {"engine.redis"}),
-    ("uvicorn", {"gateway.server"}),
+    ("httptools", {"gateway.http1"}),
     ("starlette", {"api"}),
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),

@@ -7,7 +7,7 @@ import random
 
 from e2e.narrow import upgrade
 from e2e.processes import until
-from greendot.gateway.server import Door
+from greendot.gateway.http1 import HttpProtocol
 from greendot.testing import serving
 
 SIGNS = [
@@ -90,7 +90,7 @@ async def test_a_socket_that_speaks_late_has_no_more_time_than_others() -> None:
         await until(lambda: served.timers == 1)
         await served.advance(9)
         late[1].write(b"GET /livez HTTP/1.1\r\n")
-        await until(lambda: any(isinstance(one, Door) for one in served.greendot.server._state.connections))
+        await until(lambda: any(isinstance(one, HttpProtocol) for one in served.greendot.server._web.connections))
         await served.advance(1)
         assert (await asyncio.wait_for(late[0].read(), 10)).startswith(b"HTTP/1.1 408")
         late[1].close()

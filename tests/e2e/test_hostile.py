@@ -227,7 +227,7 @@ NOT_HANDSHAKES = {
     "no key": (upgrade(Sec_WebSocket_Key=None), {400}),
     "a key that is too short": (upgrade(Sec_WebSocket_Key="c2hvcnQ="), {400}),
     "a key that is no base64": (upgrade(Sec_WebSocket_Key="§" * 24), {400}),
-    "another method": (upgrade(method="POST"), {400, 404, 405}),
+    "another method": (upgrade(method="POST", Connection="Upgrade, close"), {400, 404, 405}),
     "not HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100), {400}),
     "a wrong protocol": (b"GET /v1/connect SPDY/3\r\n\r\n", {400}),
     "two lengths": (b"POST /v1/signals HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", {400}),

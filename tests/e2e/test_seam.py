@@ -1,4 +1,4 @@
-"""The seam between uvicorn and picows: names neither of them promises, so each use of them is tried here."""
+"""The seam to picows: names it does not promise, so each use of them is tried here."""
 
 from __future__ import annotations
 

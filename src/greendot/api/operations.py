@@ -111,7 +111,11 @@ class OperationRoutes:
     async def connect(self, request: Request) -> Response:
         """Connect as a client, by WebSocket. Without an upgrade: 426."""
         # Requests with one never come here.
-        raise Problem(426, "this address speaks WebSocket: connect with ws:// or wss://")
+        raise Problem(
+            426,
+            "this address speaks WebSocket: connect with ws:// or wss://",
+            headers={"Upgrade": "websocket", "Connection": "upgrade"},
+        )
 
     @operation("GET /v1/nodes")
     async def nodes(self, request: Request) -> Nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
 from typing import Literal
@@ -31,12 +32,21 @@ _STATUS = {
 class Problem(Exception):
     """An answer that is not the one asked for. `detail` says what to do."""
 
-    def __init__(self, status: int, detail: str, *, code: str | None = None, retry_after_s: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        code: str | None = None,
+        retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.code = code
         self.retry_after_s = retry_after_s
+        self.headers = headers or {}
 
 
 class ProblemDocument(Struct):
@@ -52,7 +62,7 @@ class ProblemDocument(Struct):
 def response(problem: Problem) -> Response:
     code = UNSET if problem.code is None else Err(problem.code)
     body = ProblemDocument(HTTPStatus(problem.status).phrase, problem.status, problem.detail, code)
-    headers = {}
+    headers = {**problem.headers}
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(problem.retry_after_s)
     if problem.status == 401:

@@ -31,7 +31,6 @@ def set_up_logging(level: str, log: Log, hash_ids_with: bytes | None) -> None:
     if hash_ids_with is not None:
         handler.addFilter(HashedIds(hash_ids_with))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # a malformed request is a client's affair
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # it sends spans; whether they come through is not our affair
     logging.getLogger("asyncpg").setLevel(logging.ERROR)  # that the store is away is told once, by us
     atexit.register(handler.sum_up, all=True)

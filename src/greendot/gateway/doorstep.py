@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from greendot.core.households import Household, Households
 from greendot.core.origins import Hosts, Origins
 from greendot.core.proxies import Proxies, household
+from greendot.gateway.request_head import Refusal
 from greendot.logs import events
 from greendot.logs.telling import tell
 from greendot.metrics import Metrics
@@ -24,14 +25,6 @@ class Rules(NamedTuple):
     hosts: Hosts
     proxies: Proxies
     per_address: int  # sockets, 0: as many as come
-
-
-class Refusal(NamedTuple):
-    """An answer in place of a WebSocket. It says nothing of what would have been let in."""
-
-    status: bytes
-    word: bytes
-    retry_s: int | None = None
 
 
 FULL = Refusal(b"429 Too Many Requests", b"too many connections from this address\n", FULL_RETRY_S)
@@ -84,6 +77,10 @@ class Doorstep:
         if household is not None:
             self._households.leave(household)
 
+    def count(self, counter: str) -> None:
+        """Count a refused request or a closed socket by the name of its metric."""
+        setattr(self._metrics, counter, getattr(self._metrics, counter) + 1)
+
     def crowded(self, visit: Visit) -> Refusal | None:
         if visit.household is None or not self._households.is_full(visit.household):
             return None
@@ -119,12 +116,3 @@ class Doorstep:
             self._told_at = self._now()
             shown = (origin or b"")[:200].decode("latin-1")
             tell(events.PAGE_REFUSED, origin=shown)
-
-
-def joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Headers by name. One that is there twice is a list, which no host or origin is equal to."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        value = value.strip(b" \t")
-        found[name] = b"%b, %b" % (found[name], value) if name in found else value
-    return found

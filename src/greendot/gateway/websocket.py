@@ -1,4 +1,4 @@
-"""RFC 6455 as far as picows leaves it to us, and the seam by which uvicorn hands a socket over to picows.
+"""RFC 6455 as far as picows leaves it to us, and the seam by which a socket is handed over to picows.
 
 picows checks masks, opcodes, control frames, close codes and the size of a frame. This module adds reserved bits, the
 order of fragments, the size of a whole message and UTF-8, and turns frames into whole text messages.

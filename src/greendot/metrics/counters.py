@@ -43,8 +43,13 @@ class Metrics:
         "realtime_rate_limited_tenant_total",
         "realtime_rate_limited_user_total",
         "realtime_refused_address_total",
+        "realtime_refused_headers_total",
         "realtime_refused_host_total",
+        "realtime_refused_malformed_total",
         "realtime_refused_origin_total",
+        "realtime_refused_pipelined_total",
+        "realtime_refused_slow_total",
+        "realtime_refused_unread_total",
         "realtime_shed_total",
         "realtime_socket_send_failed_total",
         "realtime_socket_send_total",
@@ -77,8 +82,13 @@ class Metrics:
     realtime_rate_limited_tenant_total: int
     realtime_rate_limited_user_total: int
     realtime_refused_address_total: int
+    realtime_refused_headers_total: int
     realtime_refused_host_total: int
+    realtime_refused_malformed_total: int
     realtime_refused_origin_total: int
+    realtime_refused_pipelined_total: int
+    realtime_refused_slow_total: int
+    realtime_refused_unread_total: int
     realtime_shed_total: int
     realtime_socket_send_failed_total: int
     realtime_socket_send_total: int

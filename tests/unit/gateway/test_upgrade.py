@@ -100,6 +100,8 @@ OTHERS = {
     "a key that is too long": request(PLAIN | {"Sec-WebSocket-Key": KEY + KEY}),
     "a key that is no base64": request(PLAIN | {"Sec-WebSocket-Key": "-" * 22 + "=="}),
     "no key": request({name: value for name, value in PLAIN.items() if name != "Sec-WebSocket-Key"}),
+    "no host": request({name: value for name, value in PLAIN.items() if name != "Host"}),
+    "a host that is not valid": request(PLAIN | {"Host": "a,b"}),
 }
 
 

@@ -1,0 +1,202 @@
+"""One HTTP request and its response, as an ASGI application sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from greendot.gateway.request_head import Field, Head, tokens
+from greendot.logs import events
+from greendot.logs.telling import tell
+
+Message = MutableMapping[str, Any]
+App = Callable[[Any, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+_BAD_NAME = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a line break would begin another field
+_UNTIL_CLOSED = 1 << 62  # more than any body has
+
+
+def scope_of(head: Head, transport: asyncio.Transport) -> dict[str, Any]:
+    """Return the ASGI scope of a request."""
+    path = head.path.decode("ascii")
+    info = transport.get_extra_info
+    server, client = info("sockname"), info("peername")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": head.version,
+        "server": server and tuple(server[:2]),
+        "client": client and tuple(client[:2]),
+        "scheme": "http" if info("sslcontext") is None else "https",
+        "root_path": "",
+        "method": head.method.decode("ascii"),
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": head.path,
+        "query_string": head.query,
+        "headers": head.fields,
+        "state": {},
+    }
+
+
+class Line(Protocol):
+    """What an exchange needs of its connection."""
+
+    async def writable(self) -> None: ...
+    def write(self, data: bytes) -> None: ...
+    def throttle(self) -> None: ...  # the body was taken: there may be room for more
+    def answered(self, exchange: Exchange) -> None: ...  # the response is complete
+    def abort(self) -> None: ...
+
+
+class Exchange:
+    """The body that arrives, the response that is written. Later requests wait until the response is complete."""
+
+    __slots__ = (
+        "_changed",
+        "_chunked",
+        "_continue",
+        "_default_headers",
+        "_left",
+        "_line",
+        "body",
+        "disconnected",
+        "finished",
+        "keep_alive",
+        "more_body",
+        "running",
+        "scope",
+        "started",
+    )
+
+    def __init__(
+        self, scope: dict[str, Any], line: Line, default_headers: list[Field], *, keep_alive: bool, expects: bool
+    ) -> None:
+        """With `expects` the client waits for 100 Continue before it sends the body."""
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self.body = bytearray()  # received and not yet taken by the application
+        self.more_body = True
+        self.running = False  # the application has it
+        self.started = False  # the status line is written
+        self.finished = False  # the response is complete
+        self.disconnected = False  # nothing more can be received or sent
+        self._line = line
+        self._default_headers = default_headers
+        self._continue = expects
+        self._changed = asyncio.Event()
+        self._chunked = False
+        self._left = 0  # bytes of the announced length that are still to be written
+
+    # --- the request ---
+
+    def feed(self, data: bytes) -> None:
+        """Add a piece of the body."""
+        self.body += data
+        self._changed.set()
+
+    def complete(self) -> None:
+        """End the body."""
+        self.more_body = False
+        self._changed.set()
+
+    def disconnect(self) -> None:
+        """End the exchange: the application receives a disconnect, and nothing it sends is written."""
+        self.disconnected = True
+        self._changed.set()
+
+    async def receive(self) -> Message:
+        """ASGI: return a piece of the body, or a disconnect."""
+        if self._continue and not self.disconnected:
+            self._continue = False
+            self._line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if not self.disconnected and not self.finished:
+            self._line.throttle()
+            await self._changed.wait()
+            self._changed.clear()
+        if self.disconnected or self.finished:
+            return {"type": "http.disconnect"}
+        body, self.body = self.body, bytearray()
+        return {"type": "http.request", "body": bytes(body), "more_body": self.more_body}
+
+    # --- the response ---
+
+    async def run(self, app: App) -> None:
+        """Have the application answer; a failure of it is logged and answered 500."""
+        try:
+            await app(self.scope, self.receive, self.send)
+            if not self.finished and not self.disconnected:
+                raise RuntimeError("the application returned before its response was complete")
+        except Exception as error:
+            tell(events.WORK_FAILED, error, work="an HTTP request")
+            self.keep_alive = False
+            if not self.started:
+                await self.send({"type": "http.response.start", "status": 500, "headers": [(b"content-length", b"0")]})
+                await self.send({"type": "http.response.body"})
+            elif not self.finished:
+                self._line.abort()
+
+    async def send(self, message: Message) -> None:
+        """ASGI: write a part of the response, when the client has read enough of what was written before."""
+        if not self.disconnected:
+            await self._line.writable()
+        if self.disconnected:
+            return
+        expected = "http.response.body" if self.started else "http.response.start"
+        if self.finished or message["type"] != expected:
+            raise RuntimeError(f"unexpected ASGI message {message['type']!r}")
+        if self.started:
+            self._write_body(message.get("body", b""), more=message.get("more_body", False))
+        else:
+            self._write_head(message["status"], [*self._default_headers, *message.get("headers", ())])
+
+    def _write_head(self, status: int, fields: list[Field]) -> None:
+        lines = [_STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status)]
+        options: list[bytes] = []  # of the connection
+        length: int | None = None
+        for name, value in fields:
+            if _BAD_NAME.search(name) or _BAD_VALUE.search(value):
+                raise RuntimeError(f"invalid header field {name!r}")
+            if name == b"connection":
+                options += tokens(value)
+                continue
+            if name == b"content-length":
+                length = int(value)
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if b"close" in options or self._continue:  # without a 100 nobody knows whether the body will be sent
+            self.keep_alive = False
+        if not self.keep_alive and b"close" not in options:
+            options.append(b"close")
+        if options:
+            lines.append(b"connection: %b\r\n" % b", ".join(options))
+        if self.scope["method"] == "HEAD" or status in (204, 304):
+            self._left = -1  # whatever the body is, it is not written
+        elif length is not None:
+            self._left = length
+        elif self.scope["http_version"] == "1.1":
+            self._chunked = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        else:
+            self._left = _UNTIL_CLOSED
+        lines.append(b"\r\n")
+        self.started = True
+        self._line.write(b"".join(lines))
+
+    def _write_body(self, body: bytes, *, more: bool) -> None:
+        if self._chunked:
+            last = b"" if more else b"0\r\n\r\n"
+            self._line.write(b"%x\r\n%b\r\n%b" % (len(body), body, last) if body else last)
+        elif self._left >= 0:
+            if len(body) > self._left or (not more and len(body) < self._left != _UNTIL_CLOSED):
+                raise RuntimeError("the response has another length than its Content-Length")
+            self._left -= len(body)
+            self._line.write(body)
+        if not more:
+            self.finished = True
+            self._changed.set()
+            self._line.answered(self)

@@ -1,0 +1,386 @@
+"""HTTP/1.1 on one connection as raw bytes: pipelined requests, trailers, upgrades behind requests, half-closed and
+unread sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from e2e.narrow import upgrade
+from e2e.processes import until
+from greendot.gateway.http1 import HttpProtocol
+from greendot.testing import Served, WireClient, hold, serving
+from greendot.testing.server import API_KEY
+from greendot.testing.wire import TEXT, make_frame
+
+STATUS = re.compile(rb"HTTP/1\.[01] (\d+)")
+LIVE = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+READY = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"  # waits for the store
+LAST = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+QUERY = b"POST /v1/presence/query HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\n" % API_KEY.encode()
+CHUNKED = QUERY + b"Transfer-Encoding: chunked\r\n\r\n"
+BODY = b'{"users": ["bob"]}'
+
+
+class Raw(WireClient):
+    """A client of bytes."""
+
+    async def read_until(self, end: bytes) -> bytes:
+        return await asyncio.wait_for(self._reader.readuntil(end), 10)
+
+    async def rest(self) -> bytes:
+        """Read until the server closes its side."""
+        return await asyncio.wait_for(self._reader.read(), 10)
+
+    def half_close(self) -> None:
+        self._writer.write_eof()
+
+
+@asynccontextmanager
+async def raw(served: Served, *, receive_buffer: int = 0) -> AsyncIterator[Raw]:
+    pipe = socket.socket()
+    if receive_buffer:
+        pipe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    pipe.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(pipe, ("127.0.0.1", served.port))
+    async with Raw(*await asyncio.open_connection(sock=pipe, limit=2**12 if receive_buffer else 2**20)) as client:
+        yield client
+
+
+def statuses(received: bytes) -> list[int]:
+    return [int(found) for found in STATUS.findall(received)]
+
+
+def counted(served: Served, reason: str) -> int:
+    return int(getattr(served.node.metrics, f"realtime_refused_{reason}_total"))
+
+
+# --- pipelined requests ---
+
+
+async def test_eight_pipelined_requests_are_answered_in_order() -> None:
+    async with serving() as served, raw(served) as client:
+        asked = [b"GET /nothing-%d HTTP/1.1\r\nHost: a\r\n\r\n" % number for number in range(7)]
+        client.send_bytes(b"".join(asked) + LAST)
+        received = await client.rest()
+        assert statuses(received) == [404] * 7 + [200]
+        assert re.findall(rb"there is nothing at /nothing-(\d)", received) == [b"%d" % number for number in range(7)]
+        assert counted(served, "pipelined") == 0
+
+
+@pytest.mark.parametrize("number", [9, 500])
+async def test_of_more_the_first_eight_are_answered_and_the_socket_is_closed_and_counted(number: int) -> None:
+    async with serving() as served:
+        for apart in (False, True):
+            async with raw(served) as client:
+                if apart:
+                    client.send_bytes(LIVE[:1])
+                    await until(lambda: served.timers == 1)
+                client.send_bytes((LIVE * number)[apart:])
+                assert statuses(await client.rest()) == [200] * 8
+        assert counted(served, "pipelined") == 2
+        await until(lambda: served.timers == 0)
+
+
+async def test_more_than_eight_one_after_the_other_are_all_answered() -> None:
+    async with serving() as served, raw(served) as client:
+        for _ in range(20):
+            client.send_bytes(LIVE * 2)
+            for _ in range(2):
+                assert (await client.read_until(b"ok\n")).startswith(b"HTTP/1.1 200")
+        assert counted(served, "pipelined") == 0
+
+
+async def test_while_a_request_is_answered_what_follows_is_not_read() -> None:
+    async with serving() as served, raw(served) as client:
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY + LIVE)
+            await held.reached()
+            (protocol,) = served.greendot.server._web.connections
+            assert len(protocol._exchanges) == 2
+            client.send_bytes(LIVE * 10_000)  # more than the limit, in the kernel only
+            await served.settle()
+            assert len(protocol._exchanges) == 2
+            assert protocol._paused
+        assert statuses(await client.rest())[:2] == [200, 200]
+
+
+async def test_a_client_that_goes_while_its_request_is_answered_leaves_nothing() -> None:
+    async with serving() as served:
+        for asked in (READY, READY * 3):
+            async with hold(served.node.store, "ping") as held:
+                async with raw(served) as client:
+                    client.send_bytes(asked)
+                    await held.reached()
+                    await client.reset()
+                if asked == READY:
+                    await until(lambda: not served.greendot.server._web.connections)
+            await until(lambda: not served.greendot.server._web.connections)
+            await served.settle()
+            await until(lambda: not served.greendot.server._web.tasks)
+            assert held.calls == 1
+            assert served.timers == 0
+
+
+async def test_a_request_is_not_too_slow_while_the_server_does_not_read_it() -> None:
+    async with serving() as served, raw(served) as client:
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY * 2 + LAST[:20])
+            await held.reached()
+            await served.advance(25)
+        client.send_bytes(LAST[20:])
+        assert statuses(await client.rest()) == [200, 200, 200]
+
+
+async def test_a_malformed_request_is_refused_after_the_responses_before_it() -> None:
+    async with serving() as served, raw(served) as client:
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY + LIVE + b"NONSENSE\r\n\r\n")
+            await held.reached()
+        assert statuses(await client.rest()) == [200, 200, 400]
+        assert counted(served, "malformed") == 1
+
+
+async def test_a_connection_is_closed_after_five_idle_seconds_and_line_breaks_do_not_keep_it() -> None:
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(LIVE)
+        await client.read_until(b"ok\n")
+        await served.advance(4.9)
+        client.send_bytes(b"\r\n\r\n")
+        await served.settle()
+        assert len(served.greendot.server._web.connections) == 1
+        await served.advance(0.1)
+        assert await client.rest() == b""
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(LIVE)
+        await client.read_until(b"ok\n")
+        client.send_bytes(b"\r\n" * 10_000)
+        assert statuses(await client.rest()) == [431]
+
+
+async def test_a_second_request_has_ten_seconds_of_its_own() -> None:
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(LIVE + LIVE[:10])
+        await client.read_until(b"ok\n")
+        await served.advance(9.9)
+        assert served.timers == 1
+        await served.advance(0.1)
+        assert statuses(await client.rest()) == [408]
+        assert counted(served, "slow") == 1
+
+
+# --- an upgrade behind a request ---
+
+
+async def test_the_101_comes_after_the_responses_before_it_and_the_socket_stays() -> None:
+    async with serving() as served, raw(served) as client:
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY)
+            await held.reached()
+            client.send_bytes(LIVE + upgrade())
+            await served.settle()
+        received = await client.read_until(b"\r\n\r\n") + await client.read_until(b"ok\n")
+        assert statuses(received + await client.read_until(b"\r\n\r\n")) == [200, 200, 101]
+        await client.hello(served.token("alice"))
+        await served.advance(20, [client])  # longer than a connection is kept between requests
+        assert (await client.request(type="room.list"))["rooms"] == []
+        assert len(served.greendot.server._web.connections) == 0
+
+
+async def test_an_upgrade_behind_the_last_request_is_not_made() -> None:
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(LAST + upgrade())
+        assert statuses(await client.rest()) == [200]
+        assert served.node.metrics.ws_connections_total == 0
+
+
+@pytest.mark.parametrize("way", ["plain", "in pieces", "behind a request"])
+async def test_frames_in_the_packet_of_the_upgrade_are_the_first_of_the_websocket(way: str) -> None:
+    async with serving() as served, raw(served) as client:
+        hello = make_frame(TEXT, msgspec.json.encode({"type": "hello", "token": served.token("alice")}))
+        beat = make_frame(TEXT, b'{"type":"heartbeat"}')
+        if way == "in pieces":
+            client.send_bytes(b"GE")
+            await until(lambda: served.timers == 1)
+        request = upgrade()[2 if way == "in pieces" else 0 :] + hello + beat[:3]
+        client.send_bytes(LIVE + request if way == "behind a request" else request)
+        if way == "behind a request":
+            await client.read_until(b"ok\n")
+        assert (await client.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+        await client.receive("welcome")
+        client.send_bytes(beat[3:])
+        await client.receive("heartbeat.ack")
+
+
+# --- trailers and chunks ---
+
+TRAILERS = {
+    "many trailers": b"0\r\n" + b"X-Trailer: x\r\n" * 3_000,
+    "one endless trailer": b"0\r\nX-Trailer: " + b"x" * 300_000,
+    "one endless name": b"0\r\n" + b"x" * 300_000,
+    "an endless chunk extension": b"5;" + b"x" * 300_000,
+    "a long extension with each chunk": (b"1;" + b"x" * 500 + b"\r\n \r\n") * 100,
+    "zeros before a length": b"0" * 300_000,
+}
+
+
+@pytest.mark.parametrize("sent", TRAILERS.values(), ids=TRAILERS.keys())
+async def test_trailers_and_chunk_extensions_count_as_headers(sent: bytes) -> None:
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(CHUNKED + sent)
+        assert set(statuses(await client.rest())) <= {431, 400}
+        await served.advance(2)
+        await until(lambda: not served.greendot.server._web.connections)
+        assert counted(served, "headers") + counted(served, "malformed") == 1
+
+
+async def test_a_chunked_body_in_many_small_pieces_with_a_few_trailers_is_read() -> None:
+    async with serving() as served, raw(served) as client:
+        body = BODY + b" " * 30_000
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+        trailers = b"Authorization: Bearer nonsense\r\nHost: evil\r\n"
+        client.send_bytes(CHUNKED + chunks + b"0\r\n" + trailers + b"\r\n" + LAST)
+        assert statuses(await client.rest()) == [200, 200]
+
+
+async def test_trailers_are_not_taken_for_headers() -> None:
+    async with serving() as served, raw(served) as client:
+        unsigned = CHUNKED.replace(b"Authorization: Bearer %b\r\n" % API_KEY.encode(), b"")
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY + unsigned + b"0\r\nAuthorization: Bearer %b\r\n\r\n" % API_KEY.encode() + LAST)
+            await held.reached()
+            await served.settle()
+        assert statuses(await client.rest()) == [200, 401, 200]
+
+
+# --- bodies ---
+
+
+async def test_a_body_that_is_not_needed_is_read_up_to_a_bound() -> None:
+    async with serving() as served:
+        async with raw(served) as client:
+            client.send_bytes(
+                b"POST /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n" + b"x" * 900_000 + LAST
+            )
+            assert statuses(await client.rest()) == [405, 200]
+        async with raw(served) as client:
+            client.send_bytes(b"POST /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 99000000\r\n\r\n" + b"x" * 1_200_000)
+            assert statuses(await client.rest()) == [405]
+
+
+async def test_a_body_nobody_takes_is_not_read_on() -> None:
+    async with serving() as served, raw(served) as client:
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY.replace(b"\r\n\r\n", b"\r\nContent-Length: 1000000\r\n\r\n") + b"x" * 1_000_000)
+            await held.reached()
+            await served.settle()
+            (protocol,) = served.greendot.server._web.connections
+            await until(lambda: protocol._paused)
+            assert len(protocol._receiving.body) <= 80 * 1024
+        assert (await client.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_client_that_expects_100_is_told_to_go_on_once_the_body_is_wanted() -> None:
+    async with serving() as served:
+        async with raw(served) as client:
+            client.send_bytes(QUERY + b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n" % len(BODY))
+            assert await client.read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            client.send_bytes(BODY + LAST)
+            assert statuses(await client.rest()) == [200, 200]
+        async with raw(served) as client:
+            client.send_bytes(b"POST /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+            received = await client.rest()
+            assert statuses(received) == [405]
+            assert b"connection: close" in received
+
+
+# --- half-closed sockets ---
+
+
+async def test_complete_requests_of_a_half_closed_socket_are_answered() -> None:
+    async with serving() as served, raw(served) as client:
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY + LIVE)
+            client.half_close()
+            await held.reached()
+            await served.settle()
+        assert statuses(await client.rest()) == [200, 200]
+        await until(lambda: not served.greendot.server._web.connections and served.timers == 0)
+
+
+HALVES = {
+    "nothing": b"",
+    "half a head": LIVE[:-2],
+    "half a body": QUERY + b"Content-Length: 100\r\n\r\n{",
+    "a request and half of another": LIVE + LIVE[:-2],
+}
+
+
+@pytest.mark.parametrize("sent", HALVES.values(), ids=HALVES.keys())
+async def test_half_a_request_on_a_half_closed_socket_ends_it_at_once(sent: bytes) -> None:
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(sent)
+        await client.drain()
+        client.half_close()
+        assert statuses(await client.rest()) == ([200] if sent.startswith(LIVE) else [])
+        await until(lambda: not served.greendot.server._web.connections and served.timers == 0)
+
+
+# --- unread responses ---
+
+
+DOCUMENT = b"GET /asyncapi.json HTTP/1.1\r\nHost: a\r\n\r\n"  # larger than what the server writes ahead
+
+
+async def stalled(served: Served, client: Raw, asked: bytes) -> HttpProtocol:
+    """Send requests and read nothing until the kernel takes no more of the responses."""
+    client._writer.transport.pause_reading()
+    client.send_bytes(asked)
+    stuck = lambda one: isinstance(one, HttpProtocol) and not one._writable.is_set()  # noqa: E731
+    await until(lambda: any(map(stuck, served.greendot.server._web.connections)))
+    await served.settle()
+    (protocol,) = served.greendot.server._web.connections
+    return protocol
+
+
+async def test_unread_responses_end_the_socket_after_ten_seconds_and_the_others_are_not_made() -> None:
+    async with serving() as served, raw(served, receive_buffer=4096) as client:
+        protocol = await stalled(served, client, DOCUMENT * 8)
+        waiting = len(protocol._exchanges)
+        assert 2 <= waiting < 8
+        await served.advance(9.9)
+        assert len(protocol._exchanges) == waiting
+        assert served.timers == 1
+        await served.advance(0.1)
+        await until(lambda: not served.greendot.server._web.connections)
+        assert served.timers == 0
+        assert counted(served, "unread") == 1
+
+
+async def test_a_slow_reader_that_goes_on_reading_is_not_closed() -> None:
+    async with serving() as served, raw(served, receive_buffer=4096) as client:
+        await stalled(served, client, DOCUMENT * 8)
+        client._writer.transport.resume_reading()
+        received = b""
+        while statuses(received) != [200] * 8 or not received.endswith(b"}"):
+            await served.advance(1)
+            received += await asyncio.wait_for(client._reader.read(40_000), 10)
+        assert counted(served, "unread") == 0
+
+
+async def test_the_last_response_unread_ends_the_socket_too() -> None:
+    async with serving() as served, raw(served, receive_buffer=4096) as client:
+        last = DOCUMENT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        protocol = await stalled(served, client, DOCUMENT * 4 + last)
+        await served.advance(9.9)
+        assert not protocol.transport.is_closing()
+        await served.advance(0.1)
+        await until(lambda: not served.greendot.server._web.connections)
+        assert served.timers == 0
+        assert counted(served, "unread") == 1

@@ -42,6 +42,7 @@ class Flood(msgspec.Struct):
     repeated: bytes  # sent again and again once every opening is answered
     seconds: float
     reads: bool = True  # False: nothing is read while the flood lasts
+    returns: bool = False  # True: a connection that is ended is followed by another
     grace_s: float = 0.5  # after it, to read what the server says last
 
 
@@ -166,30 +167,42 @@ class _Generator:
     def __init__(self, asked: Flood) -> None:
         self._asked = asked
         self._selector = selectors.DefaultSelector()
+        self._senders: list[_Sender] = []
         self._began = 0.0
 
     def run(self) -> list[Outcome]:
         asked = self._asked
-        senders = [_Sender(asked.port, opening) for opening in asked.openings]
+        self._senders = [_Sender(asked.port, opening) for opening in asked.openings]
         once = asked.repeated * -(-PIECE // len(asked.repeated))
         data = memoryview(once + once)  # from anywhere in the first half there is a whole piece
         self._began = time.monotonic()
-        for sender in senders:
-            reading = selectors.EVENT_READ if asked.reads else 0
-            self._selector.register(sender.socket, selectors.EVENT_WRITE | reading, sender)
+        for sender in self._senders:
+            self._register(sender)
         self._turn(self._began + asked.seconds, data)
         for key in list(self._selector.get_map().values()):
             self._selector.modify(key.fileobj, selectors.EVENT_READ, key.data)
+        asked.returns = False
         self._turn(time.monotonic() + asked.grace_s, data)
-        return [sender.outcome for sender in senders]
+        return [sender.outcome for sender in self._senders]
+
+    def _register(self, sender: _Sender) -> None:
+        reading = selectors.EVENT_READ if self._asked.reads else 0
+        self._selector.register(sender.socket, selectors.EVENT_WRITE | reading, sender)
+
+    def _end(self, sender: _Sender) -> None:
+        sender.outcome.after_s = time.monotonic() - self._began
+        self._selector.unregister(sender.socket)
+        sender.socket.close()
+        if self._asked.returns:
+            self._senders.append(_Sender(self._asked.port, self._asked.openings[0]))
+            self._register(self._senders[-1])
 
     def _turn(self, until: float, data: memoryview) -> None:
         while self._selector.get_map() and (left_s := until - time.monotonic()) > 0:
             for key, events in self._selector.select(left_s):
                 sender: _Sender = key.data
                 if events & selectors.EVENT_READ and not sender.read():
-                    sender.outcome.after_s = time.monotonic() - self._began
-                    self._selector.unregister(sender.socket)
+                    self._end(sender)
                 elif events & selectors.EVENT_WRITE:
                     sender.send(data)
                     if sender.refused:

@@ -37,6 +37,7 @@ TOO_SLOW = Refusal(b"408 Request Timeout", counter="realtime_refused_slow_total"
 TOO_LARGE = Refusal(b"431 Request Header Fields Too Large", counter="realtime_refused_headers_total")
 TOO_MANY = Refusal(b"", counter="realtime_refused_pipelined_total")  # without an answer: others wait before it
 GIVEN_UP = Refusal(b"")
+_NO_PARSER = httptools.HttpRequestParser(object())  # in place of one: it and its protocol refer to each other
 
 
 class HttpProtocol(asyncio.BufferedProtocol):
@@ -320,6 +321,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def _finish(self, end: Callable[[], None]) -> None:
         """Parse nothing more; call `end` when every request is answered."""
         self._end = end
+        self._parser = _NO_PARSER
         self._discarded = 0
         self._sockets.timers.cancel(self._deadline)
         self._deadline = None
@@ -351,6 +353,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._watch_reader(within_s)
 
     def _leave(self) -> None:
+        self._parser = _NO_PARSER
         timers = self._sockets.timers
         timers.cancel(self._deadline)
         timers.cancel(self._unread)

@@ -1,0 +1,136 @@
+"""Floods of HTTP by strangers: what one socket can cost before anybody knows whose it is."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.processes import running
+from hostile.flood import Flood, Step, flood
+from hostile.probe import metric, probing
+
+FLOOD_S = 2.0
+SOCKETS = 150
+EACH = 50  # sockets of each slow kind
+ENDED_S = 14.0  # by then a slow socket is closed: 10 s, and some for the machine
+LIVE = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+DOCUMENT = b"GET /asyncapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
+CHUNKED = b"POST /v1/signals HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.alone
+async def test_pipelined_requests_without_a_key_slow_nobody_down(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        async with probing(server) as probe:
+            outcomes = await flood(Flood(server.port, [[]] * SOCKETS, LIVE, FLOOD_S, returns=True))
+        probe.noticed_nothing()
+        ended = [outcome for outcome in outcomes if outcome.ended != "open"]
+        assert len(ended) >= SOCKETS
+        assert max(len(re.findall(b"HTTP/1.1 200", outcome.received)) for outcome in outcomes) <= 8
+        assert await metric(server, "realtime_refused_pipelined_total") >= SOCKETS
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("reads", [True, False], ids=["read", "unread"])
+async def test_pipelined_requests_in_two_pieces_slow_nobody_down(tmp_path: Path, reads: bool) -> None:
+    """Pipelined requests that never are more than 8 in one read: only their responses hold them up."""
+    padded = LIVE.replace(b"\r\n\r\n", b"\r\nX-Pad: " + b"x" * 3_000 + b"\r\n\r\n")
+    async with running(tmp_path) as server:
+        async with probing(server) as probe:
+            outcomes = await flood(Flood(server.port, [[]] * SOCKETS, padded, FLOOD_S, reads=reads))
+        probe.noticed_nothing()
+        assert sum(outcome.sent for outcome in outcomes) > 10_000_000
+        assert await metric(server, "realtime_refused_headers_total") == 0
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("opening", "repeated"),
+    [(b"0\r\n", b"X-Trailer: x\r\n"), (b"0\r\nX-Trailer: ", b"x" * 1_000), (b"5;", b"x" * 1_000)],
+    ids=["many trailers", "one trailer", "a chunk extension"],
+)
+async def test_trailers_without_end_slow_nobody_down(tmp_path: Path, opening: bytes, repeated: bytes) -> None:
+    async with running(tmp_path) as server:
+        openings = [[Step(CHUNKED + opening, b"")]] * 10
+        async with probing(server) as probe:
+            outcomes = await flood(Flood(server.port, openings, repeated, FLOOD_S, returns=True))
+        probe.noticed_nothing()
+        ended = [outcome for outcome in outcomes if outcome.ended != "open"]
+        assert len(ended) >= 10
+        assert max(outcome.after_s for outcome in ended[:10]) < 1
+        assert await metric(server, "realtime_refused_headers_total") >= 10
+
+
+# --- slow sockets ---
+
+
+async def dial(port: int, first: bytes, *, narrow: bool = False) -> socket.socket:
+    loop, sock = asyncio.get_running_loop(), socket.socket()
+    if narrow:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await loop.sock_connect(sock, ("127.0.0.1", port))
+    await loop.sock_sendall(sock, first)
+    return sock
+
+
+async def read_to_the_end(sock: socket.socket) -> None:
+    try:
+        while await asyncio.get_running_loop().sock_recv(sock, 65536):
+            pass
+    except ConnectionError:
+        pass
+    finally:
+        sock.close()
+
+
+async def drips(port: int) -> None:
+    """Send a header, a byte at a time."""
+    sock = await dial(port, b"GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ")
+    reading = asyncio.create_task(read_to_the_end(sock))
+    try:
+        while not reading.done():
+            await asyncio.wait([reading], timeout=0.2)
+            if sock.fileno() >= 0:
+                await asyncio.get_running_loop().sock_sendall(sock, b"x")
+    except ConnectionError:
+        pass
+    await reading
+
+
+async def half_closes(port: int) -> None:
+    """Send a part of a request and end the sending side."""
+    sock = await dial(port, b"POST /v1/signals HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+    sock.shutdown(socket.SHUT_WR)
+    await read_to_the_end(sock)
+
+
+async def does_not_read(port: int) -> None:
+    """Ask for large documents and read none, until the server ends the socket."""
+    sock = await dial(port, DOCUMENT * 8, narrow=True)
+    try:
+        while True:  # a reset is noticed by sending; bytes the server does not read are all there is to send
+            await asyncio.sleep(0.2)
+            sock.send(b"\r\n")
+    except OSError:
+        pass
+    finally:
+        sock.close()
+
+
+SLOW: list[Callable[[int], Awaitable[None]]] = [drips, half_closes, does_not_read]
+
+
+@pytest.mark.alone
+async def test_slow_unread_and_half_closed_sockets_are_ended_and_slow_nobody_down(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        async with probing(server) as probe, asyncio.timeout(ENDED_S):
+            await asyncio.gather(*(slow(server.port) for slow in SLOW for _ in range(EACH)))
+        probe.noticed_nothing()
+        assert await metric(server, "realtime_refused_slow_total") == EACH
+        assert await metric(server, "realtime_refused_unread_total") == EACH

@@ -17,7 +17,7 @@ from e2e.processes import until
 from greendot.gateway.http1 import HttpProtocol
 from greendot.testing import Served, WireClient, hold, serving
 from greendot.testing.server import API_KEY
-from greendot.testing.wire import TEXT, make_frame
+from greendot.testing.wire import PONG, TEXT, make_frame
 
 STATUS = re.compile(rb"HTTP/1\.[01] (\d+)")
 LIVE = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -216,6 +216,13 @@ async def test_frames_in_the_packet_of_the_upgrade_are_the_first_of_the_websocke
         await client.receive("welcome")
         client.send_bytes(beat[3:])
         await client.receive("heartbeat.ack")
+
+
+async def test_more_frames_than_fit_into_4_kib_wait_for_the_101() -> None:
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(upgrade() + make_frame(PONG) * 1_000)
+        assert statuses(await client.rest()) == [400]
+        assert counted(served, "malformed") == 1
 
 
 # --- trailers and chunks ---

@@ -50,7 +50,9 @@ async def said(port: int, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""
     try:
-        writer.write(upgrade() + data)
+        writer.write(upgrade())
+        received = await reader.readuntil(b"\r\n\r\n")
+        writer.write(data)
         writer.write_eof()
         while part := await reader.read(65_536):
             received += part

@@ -17,7 +17,7 @@ from greendot.core.wheel import Timer
 from greendot.gateway.doorstep import Visit
 from greendot.gateway.exchange import Exchange, scope_of
 from greendot.gateway.handover import Sockets, Web, WebSocketRequest, accept, refusal_bytes
-from greendot.gateway.request_head import BAD_REQUEST, Field, Head, Refusal, Refused, read_head, tokens
+from greendot.gateway.request_head import BAD_REQUEST, MALFORMED, Field, Head, Refusal, Refused, read_head, tokens
 from greendot.gateway.upgrade import LIVE, PATH, asked, check_handshake, wants_websocket
 from greendot.logs import events
 from greendot.logs.telling import tell
@@ -25,6 +25,7 @@ from greendot.logs.telling import tell
 MAX_HEAD = 16 * 1024  # bytes of a request that are not its body: line, headers, trailers, chunk extensions
 MAX_PIPELINED = 8  # requests of a socket that are not answered yet
 MAX_WAITING_BODY = 64 * 1024  # bytes of a body the application has not taken; more are not read
+MAX_EARLY = 4 * 1024  # bytes of frames in the packet of a handshake: all of them are handled in one turn
 MAX_DISCARDED = 1024 * 1024  # bytes of a body that are read after its request was answered
 REQUEST_S = 10.0  # for a whole request
 KEEP_ALIVE_S = 5.0  # between two requests
@@ -33,6 +34,7 @@ READ_LEAST = 16 * 1024  # ... at least so much
 LINGER_S = 2.0  # for a client to read the last response, while what it still sends is discarded
 LINGER_MOST = 256 * 1024  # bytes that are discarded so
 
+TOO_EARLY = Refusal(b"400 Bad Request", b"wait for the 101 before sending more\n", counter=MALFORMED)
 TOO_SLOW = Refusal(b"408 Request Timeout", counter="realtime_refused_slow_total")
 TOO_LARGE = Refusal(b"431 Request Header Fields Too Large", counter="realtime_refused_headers_total")
 TOO_MANY = Refusal(b"", counter="realtime_refused_pipelined_total")  # without an answer: others wait before it
@@ -197,6 +199,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
             handshake, self._handshake = self._handshake, None
             if isinstance(handshake, Refusal):
                 raise Refused(handshake) from None
+            if handshake is not None and len(rest) > MAX_EARLY:
+                raise Refused(TOO_EARLY) from None
             if handshake is not None:
                 self._finish(partial(self._accept, handshake._replace(rest=rest)))
                 return b""

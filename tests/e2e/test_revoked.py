@@ -237,6 +237,19 @@ async def test_a_node_that_starts_knows_what_was_revoked_before(tmp_path: Any) -
         assert await refused(served, token) == 4501
 
 
+async def test_a_token_that_was_revoked_stays_so_when_its_tenant_is_erased(tmp_path: Any) -> None:
+    place = {"url": f"sqlite:///{tmp_path}/store.db"}
+    async with revoking(store=place) as (served, revoke):
+        token = served.token("alice", jti="j")
+        await revoke.closed(jti="j")
+        await served.lobby()
+        while await served.node.store.erase_tenant("default", limit=100):
+            pass
+        assert await served.node.store.tenant_rows("default") == {}
+    async with revoking(store=place) as (served, _):
+        assert await refused(served, token) == 4501
+
+
 async def test_entries_end_with_the_last_token_they_could_be_about() -> None:
     async with revoking(auth={"secret": "x" * 32, "longest_token_s": 100.0}) as (served, revoke):
         answer = await revoke(user="alice")

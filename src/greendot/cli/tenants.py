@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from greendot.cli.config import config_option
-from greendot.cli.inspect import json_option, print_json
+from greendot.cli.config import config_option, with_dev_secret
+from greendot.cli.inspect import engine_option, json_option, print_json
 from greendot.cli.records import after_option, limit_option
+from greendot.cli.revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
 from greendot.cli.stored import on_store, store_option, store_settings
 from greendot.cli.tables import ago, several, table
 from greendot.clock import SystemClock
@@ -91,31 +93,39 @@ def show(tenant: str, as_json: bool, store: str | None, config: Path | None) -> 
 @click.argument("tenant")
 @click.option("--yes", is_flag=True, help="Erase all that is the tenant's, for good.")
 @json_option
+@engine_option
 @store_option
 @config_option
-def delete(tenant: str, yes: bool, as_json: bool, store: str | None, config: Path | None) -> None:
-    """Erase TENANT: its keys, rooms, messages, inboxes, and its registration."""
-    check_id("tenant", tenant)
+def delete(tenant: str, yes: bool, as_json: bool, engine: str | None, store: str | None, config: Path | None) -> None:
+    """Erase TENANT: its keys, rooms, messages, inboxes, and its registration.
 
-    async def erase(there: Store) -> int:
+    Tokens issued until now are revoked first, and it waits until the sessions have ended. Revocations stay until the
+    last token they are about has ended. Exit code 1: not all servers have confirmed that; call it again.
+    """
+    check_id("tenant", tenant)
+    settings = with_dev_secret(store_settings(store, config, engine))
+
+    async def erase(there: Store) -> tuple[int, Ended]:
         registered, rows = await _look(there, tenant)
         if registered is None and not rows:
             raise ConfigError(f"there is nothing of a tenant {tenant!r} in the store.")
         if rows and not yes:
             has = ", ".join(f"{count} {name}" for name, count in rows.items())
             raise ConfigError(f"{tenant} still has {has}. With --yes they are erased, for good.")
+        ended = await revoke_and_end(settings, there, revocation_until_now(settings, tenant, "tenant", tenant))
         erased = 0
         while count := await there.erase_tenant(tenant, limit=AT_ONCE):
             if erased // TELL_EVERY != (erased + count) // TELL_EVERY:
                 click.echo(f"{erased + count} of {sum(rows.values())} records …", err=True)
             erased += count
-        return erased
+        return erased, ended
 
-    erased = on_store(store_settings(store, config), erase)
+    erased, ended = on_store(settings, erase)
     if as_json:
-        print_json({"tenant": tenant, "erased": erased})
-    else:
-        click.echo(f"Erased {tenant}: {several(erased, 'record')}. Its keys are refused within 10 s.")
+        print_json({"tenant": tenant, "erased": erased, "confirmed": ended.sure})
+        sys.exit(0 if ended.sure else UNSURE)
+    click.echo(f"Erased {tenant}: {several(erased, 'record')}. Its keys are refused within 10 s.")
+    sys.exit(ended.report(tenant))
 
 
 async def _look(there: Store, tenant: str) -> tuple[Registered | None, dict[str, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -13,21 +12,16 @@ import msgspec
 from msgspec import Raw
 
 from greendot.cli.config import config_option, with_dev_secret
-from greendot.cli.inspect import check_ids, engine_option, json_option, observing, print_json, tenant_option
+from greendot.cli.inspect import check_ids, engine_option, json_option, print_json, tenant_option
+from greendot.cli.revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
 from greendot.cli.stored import on_store, store_option, store_settings
 from greendot.cli.tables import several
 from greendot.clock import SystemClock
-from greendot.core.revocations import Revocation
-from greendot.engine.base import Disconnect
-from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import ConfigError
-from greendot.protocol.codes import Close
-from greendot.settings import Settings
 from greendot.store.base import Store
 from greendot.store.people import Place
 
 AT_ONCE = 1_000  # rows looked at in one step: nobody waits for it
-SPARE_S = 2.0  # beside the grace, for a session to end
 OWN = ("tenant", "user", "user_id")  # said once for all rows
 
 
@@ -102,6 +96,9 @@ def erase(
 ) -> None:
     """Erase all of USER. It can be called again, and goes on where it was cut short.
 
+    Tokens issued until now are revoked first, and it waits until the user's sessions have ended. Exit code 1: not all
+    servers have confirmed that; call it again.
+
     Messages keep their numbers, and lose what they said and who said it. It reads all messages of the tenant.
     """
     check_ids("user", (user,), tenant)
@@ -111,28 +108,17 @@ def erase(
             f"all of {user} would be erased, for good: `greendot user export` shows it. Say so with --yes."
         )
 
-    async def work(there: Store) -> tuple[int, int | None]:
-        # First of all: nobody comes back with a token from before, also where a socket is closed only by the next look.
-        await there.put_revocation(_revocation(settings, tenant, user))
-        left = None
-        if settings.engine.url != "memory":
-            left = await observing(settings, lambda engine: _see_off(engine, settings, tenant, user))
-        return await _erase(there, tenant, user), left
+    async def work(there: Store) -> tuple[int, Ended]:
+        # Before anything is erased: sessions go on writing until they have ended.
+        ended = await revoke_and_end(settings, there, revocation_until_now(settings, tenant, "user", user))
+        return await _erase(there, tenant, user), ended
 
-    rows, left = on_store(settings, work)
+    rows, ended = on_store(settings, work)
     if as_json:
-        print_json({"tenant": tenant, "user": user, "erased": rows, "sessions": left})
-        return
+        print_json({"tenant": tenant, "user": user, "erased": rows, "sessions": ended.left, "confirmed": ended.sure})
+        sys.exit(0 if ended.sure and not ended.left else UNSURE)
     click.echo(f"Erased {user}: {several(rows, 'record')}.")
-    if left is None:
-        click.echo("Sessions on a server with the memory engine end within 15 s.")
-    elif left:
-        click.echo(f"{several(left, 'session')} did not end in time: call this again.")
-
-
-def _revocation(settings: Settings, tenant: str, user: str) -> Revocation:
-    now, auth = SystemClock().now_ms(), settings.auth
-    return Revocation(tenant, "user", user, now + round((auth.longest_token_s + auth.leeway_s) * 1000), before=now)
+    sys.exit(ended.report(user))
 
 
 async def _erase(there: Store, tenant: str, user: str) -> int:
@@ -143,19 +129,3 @@ async def _erase(there: Store, tenant: str, user: str) -> int:
         rows += step.rows
         if (place := step.next) is None:
             return rows
-
-
-async def _see_off(engine: RedisEngine, settings: Settings, tenant: str, user: str) -> int:
-    """End the user's sessions, and forget when they were last seen; how many sessions are left."""
-    end = asyncio.get_running_loop().time() + settings.presence.grace_s + SPARE_S
-    asked: set[str] = set()
-    while seats := await engine.sessions(tenant, user):
-        for seat in seats:
-            if seat.session not in asked:
-                asked.add(seat.session)
-                await engine.reach(seat.node, Disconnect(seat.session, Close.REVOKED, "the user was erased", tenant))
-        if asyncio.get_running_loop().time() > end:
-            break
-        await asyncio.sleep(0.1)
-    await engine.forget(tenant, user)
-    return len(seats)

@@ -1,7 +1,7 @@
 """Tokens and sessions that count no longer, though they have not ended.
 
-What is revoked is a token by its `jti`, a session by its id, or everything a user was given before a time. An entry is
-needed only as long as a token from before it could be valid.
+What is revoked is a token by its `jti`, a session by its id, or everything that a user, a tenant or all tenants were
+given before a time. An entry is needed only as long as a token from before it could be valid.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from msgspec import Struct, structs
 
 from greendot.core.grants import Grants
 
-Kind = Literal["jti", "session", "user"]
+Kind = Literal["jti", "session", "user", "tenant"]
+EVERY_TENANT = "*"  # in place of a tenant, which cannot be called so
 Name = tuple[str, Kind, str]  # tenant, kind and value
+EVERYTHING: Name = (EVERY_TENANT, "tenant", EVERY_TENANT)
 
 
 class Revocation(Struct, frozen=True):
@@ -22,9 +24,9 @@ class Revocation(Struct, frozen=True):
 
     tenant: str
     kind: Kind
-    value: str  # the token's `jti`, the session's id, or the user's
+    value: str  # the token's `jti`, the session's id, the user's or the tenant's
     expires_at: int  # milliseconds UTC
-    before: int = 0  # of a user: tokens issued before, in milliseconds UTC
+    before: int = 0  # of a user or tenant: tokens issued before, in milliseconds UTC
 
     @property
     def name(self) -> Name:
@@ -56,9 +58,13 @@ class Revocations:
             return True
         if session is not None and (grants.tenant, "session", session) in self._entries:
             return True
-        entry = self._entries.get((grants.tenant, "user", grants.user))
-        # A token that does not say when it was issued may be an old one.
-        return entry is not None and (grants.issued_at is None or grants.issued_at < entry.before)
+        tenant, issued_at = grants.tenant, grants.issued_at
+        for name in ((tenant, "user", grants.user), (tenant, "tenant", tenant), EVERYTHING):
+            entry = self._entries.get(name)
+            # A token that does not say when it was issued may be an old one.
+            if entry is not None and (issued_at is None or issued_at < entry.before):
+                return True
+        return False
 
     def of_user(self, tenant: str, user: str) -> Revocation | None:
         """What everything the user was given before is revoked by."""

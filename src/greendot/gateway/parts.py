@@ -127,6 +127,7 @@ class Parts:
         self.renewing = Renewing(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
         self.tenancy = Tenancy(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
         self.revoking = Revoking(engine, store, self.sessions, shared, self.acks, _longest_ms(settings))
+        self.revoking.alone = settings.engine.url == "memory"
         entry, promises = (
             (self.tokens, self.tenancy, self.revoking),
             (presence.heartbeat_s, self.limiting, self.headcount),

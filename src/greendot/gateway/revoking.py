@@ -3,6 +3,9 @@
 It is written first. Then all nodes are told, and each closes what it covers; those that hold the user's sessions say
 so. A node that was not told reads it: before a hello, if the last read is a second old, every 15 seconds, and after it
 was cut off. While the store cannot be read, what is known here counts: clients are not sent away because of it.
+
+A node with the memory engine cannot be asked by commands, which write into the store past it. It reads more often, and
+confirms in the store when all that is covered has ended, with its last commands.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from greendot.logs.telling import tell
 from greendot.store.revocations import RevocationStore
 
 EVERY_S = 15.0
+EVERY_ALONE_S = 2.0  # with the memory engine, where nobody else can say that something was revoked
+ENDED_S = 0.05  # between two looks at whether the sessions have ended
+AT_ONCE = 50  # sessions of a tenant that are closed in one turn of the loop
 FRESH_S = 1.0  # a hello is content with what was read so long ago
 PAGE = 1_000
 REASON = "revoked"
@@ -43,6 +49,7 @@ class Revoking:
         longest_ms: int,
     ) -> None:
         self.longest_ms = longest_ms
+        self.alone = False  # no other node can hear of what is revoked here, and none can tell this one
         self._engine = engine
         self._store = store
         self._sessions = sessions
@@ -52,6 +59,9 @@ class Revoking:
         self._after = 0  # the number of the newest that was read
         self._asked = -inf  # when the store was last asked, by the monotonic clock
         self._turn = asyncio.Lock()  # held while it is
+        self._confirmed = 0  # the number of the newest that is confirmed, or is about to be
+        self._confirmed_at = -inf  # by the monotonic clock
+        self._ending: set[Session] = set()  # sessions that were revoked and may still be here
 
     async def start(self) -> None:
         await self._read_quietly()
@@ -87,7 +97,7 @@ class Revoking:
         waited for."""
         kept = await self._store.put_revocation(revocation)
         self._known.put(kept)
-        closed = self._close([kept])
+        closed = await self._close_all([kept])
         live = {info.node for info in await self._engine.nodes() if info.state == "live"}
         whose = kept.value if kept.kind == "user" else user
         needed = live
@@ -102,9 +112,44 @@ class Revoking:
     def heard(self, message: Revoked, node: str) -> None:
         """Another node was asked to revoke something."""
         self._known.put(message.revocation)
-        closed = self._close([message.revocation])
+        if message.revocation.kind == "tenant":
+            self._shared.tasks.spawn(self._end_tenant(message, node))
+        else:
+            self._acknowledge(message, node, self._close([message.revocation]))
+
+    async def _end_tenant(self, message: Revoked, node: str) -> None:
+        """Close all sessions, and acknowledge when their last commands are done."""
+        closed = await self._close_all([message.revocation])
+        await self._ended()
+        self._acknowledge(message, node, closed)
+
+    def _acknowledge(self, message: Revoked, node: str, closed: int) -> None:
         if message.asker:
             self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node, closed))
+
+    async def _close_all(self, revoked: Sequence[Revocation]) -> int:
+        """Like `_close`, also for tenants: their sessions are many, and are closed a few in each turn of the loop."""
+        closed = self._close(revoked)
+        if any(revocation.kind == "tenant" for revocation in revoked):
+            for number, session in enumerate(self._sessions.here()):
+                connection = session.connection
+                if self.look_at(session):
+                    closed += connection is not None
+                if number % AT_ONCE == AT_ONCE - 1:
+                    await asyncio.sleep(0)
+        return closed
+
+    async def _ended(self) -> None:
+        """Wait until no session that was revoked by now is here: it leaves when its last command is done."""
+        ending = {*self._ending}
+        while ending & self._still_here():  # noqa: ASYNC110  (sessions end in several ways, each of them soon)
+            await asyncio.sleep(ENDED_S)
+
+    def _still_here(self) -> set[Session]:
+        """Forget the revoked sessions that have left; return the others."""
+        sessions = self._shared.registry.sessions
+        self._ending = {session for session in self._ending if sessions.get(session.id) is session}
+        return self._ending
 
     def _close(self, revoked: Sequence[Revocation]) -> int:
         """End the sessions these cover; how many sockets that closed."""
@@ -122,6 +167,7 @@ class Revoking:
         if session.revoked or not self._known.covers(session.grants, session.id):
             return False
         session.revoked = True
+        self._ending.add(session)
         if session.connection is not None:
             session.connection.revoke(REASON)
         else:
@@ -167,7 +213,8 @@ class Revoking:
 
     def _later(self) -> None:
         # Not all nodes at once.
-        self._shared.timers.set(EVERY_S * random.uniform(0.9, 1.0), self._due)
+        every_s = EVERY_ALONE_S if self.alone else EVERY_S
+        self._shared.timers.set(every_s * random.uniform(0.9, 1.0), self._due)
 
     def _due(self, _: None) -> None:
         self._later()
@@ -185,18 +232,31 @@ class Revoking:
 
     async def _read(self) -> None:
         self._known.expire(self._shared.clock.now_ms())
+        self._still_here()
         try:
             while True:
                 page = await self._store.revocations(self._after, PAGE)
                 fresh = [revocation for _, revocation in page if self._known.put(revocation)]
-                self._close(fresh)
+                await self._close_all(fresh)
                 if page:
                     self._after = page[-1].number
                 if len(page) < PAGE:
-                    return
+                    break
         finally:
             # Also when it failed: those who come meanwhile need not wait for it one after the other.
             self._asked = self._shared.timers.now()
+        if self.alone and (self._after > self._confirmed or self._asked - self._confirmed_at >= EVERY_S):
+            self._confirmed, self._confirmed_at = self._after, self._asked
+            self._shared.tasks.spawn(self._confirm(self._after))
+
+    async def _confirm(self, number: int) -> None:
+        """Record in the store that what the revocations up to this number cover has ended here."""
+        await self._ended()
+        try:
+            await self._store.confirm_revocations(number)
+        except StoreUnavailable as error:
+            self._confirmed_at = -inf  # the next look does it
+            tell(events.WORK_LATER, work="confirming revocations", reason=error)
 
 
 def _values(revoked: Collection[Revocation], kind: str) -> set[tuple[str, str | None]]:

@@ -93,13 +93,16 @@ class TenantStore(Protocol):
         ...
 
     async def tenant_rows(self, tenant: str) -> dict[str, int]:
-        """How much of a tenant's there is, by table (without any prefix); empty tables are left out, and so is its
-        registration. For operators: it counts."""
+        """How much of a tenant's there is, by table (without any prefix); empty tables are left out, and so are its
+        registration and its revocations. For operators: it counts."""
         ...
 
     async def erase_tenant(self, tenant: str, *, limit: int) -> int:
         """Erase at most `limit` rows of the tenant, in whatever table, and say how many: its keys first, so that no
-        more is written with them, its registration last. 0: there is nothing left."""
+        more is written with them, its registration last. 0: nothing is left.
+
+        Revocations are not counted, and stay until they end: without them revoked tokens would be good again.
+        """
         ...
 
 

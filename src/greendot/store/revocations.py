@@ -14,6 +14,14 @@ class Numbered(NamedTuple):
     revocation: Revocation
 
 
+class Progress(NamedTuple):
+    """How far a server that is alone on the store has come with the revocations in it."""
+
+    given: int  # the last number that was given
+    confirmed: int  # what these and all lower ones cover has ended, with its last commands
+    served: bool  # whether such a server seems to run
+
+
 class RevocationStore(Protocol):
     """What was revoked, of all tenants."""
 
@@ -27,6 +35,13 @@ class RevocationStore(Protocol):
         Numbers are committed in order and never given twice: nothing below what was read comes later.
         """
         ...
+
+    async def confirm_revocations(self, number: int) -> None:
+        """Note that everything ended that the revocations up to this number cover. For a server that is alone on the
+        store, which does so every 15 s at least: who writes a revocation past it waits for this."""
+        ...
+
+    async def revocation_progress(self) -> Progress: ...
 
     async def remove_revocations(self, now: int, *, limit: int) -> int:
         """Remove at most so many of those that have expired; how many there were."""

@@ -54,6 +54,26 @@ class RevocationSuite(StoreHarness):
             await store.put_revocation(entry())
             assert len(await store.revocations(last, 10)) == 1
 
+    async def test_what_a_tenant_revoked_stays_when_the_tenant_is_erased(self) -> None:
+        async with self.opened() as store:
+            await store.put_room(T, "r1", open=True)
+            entries = [entry(), entry("j", "jti"), entry(T, "tenant", before=7)]
+            for one in entries:
+                await store.put_revocation(one)
+            while await store.erase_tenant(T, limit=10):
+                pass
+            assert await store.tenant_rows(T) == {}
+            assert [revocation for _, revocation in await store.revocations(0, 10)] == entries
+
+    async def test_how_far_a_server_has_come_is_kept_and_never_falls_back(self) -> None:
+        async with self.opened_twice() as (one, two):
+            assert (await two.revocation_progress())[:2] == (0, 0)
+            for number in range(3):
+                await one.put_revocation(entry(f"u{number}"))
+            await two.confirm_revocations(2)
+            await two.confirm_revocations(1)
+            assert (await one.revocation_progress())[:2] == (3, 2)
+
     async def test_a_reader_that_goes_on_from_the_last_number_misses_none_of_many_writers(self) -> None:
         async with self.opened_twice() as (one, two):
             seen: list[str] = []

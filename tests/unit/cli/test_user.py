@@ -43,12 +43,12 @@ async def test_a_user_is_erased_when_it_is_meant(kind: str, tmp_path: Path, post
         call = ("user", "erase", "ann", "--tenant", "acme", "--store", url)
         assert "--yes" in await asyncio.to_thread(complaint, *call)
         assert len(await all_of(store, "ann", "acme")) == 28
-        assert (await said(*call, "--yes")).startswith("Erased ann: 28 records.\nSessions on a server with the memory")
+        assert await said(*call, "--yes") == "Erased ann: 28 records.\n"
         assert await all_of(store, "ann", "acme") == []
         (revoked,) = await store.revocations(0, 10)
         assert (revoked.revocation.tenant, revoked.revocation.kind, revoked.revocation.value) == ("acme", "user", "ann")
         again = msgspec.json.decode(await said(*call, "--yes", "--json"))
-        assert again == {"tenant": "acme", "user": "ann", "erased": 0, "sessions": None}
+        assert again == {"tenant": "acme", "user": "ann", "erased": 0, "sessions": None, "confirmed": True}
         assert await said("repair", "counters", "--dry-run", "--store", url) == "Every counter is right.\n"
 
 

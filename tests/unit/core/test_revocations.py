@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greendot.core.grants import Grants
-from greendot.core.revocations import Kind, Revocation, Revocations
+from greendot.core.revocations import EVERY_TENANT, Kind, Revocation, Revocations
 
 names = st.sampled_from(["a", "b"])
 entries = st.builds(
@@ -25,6 +25,18 @@ def known(*those: Revocation) -> Revocations:
     for one in those:
         assert revocations.put(one)
     return revocations
+
+
+def test_all_of_a_tenant_or_of_all_tenants_is_revoked_from_a_time_on() -> None:
+    revoked = Revocations()
+    revoked.put(Revocation("t", "tenant", "t", 100, before=50))
+    assert revoked.covers(token(iat=49))
+    assert revoked.covers(token("bob", iat=None))
+    assert not revoked.covers(token(iat=50))
+    assert not revoked.covers(token(iat=49, tenant="t2"))
+    revoked.put(Revocation(EVERY_TENANT, "tenant", EVERY_TENANT, 100, before=30))
+    assert revoked.covers(token(iat=29, tenant="t2"))
+    assert not revoked.covers(token(iat=30, tenant="t2"))
 
 
 def test_nothing_is_revoked_at_first() -> None:

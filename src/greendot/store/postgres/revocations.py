@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from greendot.core.revocations import Revocation
 from greendot.store.postgres.links import Link, Links
-from greendot.store.revocations import Numbered, RevocationStore
+from greendot.store.revocations import Numbered, Progress, RevocationStore
 
 _COLUMNS = "tenant, kind, value, expires_at, before"
 _NEXT = "UPDATE greendot_revocations_head SET number = number + 1 RETURNING number"
@@ -14,6 +14,10 @@ _PUT = """
     SET expires_at = greatest(r.expires_at, excluded.expires_at), before = greatest(r.before, excluded.before),
         number = excluded.number
     RETURNING r.tenant, r.kind, r.value, r.expires_at, r.before
+"""
+_CONFIRM = "UPDATE greendot_revocations_head SET confirmed = greatest(confirmed, $1), served_at = now()"
+_PROGRESS = """
+    SELECT number, confirmed, coalesce(served_at > now() - interval '45 s', false) FROM greendot_revocations_head
 """
 READ = f"SELECT number, {_COLUMNS} FROM greendot_revocations WHERE number > $1 ORDER BY number LIMIT $2"
 REMOVE = """
@@ -39,6 +43,13 @@ class PostgresRevocations:
     async def revocations(self, after: int, limit: int) -> list[Numbered]:
         rows = await self._links.fetch(READ, after, limit)
         return [Numbered(number, Revocation(*columns)) for number, *columns in rows]
+
+    async def confirm_revocations(self, number: int) -> None:
+        await self._links.fetch(_CONFIRM, number)
+
+    async def revocation_progress(self) -> Progress:
+        (row,) = await self._links.fetch(_PROGRESS)
+        return Progress(*row)
 
     async def remove_revocations(self, now: int, *, limit: int) -> int:
         return len(await self._links.fetch(REMOVE, now, limit))

@@ -8,6 +8,7 @@ from greendot.store.postgres.links import Link, Links
 _PREFIX = "greendot_"
 _FIRST = ("greendot_api_secrets", "greendot_api_keys")  # to be erased before anything else
 _REGISTRY = "greendot_tenants"  # after everything else
+_KEPT = ("greendot_revocations",)  # they end by themselves: without them revoked tokens would be good again
 # Asked of the database, so that none can be forgotten.
 _TABLES = """
     SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
@@ -69,8 +70,8 @@ def erase_sql(table: str, part: str) -> str:
 
 
 async def _parts(link: Link) -> list[tuple[str, str]]:
-    """Every table with something of a tenant, in the order it is erased in; large ones in parts."""
-    names = [row[0] for row in await link.fetch(_TABLES)]
+    """Every table with something of a tenant but revocations, in the order it is erased in; large ones in parts."""
+    names = [row[0] for row in await link.fetch(_TABLES) if row[0] not in _KEPT]
     others = [name for name in names if name not in (*_FIRST, _REGISTRY)]
     return [(name, part) for name in (*_FIRST, *others, _REGISTRY) for part in PARTS.get(name, ("",))]
 

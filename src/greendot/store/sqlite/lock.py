@@ -28,3 +28,13 @@ def lock_file(path: str, *, alone: bool) -> int | None:
         os.close(lock)
         return None
     return lock
+
+
+def is_locked(path: str) -> bool:
+    """Whether somebody has the lock. None is made: it would belong to whoever asks."""
+    if not os.path.exists(lock_path(path)):
+        return False
+    lock = lock_file(path, alone=True)
+    if lock is not None:
+        os.close(lock)
+    return lock is None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from greendot.core.revocations import Revocation
-from greendot.store.revocations import Numbered, RevocationStore
+from greendot.store.revocations import Numbered, Progress, RevocationStore
+from greendot.store.sqlite.lock import is_locked
 from greendot.store.sqlite.thread import DatabaseThread
 
 _COLUMNS = "tenant, kind, value, expires_at, before"
@@ -34,6 +35,15 @@ class SqliteRevocations:
         sql = f"SELECT number, {_COLUMNS} FROM revocations WHERE number > ? ORDER BY number LIMIT ?"
         rows = await self._thread.do(lambda db: db.execute(sql, (after, limit)).fetchall())
         return [Numbered(number, Revocation(*columns)) for number, *columns in rows]
+
+    async def confirm_revocations(self, number: int) -> None:
+        sql = "UPDATE revocations_head SET confirmed = ?1 WHERE confirmed < ?1"
+        await self._thread.do(lambda db: db.execute(sql, (number,)))
+
+    async def revocation_progress(self) -> Progress:
+        sql = "SELECT number, confirmed FROM revocations_head"
+        given, confirmed = await self._thread.do(lambda db: db.execute(sql).fetchone())
+        return Progress(given, confirmed, is_locked(self._thread.path))
 
     async def remove_revocations(self, now: int, *, limit: int) -> int:
         some = "SELECT number FROM revocations WHERE expires_at <= ? LIMIT ?"

@@ -9,6 +9,7 @@ from greendot.store.sqlite.thread import DatabaseThread
 
 _FIRST = ("api_secrets", "api_keys")  # to be erased before anything else
 _REGISTRY = "tenants"  # after everything else
+_KEPT = ("revocations",)  # they end by themselves: without them revoked tokens would be good again
 
 
 class SqliteTenants:
@@ -55,13 +56,13 @@ def _count(db: sqlite3.Connection, table: str, tenant: str) -> int:
 
 
 def _tables(db: sqlite3.Connection) -> dict[str, str]:
-    """Every table with something of a tenant, in the order it is erased in, and the columns of its key. Asked of the
-    database, so that none can be forgotten."""
+    """Every table with something of a tenant but revocations, in the order it is erased in, and the columns of its key.
+    Asked of the database, so that none can be forgotten."""
     names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
     found = {}
     for name in [*_FIRST, *(name for name in names if name not in (*_FIRST, _REGISTRY)), _REGISTRY]:
         columns = db.execute("SELECT name, pk FROM pragma_table_info(?) ORDER BY pk", (name,)).fetchall()
-        if any(column == "tenant" for column, _ in columns):
+        if name not in _KEPT and any(column == "tenant" for column, _ in columns):
             found[name] = ", ".join(column for column, place in columns if place) or "rowid"
     return found
 

@@ -30,7 +30,7 @@ class DatabaseThread:
     """One connection, one thread, and calls that come to it from one loop."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -50,7 +50,7 @@ class DatabaseThread:
     def migrate(self) -> list[str]:
         """Bring the tables of the file up to date, in the caller's thread."""
         try:
-            db, applied = _open(self._path)
+            db, applied = _open(self.path)
         except (sqlite3.Error, ConfigError, ValueError) as error:
             raise self._unusable(error) from None
         db.close()
@@ -75,7 +75,7 @@ class DatabaseThread:
     def _run(self, opened: asyncio.Future[None]) -> None:
         assert self._loop is not None
         try:
-            db, _ = _open(self._path)
+            db, _ = _open(self.path)
         except Exception as error:  # whatever it is, the start waits for a word
             self._loop.call_soon_threadsafe(opened.set_exception, self._unusable(error))
             return
@@ -95,7 +95,7 @@ class DatabaseThread:
             db.close()
 
     def _unusable(self, error: Exception) -> ConfigError:
-        return ConfigError(f"cannot use the store {self._path}: {error}")
+        return ConfigError(f"cannot use the store {self.path}: {error}")
 
 
 def _open(path: str) -> tuple[sqlite3.Connection, list[str]]:

@@ -391,7 +391,7 @@ async def test_who_reads_nothing_is_sent_the_next_sample_and_not_all() -> None:
         client = await look(served)
         (onlooker,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
         await served.advance(1)
-        size = onlooker.transport.underlying_transport  # type: ignore[attr-defined]
+        size = onlooker.socket  # type: ignore[attr-defined]
         for _ in range(2_000):
             await served.greendot.dashboard._look()  # type: ignore[union-attr]
         assert size.get_write_buffer_size() < 1_000_000

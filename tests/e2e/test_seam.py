@@ -14,12 +14,12 @@ async def test_an_upgraded_socket_is_picows_own_and_keeps_nothing_of_the_handsha
         await served.client("alice")
         (connection,) = served.node.registry.connections_of("default", "alice")
         transport = connection.transport
-        assert type(transport.underlying_transport.get_protocol()).__name__ == "UpgradedProtocol"
+        assert type(connection.socket.get_protocol()).__name__ == "UpgradedProtocol"
         await served.client("bob")
         (other,) = served.node.registry.connections_of("default", "bob")
         assert transport.response is other.transport.response
         assert transport.request.headers is other.transport.request.headers
-        assert not hasattr(transport.underlying_transport.get_protocol(), "__dict__")
+        assert not hasattr(connection.socket.get_protocol(), "__dict__")
         assert not [name for name in set(logging.Logger.manager.loggerDict) - loggers if "picows" in name]
 
 

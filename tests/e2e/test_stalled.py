@@ -28,7 +28,7 @@ def waiting(connection: Connection) -> tuple[int, int, int]:
     """Bytes of records and of signals in the outbox, and those the loop has."""
     outbox = connection._outbox
     records, signals = (outbox.record_bytes, outbox.signal_bytes) if outbox is not None else (0, 0)
-    return records, signals, connection.transport.underlying_transport.get_write_buffer_size()
+    return records, signals, connection.socket.get_write_buffer_size()
 
 
 async def test_kernel_loop_and_outbox_are_bounded_for_a_reader_that_stops_until_it_is_closed_and_recovers() -> None:

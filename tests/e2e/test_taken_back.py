@@ -91,7 +91,7 @@ async def test_what_the_loop_got_when_a_slow_reader_went_on_is_no_more_than_a_fr
             await asyncio.sleep(0)
             slow.stop_reading()
         await asyncio.sleep(0.05)
-        assert connection.transport.underlying_transport.get_write_buffer_size() <= len(BODY) + 300
+        assert connection.socket.get_write_buffer_size() <= len(BODY) + 300
         waits = len(connection._outbox or ())
         head = (await served.node.store.room("default", "den")).head  # type: ignore[union-attr]
         assert waits > 0

@@ -1,9 +1,11 @@
-"""How much one connection may ask for."""
+"""Limit of frames on one connection."""
 
 from __future__ import annotations
 
 FLOOD_FACTOR = 10  # times the limit …
-FLOOD_SECONDS = 10  # … in each of so many seconds on end closes the connection
+FLOOD_SECONDS = 10  # … for so many seconds on end closes the connection
+READ_FACTOR = 2 * FLOOD_FACTOR  # times the limit: a flood is read no faster, and fast enough to be told from less
+LONGEST_PAUSE_S = 1.0
 
 
 class CommandLimit:
@@ -12,7 +14,18 @@ class CommandLimit:
     `admit` is called for every frame. It costs two comparisons while a client stays within its rate.
     """
 
-    __slots__ = ("_burst", "_flooded", "_level", "_next_second", "_rate", "_seen", "_updated")
+    __slots__ = (
+        "_burst",
+        "_flooded",
+        "_level",
+        "_missing",
+        "_next_second",
+        "_rate",
+        "_refused",
+        "_seen",
+        "_unjudged",
+        "_updated",
+    )
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self._rate = rate
@@ -20,21 +33,24 @@ class CommandLimit:
         self._level = burst
         self._updated = now
         self._next_second = int(now) + 1  # when the current one is over
-        self._seen = 0  # frames in the current second
+        self._seen = 0.0  # frames in the current second
+        self._refused = 0  # those of them over the limit, since reading was last paused
         self._flooded = 0  # whole seconds on end with FLOOD_FACTOR times the rate
+        self._unjudged = 0  # seconds after those in which frames may have waited unread
+        self._missing = 0.0  # frames that make a flood of the unjudged seconds, too
 
     @property
     def rate(self) -> float:
         return self._rate
 
     def change(self, rate: float, burst: float) -> None:
-        """Other numbers from now on; what was used stays used."""
+        """Apply another rate and burst; tokens that were used stay used."""
         self._level += burst - self._burst
         self._rate = rate
         self._burst = burst
 
     def admit(self, now: float) -> float:
-        """0.0 if the frame is within the limit, else the seconds to wait before the next would be."""
+        """Return 0.0 if the frame is within the limit, else the seconds to wait before the next would be."""
         if now >= self._next_second:
             self._turn(int(now))
         self._seen += 1
@@ -46,15 +62,45 @@ class CommandLimit:
             self._level = level - 1.0
             return 0.0
         self._level = level
+        self._refused += 1
         return (1.0 - level) / self._rate
 
     @property
     def flooding(self) -> bool:
         """Whether the client has sent ten times its rate for ten seconds on end."""
-        return self._flooded >= FLOOD_SECONDS
+        return self._flooded >= FLOOD_SECONDS and not self._unjudged
+
+    # --- pauses ---
+
+    def pause_s(self) -> float:
+        """Return how long not to read from the client, for the frames over the limit since the pause before."""
+        refused, self._refused = self._refused, 0
+        return min(refused / (self._rate * READ_FACTOR), LONGEST_PAUSE_S)
+
+    def paused(self, for_s: float) -> None:
+        """Count a pause as flooded: the client sent more than was read, however late the pause has ended."""
+        self._seen += for_s * self._rate * FLOOD_FACTOR
+
+    # --- seconds ---
 
     def _turn(self, second: int) -> None:
-        unbroken = second == self._next_second and self._seen >= self._rate * FLOOD_FACTOR
-        self._flooded = self._flooded + 1 if unbroken else 0
+        """Judge the seconds before this one, of which frames were read in the first only.
+
+        A gap is no proof of silence: where the loop is late, the frames of the gap are read behind it. So a gap is
+        judged together with the seconds after it, once.
+        """
+        flood = self._rate * FLOOD_FACTOR
+        passed = second - self._next_second + 1
+        if self._unjudged:
+            whole = self._seen >= flood * passed + self._missing
+            self._flooded = self._flooded + self._unjudged if whole else 0
+            self._unjudged, self._missing = 0, 0.0
+        if self._seen >= flood * passed:
+            self._flooded += passed
+        elif passed > 1:
+            self._unjudged, self._missing = passed, flood * passed - self._seen
+        else:
+            self._flooded = 0
         self._next_second = second + 1
-        self._seen = 0
+        self._seen = 0.0
+        self._refused = 0

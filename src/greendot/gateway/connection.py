@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from picows import WSTransport
 
@@ -17,8 +17,8 @@ from greendot.core.leaving import Cause
 from greendot.core.limits import CommandLimit
 from greendot.core.outbox import Outbox, Waiting
 from greendot.core.wheel import Timer
-from greendot.gateway.websocket import Framing, forget_handshake
-from greendot.protocol.codec import pong_frame
+from greendot.gateway.websocket import Framing
+from greendot.protocol.codec import close_frame, pong_frame
 from greendot.protocol.codes import Close
 from greendot.protocol.versions import Dialect
 
@@ -41,13 +41,21 @@ class Owner(Protocol):
     def has_output(self, connection: Connection) -> None: ...
     def opened(self, connection: Connection) -> None: ...
     def received(self, connection: Connection, text: str) -> None: ...
-    def pinged(self, connection: Connection) -> bool: ...
+    def counted(self, connection: Connection) -> bool: ...
+    def violated(self, connection: Connection, code: int, reason: str) -> None: ...
     def unread(self, connection: Connection, types: tuple[str, ...]) -> None: ...
     def ended(self, connection: Connection, cause: Cause, code: int) -> None: ...
     def gone(self, connection: Connection) -> None: ...
     def slow(self, connection: Connection) -> None: ...
     def count_dropped(self, frame: bytes) -> None: ...
     def count_send_failed(self) -> None: ...
+
+
+class Violation(NamedTuple):
+    """The end of a connection whose peer broke the protocol, in its place behind the messages before it."""
+
+    code: int
+    reason: str
 
 
 class Connection(Framing):
@@ -63,7 +71,6 @@ class Connection(Framing):
         "_out",
         "_outbox",
         "_owner",
-        "_paused",
         "agent_hash",
         "bad_frames",
         "counted",
@@ -88,14 +95,13 @@ class Connection(Framing):
     )
 
     def __init__(self, owner: Owner, number: str, token: str = "") -> None:
+        super().__init__()
         self._owner = owner
         self.id = number
         self.agent_hash: str | None = None
         self.ip_hash: str | None = None
         self.counted: str | None = None  # the tenant whose connections it is one of, where these are limited
         self.token = token  # that came with the request for a WebSocket, until hello
-        self.closing = False
-        self._fragments = None
         self.session: Session | None = None  # set by hello, for good
         self.tally: Tally | None = None  # of its tenant, from welcome to the end of the socket
         self.dialect: Dialect | None = None  # set by hello for a client that reads other versions than most
@@ -103,7 +109,7 @@ class Connection(Framing):
         self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
         self.bad_frames: tuple[float, ...] = ()  # when the last ones came
-        self.waiting: deque[str] | None = None  # messages behind a command under way; None while there is none
+        self.waiting: deque[str | Violation] | None = None  # behind a command under way; None while there is none
         # Interest lasts as long as the connection. Sets are made on first use: most stay without one of them.
         self.rooms: set[str] | None = None
         self.watches: set[str] | None = None
@@ -114,7 +120,6 @@ class Connection(Framing):
         self._out: list[Waiting] | None = None  # collected in this tick
         self._hold: Outbox | None = None  # exists during hello: what the client missed comes before what is live
         self._outbox: Outbox | None = None  # exists while the kernel does not take everything
-        self._paused = False  # reading, while too many commands wait
         self._bye = False
         self._ended = False
         self.ended_by: tuple[Cause, int] | None = None  # kept while a command is still under way
@@ -122,22 +127,18 @@ class Connection(Framing):
     # --- from picows ---
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        self.transport = transport
-        forget_handshake(transport)
-        socket = transport.underlying_transport
+        self.attach(transport)
         # Tell us as soon as anything waits: what the kernel does not take belongs into our bounded outbox.
-        socket.set_write_buffer_limits(high=0)
+        self.socket.set_write_buffer_limits(high=0)
         if not transport.is_secure:
-            self.fd = self.direct = socket.get_extra_info("socket").fileno()
+            self.fd = self.direct = self.socket.get_extra_info("socket").fileno()
         self._owner.opened(self)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         # Before anything else: the number may belong to another socket from now on.
         self.fd = self.direct = -1
-        if transport.is_close_frame_sent:  # by picows itself, if it was not by us
-            self._end(Cause.SERVER_CLOSE, Close.PROTOCOL_VIOLATION)
-        else:
-            self._end(Cause.LOST, 0)
+        self.detach()
+        self._end(Cause.LOST, 0)
         self._owner.gone(self)
 
     def pause_writing(self) -> None:
@@ -154,31 +155,25 @@ class Connection(Framing):
         if self._out is None:
             self._keeps_up()
 
-    def pause_reading(self) -> None:
-        self._paused = True
-        self.transport.underlying_transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read on, if reading was paused; also while closing, to hear the peer's answer."""
-        if self._paused:
-            self._paused = False
-            if not self.transport.underlying_transport.is_closing():
-                self.transport.underlying_transport.resume_reading()
-
     def on_text(self, text: str) -> None:
         self._owner.received(self, text)
 
     def on_heard(self) -> None:
         self.heard = self._owner.now()
 
+    def on_counted(self) -> bool:
+        return self._owner.counted(self)
+
     def on_ping(self, payload: bytes) -> None:
-        if self._owner.pinged(self):
-            # The last ping's answer is enough (RFC 6455 5.5.3), so a flood of them cannot fill anything.
-            self.send(pong_frame(payload), record=False, key="pong")
+        # The last ping's answer is enough (RFC 6455 5.5.3), so a flood of them cannot fill anything.
+        self.send(pong_frame(payload), record=False, key="pong")
+
+    def on_violation(self, code: int, reason: str) -> None:
+        self._owner.violated(self, code, reason)
 
     def on_client_close(self, code: int) -> None:
-        self.transport.send_close(code or Close.NORMAL)  # type: ignore[arg-type]
-        self.transport.disconnect()
+        self.socket.write(close_frame(code or Close.NORMAL))
+        self.socket.close()
         self._end(Cause.CLIENT_CLOSE, code)
         self._await_end()  # a peer that does not read would keep the rest of our output, and the socket, for ever
 
@@ -208,7 +203,7 @@ class Connection(Framing):
         collected, self._out = self._out, None
         data = collected[0].frame if len(collected) == 1 else b"".join([item.frame for item in collected])
         if self.fd < 0:
-            self.transport.underlying_transport.write(data)
+            self.socket.write(data)
             self._behind()
             return
         try:
@@ -257,7 +252,7 @@ class Connection(Framing):
         more; those behind it. Nothing but that one frame is out of our hands."""
         for number, (frame, *_) in enumerate(items):
             if sent < len(frame):
-                self.transport.underlying_transport.write(frame[sent:])
+                self.socket.write(frame[sent:])
                 return items[number + 1 :]
             sent -= len(frame)
         return ()
@@ -307,7 +302,7 @@ class Connection(Framing):
         outbox = self._outbox
         if outbox is None:
             return 0
-        return outbox.record_bytes + outbox.signal_bytes + self.transport.underlying_transport.get_write_buffer_size()
+        return outbox.record_bytes + outbox.signal_bytes + self.socket.get_write_buffer_size()
 
     def drop(self, of: Callable[[object], bool]) -> list[object]:
         """Forget what waits with a key that is `of` something this client may not see any more; the keys."""
@@ -321,7 +316,7 @@ class Connection(Framing):
         return dropped
 
     def _behind(self) -> bool:
-        if self.transport.underlying_transport.get_write_buffer_size() == 0:
+        if self.socket.get_write_buffer_size() == 0:
             return False
         if self._outbox is None:
             self._outbox = Outbox()
@@ -342,7 +337,7 @@ class Connection(Framing):
         """The socket is broken."""
         self._owner.count_send_failed()
         self.fd = self.direct = -1
-        self.transport.disconnect(False)
+        self.socket.abort()
 
     # --- closing ---
 
@@ -360,17 +355,20 @@ class Connection(Framing):
             return
         self.flush()
         if last is not None:
-            self.transport.underlying_transport.write(last)
-        self.transport.send_close(code, reason)  # type: ignore[arg-type]
+            self.socket.write(last)
+        self.socket.write(close_frame(code, reason))
+        violation = self.deaf
         self._end(Cause.BYE if self._bye else Cause.SERVER_CLOSE, code)
         self._await_end()
+        if violation:
+            self.linger()
 
     def revoke(self, reason: str) -> None:
         """Close without a further word: what was collected, and all that waits, is not for this client any more."""
         if self.closing:
             return
         self._out = None
-        secure, waits = self.fd < 0, self.transport.underlying_transport.get_write_buffer_size() > 0
+        secure, waits = self.fd < 0, self.socket.get_write_buffer_size() > 0
         self.close(Close.REVOKED, reason)
         if secure and waits:
             self.abort()  # TLS has whole frames, which would go out first
@@ -382,10 +380,10 @@ class Connection(Framing):
     def abort(self) -> None:
         """End at once, whatever waits."""
         self.fd = self.direct = -1
-        self.transport.disconnect(False)
+        self.socket.abort()
 
     def _end(self, cause: Cause, code: int) -> None:
-        self.closing = True
+        self.closing = self.deaf = True
         self.fd = self.direct = -1
         self._outbox = self._hold = self._out = None
         if not self._ended:

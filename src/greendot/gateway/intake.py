@@ -6,7 +6,6 @@ engine or the store holds back those behind it, in `Connection.waiting`, which e
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
@@ -19,7 +18,7 @@ from greendot.core.breaker import Level
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.gateway.channel import Asked, RoomKey
 from greendot.gateway.commands import Commands, Outcome
-from greendot.gateway.connection import Connection
+from greendot.gateway.connection import Connection, Violation
 from greendot.gateway.greeting import RETRY_MS
 from greendot.gateway.limiting import Limiting
 from greendot.gateway.pressure import BUSY_MS
@@ -27,6 +26,7 @@ from greendot.gateway.reception import Reception
 from greendot.gateway.session import Session, named
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
+from greendot.gateway.turns import SHARE, Turns
 from greendot.logs import events
 from greendot.logs.telling import tell
 from greendot.metrics import Metrics
@@ -40,7 +40,6 @@ from greendot.traces.spans import Course, began
 from greendot.traces.traceparent import enter
 
 MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
-TURN = 64  # commands of one connection in one turn of the loop: what they lead to is done before the rest
 BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
 
 _NOTHING = Reply()
@@ -79,9 +78,7 @@ class Intake:
         self.quiet: Callable[[Connection], None] = lambda connection: None
         reception.admitted = self._greet
         self._level = Level.NORMAL
-        self._talker: Connection | None = None  # who spoke last in this turn of the loop, and how often on end
-        self._said = 0
-        self._turns: list[Connection] = []  # those who go on in the next one
+        self._turns = Turns(self._next, shared.clock.monotonic, metrics)
 
     def loaded(self, level: Level) -> None:
         """How much this node has to do has changed."""
@@ -92,40 +89,39 @@ class Intake:
     def received(self, connection: Connection, text: str) -> None:
         """A text message from the client."""
         if connection.waiting is None:
-            if self._has_turn(connection):
+            if self._turns.count(connection):
                 self._handle(connection, text, connection.heard)
                 return
             connection.waiting = deque()
-            self._wait_for_turn(connection)
+            self._turns.wait(connection)
         connection.waiting.append(text)
         if len(connection.waiting) == MOST_WAITING:
             connection.pause_reading()  # what follows waits with the client, which is in nobody's way
 
     def bye_waits(self, connection: Connection) -> bool:
         """Whether the client has said bye behind a command that is under way: a close frame does not wait its turn."""
-        return any(_is_bye(text) for text in connection.waiting or ())
+        return any(_is_bye(message) for message in connection.waiting or ())
 
-    def _has_turn(self, connection: Connection) -> bool:
-        """Whether it has not said so much already that the loop should do something else before it goes on."""
-        if connection is not self._talker:
-            self._talker, self._said = connection, 1
+    def counted(self, connection: Connection) -> bool:
+        """Count a control frame or a fragment like a command; False if it is over the connection's limit."""
+        self._turns.count(connection)
+        limit = connection.limit
+        if limit is None or not limit.admit(connection.heard):
             return True
-        self._said += 1
-        if self._said == 2:
-            asyncio.get_running_loop().call_soon(self._new_turn)
-        return self._said <= TURN
+        self._metrics.realtime_rate_limited_connection_total += 1
+        if connection.session is None:
+            self._metrics.realtime_flood_closed_total += 1
+            connection.close(Close.PROTOCOL_ERROR, "too many frames before hello")
+        elif limit.flooding:
+            self._overloaded(connection)
+        return False
 
-    def _new_turn(self) -> None:
-        enter(None)  # whoever it was set by may have been in the course of a trace, and these are not
-        self._talker = None
-        waiting, self._turns = self._turns, []
-        for connection in waiting:
-            self._next(connection)
-
-    def _wait_for_turn(self, connection: Connection) -> None:
-        self._turns.append(connection)
-        if len(self._turns) == 1:
-            asyncio.get_running_loop().call_soon(self._new_turn)
+    def violated(self, connection: Connection, code: int, reason: str) -> None:
+        """Close a connection that broke the protocol, once the messages it sent before are handled."""
+        if connection.waiting is None or connection.session is None:
+            connection.close(code, reason)
+        else:
+            connection.waiting.append(Violation(code, reason))
 
     def _handle(self, connection: Connection, text: str, now: float) -> None:
         metrics = self._metrics
@@ -202,12 +198,16 @@ class Intake:
         waiting, connection.waiting = connection.waiting, None
         done = 0
         while waiting and not connection.closing:
-            if done == TURN:
+            if done == SHARE:
                 connection.waiting = waiting
-                self._wait_for_turn(connection)
+                self._turns.wait(connection)
                 return
             done += 1
-            self._handle(connection, waiting.popleft(), self._clock.monotonic())
+            message = waiting.popleft()
+            if isinstance(message, Violation):
+                connection.close(*message)
+                break
+            self._handle(connection, message, self._clock.monotonic())
             if self._is_waiting(connection):
                 connection.waiting = waiting
                 return
@@ -283,17 +283,9 @@ class Intake:
         return connection.limit is not None and connection.limit.flooding
 
     def _overloaded(self, connection: Connection) -> None:
+        self._metrics.realtime_flood_closed_total += 1
         last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
         connection.close(Close.OVERLOADED, "too many commands", last)
-
-    def pinged(self, connection: Connection) -> bool:
-        """Whether a ping is to be answered; pings count like commands."""
-        limit = connection.limit
-        if limit is None or not limit.admit(connection.heard):
-            return True
-        if limit.flooding:
-            self._overloaded(connection)
-        return False
 
 
 def _enter(session: Session, command: wire.Command) -> Course | None:
@@ -309,8 +301,8 @@ def _enter(session: Session, command: wire.Command) -> Course | None:
     return Course(f"command {kind}", trace, {"type": kind}, told).enter()
 
 
-def _is_bye(text: str) -> bool:
+def _is_bye(message: str | Violation) -> bool:
     try:
-        return '"bye"' in text and type(decode_command(text)) is wire.Bye
+        return not isinstance(message, Violation) and '"bye"' in message and type(decode_command(message)) is wire.Bye
     except BadCommand:
         return False

@@ -44,20 +44,18 @@ class Limiting:
     # --- whose connection it is ---
 
     def opened(self, connection: Connection) -> None:
-        if self._common.enabled:
-            connection.limit = CommandLimit(*self._common.commands, connection.opened_at)
+        """Limit a stranger, also where users are not limited."""
+        connection.limit = CommandLimit(*self._common.commands, connection.opened_at)
 
     def greeted(self, connection: Connection, session: Session) -> None:
-        """It is known now: from here on the limits of its tenant hold."""
+        """Apply the limits of its tenant from now on."""
         session.rules = self._of(session.tenant)
-        quota = self._quotas.get(session.tenant)
-        if quota is None:
-            return
+        quota = self._quota(session.tenant)
         if not quota.enabled:
             connection.limit = None
         elif connection.limit is None:
             connection.limit = CommandLimit(*quota.commands, connection.heard)
-        else:
+        elif quota is not self._common:
             connection.limit.change(*quota.commands)
 
     def shown(self, tenant: str) -> Limits:

@@ -161,8 +161,11 @@ class Node(Parts):
     def received(self, connection: Connection, text: str) -> None:
         self.intake.received(connection, text)
 
-    def pinged(self, connection: Connection) -> bool:
-        return self.intake.pinged(connection)
+    def counted(self, connection: Connection) -> bool:
+        return self.intake.counted(connection)
+
+    def violated(self, connection: Connection, code: int, reason: str) -> None:
+        self.intake.violated(connection, code, reason)
 
     def ended(self, connection: Connection, cause: Cause, code: int) -> None:
         if code == Close.TOO_SLOW:

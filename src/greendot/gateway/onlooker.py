@@ -5,15 +5,18 @@ Nothing that is sent here must arrive: an onlooker who does not keep up gets the
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Protocol
 
 from picows import WSTransport
 
-from greendot.gateway.websocket import Framing, forget_handshake
-from greendot.protocol.codec import pong_frame, text_frame
+from greendot.core.limits import CommandLimit
+from greendot.gateway.websocket import Framing
+from greendot.protocol.codec import close_frame, pong_frame, text_frame
 from greendot.protocol.codes import Close
 
 MOST_WAITING = 512 * 1024  # bytes that the kernel has not taken
+RATE, BURST = 20, 100  # frames a second, and at once: a page sends a few when somebody clicks
 
 
 class Audience(Protocol):
@@ -27,52 +30,59 @@ class Audience(Protocol):
 class Onlooker(Framing):
     """One of them."""
 
-    __slots__ = ("_audience",)
+    __slots__ = ("_audience", "_limit")
 
     def __init__(self, audience: Audience) -> None:
-        self.closing = False
-        self._fragments = None
+        super().__init__()
         self._audience = audience
+        self._limit = CommandLimit(RATE, BURST, monotonic())
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        self.transport = transport
-        forget_handshake(transport)
+        self.attach(transport)
         self._audience.opened(self)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        self.closing = True
+        self.closing = self.deaf = True
+        self.detach()
         self._audience.gone(self)
 
     def on_text(self, text: str) -> None:
-        self._audience.said(self, text)
+        if self.on_counted():
+            self._audience.said(self, text)
+
+    def on_counted(self) -> bool:
+        if self._limit.admit(monotonic()):
+            self.close(Close.OVERLOADED, "too many frames: come back later")
+            return False
+        return True
 
     def on_ping(self, payload: bytes) -> None:
         if not self.is_behind:
-            self.transport.underlying_transport.write(pong_frame(payload))
+            self.socket.write(pong_frame(payload))
 
     def on_client_close(self, code: int) -> None:
-        self.transport.send_close(code or Close.NORMAL)  # type: ignore[arg-type]
-        self.transport.disconnect()
+        self.socket.write(close_frame(code or Close.NORMAL))
+        self.socket.close()
 
     @property
     def is_behind(self) -> bool:
         """Whether so much waits for it that more would only be late."""
-        return self.transport.underlying_transport.get_write_buffer_size() > MOST_WAITING
+        return self.socket.get_write_buffer_size() > MOST_WAITING
 
     def send(self, payload: bytes) -> None:
         """A JSON object in a frame of its own; dropped where the peer does not read."""
         if not self.closing and not self.is_behind:
-            self.transport.underlying_transport.write(text_frame(payload))
+            self.socket.write(text_frame(payload))
 
     def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
         if not self.closing:
-            self.closing = True
+            self.closing = self.deaf = True
             if last is not None:
-                self.transport.underlying_transport.write(last)
-            self.transport.send_close(code, reason)  # type: ignore[arg-type]
-            self.transport.disconnect()
+                self.socket.write(last)
+            self.socket.write(close_frame(code, reason))
+            self.socket.close()
 
     def abort(self) -> None:
         """End at once: the peer does not read."""
-        self.closing = True
-        self.transport.disconnect(False)
+        self.closing = self.deaf = True
+        self.socket.abort()

@@ -247,9 +247,18 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter("inbox_unacknowledged_total", "Notifications that were given up because nobody acknowledged them."),
         counter("inbox_pruned_total", "Inboxes from which old notifications were removed."),
     ),
-    "Limits": tuple(
-        counter(f"realtime_rate_limited_{scope}_total", f"Refused because {whose} did too much (limits).")
-        for scope, whose in _LIMITED.items()
+    "Limits": (
+        *(
+            counter(f"realtime_rate_limited_{scope}_total", f"Refused because {whose} did too much (limits).")
+            for scope, whose in _LIMITED.items()
+        ),
+        counter(
+            "realtime_reading_paused_total", "Times a connection over its limit was not read for a while (at most 1 s)."
+        ),
+        counter(
+            "realtime_flood_closed_total",
+            "Connections closed for a flood of frames: close code 4003, and 4502 before hello.",
+        ),
     ),
     "Engine and store": (
         gauge("realtime_engine_up", "1 while the engine can be reached, at least in part; 0 while it is away."),

@@ -34,6 +34,7 @@ class Metrics:
         "realtime_commands_refused_total",
         "realtime_commands_total",
         "realtime_dropped_ephemeral_total",
+        "realtime_flood_closed_total",
         "realtime_hellos_refused_total",
         "realtime_overload_refused_total",
         "realtime_pubsub_received_total",
@@ -42,6 +43,7 @@ class Metrics:
         "realtime_rate_limited_room_total",
         "realtime_rate_limited_tenant_total",
         "realtime_rate_limited_user_total",
+        "realtime_reading_paused_total",
         "realtime_refused_address_total",
         "realtime_refused_headers_total",
         "realtime_refused_host_total",
@@ -73,6 +75,7 @@ class Metrics:
     realtime_commands_refused_total: int
     realtime_commands_total: int
     realtime_dropped_ephemeral_total: int
+    realtime_flood_closed_total: int
     realtime_hellos_refused_total: int
     realtime_overload_refused_total: int
     realtime_pubsub_received_total: int
@@ -81,6 +84,7 @@ class Metrics:
     realtime_rate_limited_room_total: int
     realtime_rate_limited_tenant_total: int
     realtime_rate_limited_user_total: int
+    realtime_reading_paused_total: int
     realtime_refused_address_total: int
     realtime_refused_headers_total: int
     realtime_refused_host_total: int

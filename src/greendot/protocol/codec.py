@@ -109,3 +109,9 @@ def text_frame(payload: bytes) -> bytes:
 def pong_frame(payload: bytes) -> bytes:
     """The answer to a ping; `payload` is at most 125 bytes, as every control frame's."""
     return b"\x8a%c%b" % (len(payload), payload)
+
+
+def close_frame(code: int, reason: str = "") -> bytes:
+    """Build a close frame; a reason beyond 123 bytes is cut, between two characters."""
+    cut = reason.encode()[:123].decode(errors="ignore").encode()
+    return b"\x88%c%b%b" % (2 + len(cut), code.to_bytes(2, "big"), cut)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,3 +158,96 @@ def test_a_flood_is_ten_full_seconds_in_a_row_before_this_one(seconds: list[int]
         if frames:
             before = range(second - FLOOD_SECONDS, second)
             assert bucket.flooding == all(sent[each] >= FLOOD for each in before)
+
+
+# --- a loop that is late ---
+
+
+@pytest.mark.parametrize("late_s", [2, 3, 5, 9])
+def test_a_flood_is_seen_by_a_loop_that_reads_only_now_and_then(late_s: int) -> None:
+    bucket = limit()
+    for second in range(0, FLOOD_SECONDS + 3 * late_s, late_s):
+        for _ in range(FLOOD * late_s):  # all that came since the last time
+            bucket.admit(float(second))
+    assert bucket.flooding
+
+
+def test_a_flood_is_seen_though_the_loop_was_late_once() -> None:
+    bucket = limit()
+    for second in (0, 1, 2, 3):
+        send(bucket, second, FLOOD)
+    send(bucket, 8, 5 * FLOOD)  # what came from 4 on, and in this second
+    assert not bucket.flooding
+    send(bucket, 9, FLOOD)
+    assert not bucket.flooding
+    bucket.admit(float(FLOOD_SECONDS))
+    assert bucket.flooding
+
+
+def test_a_gap_that_is_not_made_up_for_begins_the_count_anew() -> None:
+    bucket = limit()
+    for second in (0, 1, 2, 3):
+        send(bucket, second, FLOOD)
+    send(bucket, 8, 5 * FLOOD - 1)
+    for second in range(9, 18):
+        assert not bucket.flooding
+        send(bucket, second, FLOOD)
+    assert not bucket.flooding
+    bucket.admit(18.0)
+    assert bucket.flooding
+
+
+def test_a_few_frames_between_long_gaps_are_never_a_flood() -> None:
+    bucket = limit()
+    for number in range(100):
+        bucket.admit(number * 25.0)
+        assert not bucket.flooding
+
+
+# --- pauses ---
+
+
+def test_a_client_within_its_limit_is_not_paused() -> None:
+    bucket = limit()
+    for _ in range(BURST):
+        bucket.admit(0.0)
+    assert bucket.pause_s() == 0.0
+
+
+def test_frames_over_the_limit_are_read_at_twenty_times_the_rate() -> None:
+    bucket = limit()
+    for _ in range(BURST + 2 * RATE):
+        bucket.admit(0.0)
+    assert bucket.pause_s() == 0.1
+    assert bucket.pause_s() == 0.0
+
+
+def test_no_pause_is_longer_than_a_second() -> None:
+    bucket = limit()
+    for _ in range(100_000):
+        bucket.admit(0.0)
+    assert bucket.pause_s() == 1.0
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.5, 4.0])
+@pytest.mark.parametrize("read", [64, 700])
+def test_a_flood_that_is_read_in_pauses_is_one_though_each_pause_ends_late(late_s: float, read: int) -> None:
+    bucket, now = limit(), 0.0
+    while now < FLOOD_SECONDS + 2 * (1 + late_s):
+        for _ in range(read):
+            bucket.admit(now)
+        pause_s = bucket.pause_s() + late_s
+        now += pause_s
+        bucket.paused(pause_s)
+    bucket.admit(now)
+    assert bucket.flooding
+
+
+def test_a_pause_alone_makes_no_flood() -> None:
+    bucket, now = limit(), 0.0
+    for _ in range(30):
+        for _ in range(BURST + 1):
+            bucket.admit(now)
+        bucket.paused(bucket.pause_s())
+        now += 1.0
+        assert not bucket.flooding

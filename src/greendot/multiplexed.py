@@ -113,7 +113,7 @@ class MultiplexedCaller:
 
     async def _connect(self) -> _Connection:
         trouble: OSError | None = None
-        for address in await checked_addresses(self.host, self._port, self._terms):
+        for address in await checked_addresses(self.host, self._terms):
             try:
                 async with asyncio.timeout(CONNECT_S):
                     return await self._connect_to(address)

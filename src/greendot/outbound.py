@@ -1,15 +1,15 @@
 """Calling an app or a provider over HTTP, at an address that somebody else chose.
 
-The name is resolved here, every address it has is checked, and the connection goes to one that was: what the name
-means a moment later does not matter. Nothing is followed (redirects, proxies of the environment), everything is bounded
-(time, size of the answer). TLS is verified, with the machine's certificates or a file of one's own.
+The name is resolved apart from the event loop's own look-ups (`resolver`), every address it has is checked, and the
+connection goes to one that was: what the name means a moment later does not matter. Nothing is followed (redirects,
+proxies of the environment), everything is bounded (time, size of the answer). TLS is verified, with the machine's
+certificates or a file of one's own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ import httpcore2
 
 from greendot.core.addresses import Network, is_allowed, is_public
 from greendot.errors import GreendotError
+from greendot.resolver import CONFIGURED, STRANGERS, NotResolved, Resolver, ResolverBusy
 
 MOST_ANSWER = 64 * 1024  # bytes of an answer that are read; a longer one costs its connection
 CONNECT_S = 5.0
@@ -34,6 +35,10 @@ class NotCalled(GreendotError):
 
 class NotAllowed(NotCalled):
     """Nobody was called: the address is one that must not be."""
+
+
+class NotTried(NotCalled):
+    """The host was not called because too many other calls are under way. Says nothing about the host."""
 
 
 class Answer(NamedTuple):
@@ -60,15 +65,18 @@ class Terms:
         self.tls = ssl.create_default_context(cafile=ca_file or None)
         self.ca_file = ca_file
         self.listed_in = listed_in  # the setting that `allowed` is from
+        self.configured = Resolver(CONFIGURED)  # of hosts that the settings name
+        self.strangers = Resolver(STRANGERS)  # of hosts that users chose
 
 
 class Caller:
     """Calls one place, and keeps connections to it, at most `most`.
 
     One caller has one host: callers that share connections would take the certificate of one name for another's.
+    `tenant`: whose users chose the host; None if the settings name it.
     """
 
-    def __init__(self, url: str, terms: Terms, *, most: int = 2) -> None:
+    def __init__(self, url: str, terms: Terms, *, most: int = 2, tenant: str | None = None) -> None:
         parts = urlsplit(url)
         self.host = parts.hostname or ""
         self._url = url
@@ -79,7 +87,7 @@ class Caller:
             ssl_context=terms.tls,
             max_connections=most,
             keepalive_expiry=KEEP_S,
-            network_backend=_Checked(terms, plain=url.startswith("http:")),
+            network_backend=_Checked(terms, plain=url.startswith("http:"), tenant=tenant),
         )
 
     @property
@@ -126,33 +134,32 @@ class Caller:
 
 
 class Callers:
-    """Calls places that strangers chose, each by a caller of its own: the `most` that were called last are kept."""
+    """Calls hosts that users chose, each by a caller of its own for each tenant: the `most` called last are kept."""
 
     def __init__(self, terms: Terms, *, most: int, most_each: int) -> None:
         self._terms = terms
         self._most = most
         self._most_each = most_each
-        self._callers: dict[str, Caller] = {}  # by origin, those called last at the end
+        self._callers: dict[tuple[str, str], Caller] = {}  # by tenant and origin, those called last at the end
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """NotCalled if there was no answer in time, or all callers are busy with other places."""
+    async def post(self, tenant: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """NotCalled if there was no answer in time; NotTried if all callers are busy with other hosts."""
         parts = urlsplit(url)
-        origin = f"{parts.scheme}://{parts.netloc}"
-        caller = self._callers.pop(origin, None)
+        key = tenant, f"{parts.scheme}://{parts.netloc}"
+        caller = self._callers.pop(key, None)
         if caller is None:
             await self._make_room()
-            caller = self._callers.get(origin) or Caller(origin, self._terms, most=self._most_each)
-        self._callers[origin] = caller
+            caller = self._callers.pop(key, None) or Caller(key[1], self._terms, most=self._most_each, tenant=tenant)
+        self._callers[key] = caller
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         return await caller.post(body, headers, target)
 
     async def _make_room(self) -> None:
-        if len(self._callers) < self._most:
-            return
-        oldest = next((origin for origin, caller in self._callers.items() if caller.is_idle), None)
-        if oldest is None:
-            raise NotCalled(f"{self._most} other places are being called")
-        await self._callers.pop(oldest).close()
+        if len(self._callers) >= self._most:
+            oldest = next((key for key, caller in self._callers.items() if caller.is_idle), None)
+            if oldest is None:
+                raise NotTried(f"{self._most} other hosts are being called")
+            await self._callers.pop(oldest).close()
 
     async def close(self) -> None:
         while self._callers:
@@ -163,9 +170,10 @@ class Callers:
 class _Checked(httpcore2.AsyncNetworkBackend):
     """Connections to addresses that may be called, and to no others."""
 
-    def __init__(self, terms: Terms, *, plain: bool) -> None:
+    def __init__(self, terms: Terms, *, plain: bool, tenant: str | None) -> None:
         self._terms = terms
         self._plain = plain
+        self._tenant = tenant
         self._backend = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
@@ -177,7 +185,7 @@ class _Checked(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         trouble: Exception | None = None
-        for address in await checked_addresses(host, port, self._terms, plain=self._plain):
+        for address in await checked_addresses(host, self._terms, plain=self._plain, tenant=self._tenant):
             try:
                 return _Stream(await self._backend.connect_tcp(address, port, timeout, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
@@ -213,13 +221,22 @@ class _Stream(httpcore2.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
 
-async def checked_addresses(host: str, port: int, terms: Terms, *, plain: bool = False) -> list[str]:
-    """All addresses of the name. One that may not be called spoils the name: who sets such a trap has others."""
+async def checked_addresses(
+    host: str, terms: Terms, *, plain: bool = False, tenant: str | None = None
+) -> Sequence[str]:
+    """All addresses of the name. One that may not be called spoils the name: who sets such a trap has others.
+
+    `tenant`: whose users chose the host; None if the settings name it.
+    """
     try:
-        found = await _resolve(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise NotCalled(f"{host} could not be resolved: {words(error)}") from None
-    addresses = [*dict.fromkeys(str(entry[4][0]) for entry in found)]
+        if tenant is None:
+            addresses = await terms.configured.addresses(host)
+        else:
+            addresses = await terms.strangers.addresses(host, tenant)
+    except NotResolved as error:
+        raise NotCalled(str(error)) from None
+    except ResolverBusy as error:
+        raise NotTried(str(error)) from None
     for address in addresses:
         if is_allowed(address, terms.allowed):
             continue
@@ -236,7 +253,3 @@ async def checked_addresses(host: str, port: int, terms: Terms, *, plain: bool =
 def words(error: BaseException) -> str:
     """For a person, in one line."""
     return str(error).partition("\n")[0][:200] or type(error).__name__
-
-
-async def _resolve(host: str, port: int, **wanted: int) -> Sequence[Any]:
-    return await asyncio.get_running_loop().getaddrinfo(host, port, **wanted)

@@ -56,6 +56,7 @@ class Pushing:
 
     def __init__(self, settings: Settings, store: Store, look: Look, clock: Clock) -> None:
         self._senders: list[Sender] = []
+        self._terms = push_terms(settings)  # one for all tenants: its bounds hold for all of them together
         self._own = {name: self._house(settings, name, own.push, clock) for name, own in settings.tenants.items()}
         self._common = self._house(settings, ALL, settings.push, clock)
         push = settings.push
@@ -65,7 +66,7 @@ class Pushing:
     def _house(self, settings: Settings, tenant: str, push: TenantPush, clock: Clock) -> House | None:
         if not push.pushes:
             return None
-        senders = make_senders(settings, tenant, push, clock)
+        senders = make_senders(settings, tenant, push, clock, self._terms)
         self._senders += senders.values()
         hints = {name for name, kind in settings.kinds.items() if kind.bus == "hint"}
         return House(senders, policies(push), lambda kind: kind in hints)
@@ -117,9 +118,11 @@ def policies(push: TenantPush) -> Callable[[str], Policy]:
     return lambda kind: own.get(kind, common)
 
 
-def make_senders(settings: Settings, tenant: str, push: TenantPush, clock: Clock) -> dict[Provider, Sender]:
+def make_senders(
+    settings: Settings, tenant: str, push: TenantPush, clock: Clock, terms: Terms | None = None
+) -> dict[Provider, Sender]:
     """Those that are set up. ConfigError names the setting if a file cannot be used."""
-    terms, bounds = push_terms(settings), Bounds(at_once=settings.push.at_once)
+    terms, bounds = terms or push_terms(settings), Bounds(at_once=settings.push.at_once)
     made: dict[Provider, ProviderSender] = {}
     if push.dry_run:
         made = dict.fromkeys(get_args(Provider), Nobody())

@@ -13,7 +13,7 @@ TOLD = {"logs", "traces"}  # what is said of what happens, by all who do somethi
 CORE = {"core", "protocol"} | FLOOR
 PORTS = {"engine", "store"}
 SHELL = {"tokens", "metrics"} | PORTS | CORE | TOLD
-BESIDE = {"housekeeping", "jobs", "outbound", "push", "push_assembly", "relay", "stopping", "webhooks"}
+BESIDE = {"housekeeping", "jobs", "outbound", "push", "push_assembly", "relay", "resolver", "stopping", "webhooks"}
 TOP = (
     {"admin", "assembly", "backups", "capacity", "doctor", "files", "gateway", "api", "ports", "probes", "settings"}
     | BESIDE
@@ -42,7 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": SHELL,
     "admin": {"engine", "store"} | CORE | TOLD,  # of the node, only what `admin.desk` names
     "relay": {"store"} | CORE | TOLD,  # what it sends goes by a protocol of its own, past sockets and engines
-    "outbound": {"core", "errors"},
+    "resolver": {"errors"},
+    "outbound": {"core", "errors", "resolver"},
     "multiplexed": {"outbound", "errors"},
     "webhooks": {"engine", "outbound", "store"} | CORE | TOLD,  # of the engine, only what a turn is
     "push": {"engine", "multiplexed", "outbound", "store"} | CORE | TOLD,  # of the engine, only what presence is

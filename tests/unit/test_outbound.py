@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from greendot import resolver
 from greendot.core.addresses import networks
-from greendot.outbound import MOST_ANSWER, Answer, Caller, Callers, NotAllowed, NotCalled, Terms
+from greendot.outbound import MOST_ANSWER, Answer, Caller, Callers, NotAllowed, NotCalled, NotTried, Terms
 from receiver import Receiver, receiving
 from redis_servers.tls import certificates
 
@@ -78,17 +79,15 @@ class _Resolver:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
         self.answers = [*answers]
         self.asked = 0
-        loop = asyncio.get_running_loop()
-        real = loop.getaddrinfo
+        real = resolver._look_up
 
-        async def resolve(host: Any, port: Any, **options: Any) -> Any:
+        def look_up(host: str) -> Any:
             if host != "app.example":
-                return await real(host, port, **options)
+                return real(host)
             self.asked += 1
-            addresses = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+            return resolver._Outcome(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
 
-        monkeypatch.setattr("greendot.outbound._resolve", resolve)
+        monkeypatch.setattr(resolver, "_look_up", look_up)
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["10.0.0.1", "93.184.216.34"]])
@@ -104,9 +103,9 @@ async def test_a_name_is_resolved_once_for_a_connection_and_what_was_checked_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with receiving() as app:
-        resolver = _Resolver(monkeypatch, ["127.0.0.1"], ["169.254.169.254"])
+        names = _Resolver(monkeypatch, ["127.0.0.1"], ["169.254.169.254"])
         answer = await post(f"http://app.example:{app.port}/")
-        assert (answer.status, resolver.asked) == (200, 1)
+        assert (answer.status, names.asked) == (200, 1)
         assert app.requests[0].headers["host"] == f"app.example:{app.port}"
         assert "169.254.169.254" in await refusal(f"http://app.example:{app.port}/")
         assert app.connections == 1
@@ -226,7 +225,7 @@ async def test_of_many_places_those_called_last_are_kept() -> None:
     async with receiving() as one, receiving() as two, receiving() as three:
         callers = Callers(Terms(allowed=LOOPBACK), most=2, most_each=2)
         for app in (one, two, one, three, one, two):
-            answer = await callers.post(f"{app.url}?q=1", BODY, {})
+            answer = await callers.post("t1", f"{app.url}?q=1", BODY, {})
             assert answer.status == 200
         await callers.close()
         assert [app.connections for app in (one, two, three)] == [1, 2, 1]
@@ -236,13 +235,13 @@ async def test_of_many_places_those_called_last_are_kept() -> None:
 async def test_places_that_do_not_answer_leave_no_room_for_more_and_nobody_is_cut_off() -> None:
     async with receiving(lambda events: "hang") as slow, receiving() as app:
         callers = Callers(Terms(allowed=LOOPBACK, timeout_s=1.0), most=1, most_each=1)
-        hanging = asyncio.create_task(callers.post(slow.url, BODY, {}))
+        hanging = asyncio.create_task(callers.post("t1", slow.url, BODY, {}))
         await asyncio.sleep(0)
-        with pytest.raises(NotCalled, match="1 other places"):
-            await callers.post(app.url, BODY, {})
+        with pytest.raises(NotTried, match="1 other hosts"):
+            await callers.post("t1", app.url, BODY, {})
         with pytest.raises(NotCalled, match="did not answer"):
             await hanging
-        assert (await callers.post(app.url, BODY, {})).status == 200
+        assert (await callers.post("t1", app.url, BODY, {})).status == 200
         await callers.close()
 
 

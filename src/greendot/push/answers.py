@@ -9,10 +9,11 @@ from typing import TypeVar
 
 import msgspec
 
-from greendot.outbound import Answer, NotCalled
+from greendot.outbound import Answer, NotCalled, NotTried
 from greendot.push.sender import Sent
 
 LONGEST_WAIT_S = 900.0  # a wrong one must not silence a provider for a day
+HELD_S = 5.0  # before a call is tried again for which there was no room
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 
 T = TypeVar("T")
@@ -54,4 +55,6 @@ def trouble(host: str, answer: Answer, now_ms: int, error: str = "") -> Sent:
 
 
 def no_answer(error: NotCalled) -> Sent:
+    if isinstance(error, NotTried):
+        return Sent("failed", str(error), HELD_S, is_tried=False)
     return Sent("failed", str(error), is_away=True)

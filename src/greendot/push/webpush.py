@@ -19,7 +19,8 @@ from greendot.store.pushes import Device
 MOST_ENDPOINT = 2_000  # characters
 MOST_TOPIC = 32
 VAPID_S = 12 * 3_600  # a token is good for so long; services take at most a day
-MOST_SERVICES = 200  # that connections are kept to, and tokens
+MOST_SERVICES = 200  # whose tokens are kept
+MOST_CALLERS = 1_000  # hosts, of each tenant, that are called or connected
 CONNECTIONS = 20  # to each
 PUBLIC_SERVICES = (  # of Chrome, Firefox, Safari and Edge
     "fcm.googleapis.com",
@@ -94,7 +95,7 @@ class WebPush:
 
     def __init__(self, vapid: Vapid, terms: Terms, clock: Clock) -> None:
         self._vapid = vapid
-        self._callers = Callers(terms, most=MOST_SERVICES, most_each=CONNECTIONS)
+        self._callers = Callers(terms, most=MOST_CALLERS, most_each=CONNECTIONS)
         self._clock = clock
 
     def place(self, device: Device) -> str:
@@ -112,9 +113,9 @@ class WebPush:
         except ValueError as error:
             return Sent("gone", str(error))
         try:
-            answer = await self._post(to.endpoint, recipient, parcel)
+            answer = await self._post(device.tenant, to.endpoint, recipient, parcel)
             if answer.status == 413:
-                answer = await self._post(to.endpoint, recipient, ids_only(parcel))
+                answer = await self._post(device.tenant, to.endpoint, recipient, ids_only(parcel))
         except NotAllowed as error:
             return Sent("refused", str(error))
         except NotCalled as error:
@@ -124,7 +125,7 @@ class WebPush:
     async def close(self) -> None:
         await self._callers.close()
 
-    async def _post(self, endpoint: str, to: Recipient, parcel: Parcel) -> Answer:
+    async def _post(self, tenant: str, endpoint: str, to: Recipient, parcel: Parcel) -> Answer:
         _, text = fitted(parcel, lambda one: _encode(content(one)), MOST_BYTES)
         parts = urlsplit(endpoint)
         headers = {
@@ -136,7 +137,7 @@ class WebPush:
         }
         if parcel.collapse is not None:
             headers["Topic"] = digest(parcel.collapse, MOST_TOPIC)
-        return await self._callers.post(endpoint, encrypted(text, to), headers)
+        return await self._callers.post(tenant, endpoint, encrypted(text, to), headers)
 
     def _meant(self, host: str, answer: Answer) -> Sent:
         if 200 <= answer.status < 300:

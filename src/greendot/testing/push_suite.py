@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 
 from msgspec import structs
 
-from greendot.store.base import Store
+from greendot.store.base import Mark, Store
+from greendot.store.people import Place
 from greendot.store.pushes import Choices, Device, Push, PushCounts, Result, Settled
 from greendot.testing.store_harness import NOW, StoreHarness, T, notice
 
@@ -17,6 +19,7 @@ OTHER = "t3"  # another tenant that pushes
 PUSHED = (T, OTHER)
 LEASE_MS = 10_000
 HOUR_MS = 3_600_000
+MARKS: tuple[Mark, ...] = ("seen", "read", "archive", "ack")
 PHONE = Device(T, "ann", "phone", "fcm", "token-1", NOW, NOW)
 
 
@@ -273,3 +276,31 @@ class PushSuite(StoreHarness):
             assert await store.prune_pushes(NOW + 1, 3) == 3
             assert await store.prune_pushes(NOW + 1, 3) == 1
             assert (await store.push_counts(NOW)).waiting == 1
+
+    async def test_counts_are_right_whatever_is_marked_pruned_or_erased_while_pushes_settle(self) -> None:
+        async with self.pushing() as (one, two):
+            for round in range(8):
+                users = [f"u{n}" for n in range(12)]
+                await one.notify([notice(user, f"{round}-{n}") for user in users for n in range(4)])
+                pushes = await claim(one, limit=100)
+                assert len(pushes) == 48
+                settling = [one.settle_pushes("w1", [sent(push)], [], NOW) for push in pushes]
+                marking = [
+                    two.mark(T, user, mark, through=4 * round + 3, at=NOW)
+                    for user, mark in zip(users, MARKS * 3, strict=True)
+                ]
+                # In another order each time, so that each of them is first somewhere.
+                calls = [*settling, *marking, two.prune(NOW + 1, keep_ms=0, limit=3)]
+                random.Random(round).shuffle(calls)
+                await asyncio.gather(*calls)
+                assert await one.recount(fix=False) == []
+                assert not await erase_quickly(one, f"u{round}"), "nothing of the user stays"
+
+
+async def erase_quickly(store: Store, user: str) -> list[object]:
+    """Erase the user's notifications while some settle; what is left."""
+    await store.notify([notice(user, f"last-{n}") for n in range(10)])
+    pushes = await claim(store, "w2", limit=100)
+    settling = [store.settle_pushes("w2", [sent(push)], [], NOW) for push in pushes]
+    await asyncio.gather(*settling, store.erase_user(T, user, Place("notifications"), limit=1_000))
+    return [*await store.notifications(T, user, limit=1_000)]

@@ -96,9 +96,11 @@ _GO_ON = """
     WHERE $1::text[] IS NULL OR tenant = ANY ($1::text[])
 """
 _PRUNE = """
-    DELETE FROM greendot_hook_events WHERE ctid IN (
-        SELECT ctid FROM greendot_hook_events WHERE failed_at < $1 LIMIT $2
-    ) RETURNING 1
+    WITH dead AS MATERIALIZED (
+        SELECT tenant, phase, id FROM greendot_hook_events WHERE failed_at < $1 LIMIT $2 FOR UPDATE
+    )
+    DELETE FROM greendot_hook_events h USING dead d
+    WHERE h.tenant = d.tenant AND h.phase = d.phase AND h.id = d.id RETURNING 1
 """
 
 

@@ -1,6 +1,7 @@
 """What users and devices do to notifications, in PostgreSQL.
 
-Every change locks the inbox's head first, so what is counted in the next statement is what is there.
+Every change locks the inbox's head first, so what is counted in the next statement is what is there. Rows are changed
+by their key: a statement that waited for another transaction finds the row by its key, not by where it was (`ctid`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _CHUNK = 5_000  # marked in one commit: others wait for the head
 
 def unmarked_sql(mark: Mark, which: str = THROUGH) -> str:
     return (
-        "SELECT ctid, seq, id, read_at IS NULL AS unread, seen_at IS NULL AS unseen FROM greendot_notifications"
+        "SELECT seq, read_at IS NULL AS unread, seen_at IS NULL AS unseen FROM greendot_notifications"
         f" WHERE tenant = $1 AND user_id = $2 AND {COLUMNS[mark][0]} IS NULL AND {which}"
     )
 
@@ -42,10 +43,12 @@ def unmarked_sql(mark: Mark, which: str = THROUGH) -> str:
 def mark_sql(mark: Mark, which: str) -> str:
     marked = ", ".join(f"{column} = coalesce({column}, $3)" for column in COLUMNS[mark])
     return f"""
-        WITH old AS ({unmarked_sql(mark, which)}), marked AS (
-            UPDATE greendot_notifications n SET {marked} FROM old WHERE n.ctid = old.ctid
+        WITH old AS MATERIALIZED ({unmarked_sql(mark, which)}), marked AS (
+            UPDATE greendot_notifications n SET {marked} FROM old
+            WHERE n.tenant = $1 AND n.user_id = $2 AND n.seq = old.seq
+            RETURNING n.seq, n.id, old.unread, old.unseen
         )
-        SELECT seq, id, unread, unseen FROM old ORDER BY seq
+        SELECT seq, id, unread, unseen FROM marked ORDER BY seq
     """
 
 

@@ -9,7 +9,7 @@ from greendot.store.postgres.inbox import LOCK as LOCK_INBOXES
 from greendot.store.postgres.links import Link, Links
 from greendot.store.postgres.messages import LOCK as LOCK_ROOMS
 from greendot.store.postgres.messages import columns
-from greendot.store.postgres.tenants import PARTS
+from greendot.store.postgres.tenants import PARTS, is_chosen
 
 _PREFIX = "greendot_"
 _COLUMNS = """
@@ -21,7 +21,7 @@ _COLUMNS = """
     WHERE c.relkind IN ('r', 'p') AND c.relname LIKE 'greendot\\_%' AND pg_table_is_visible(c.oid)
     GROUP BY c.oid, c.relname ORDER BY c.relname
 """
-_ANONYMOUS = f"user_id = '', name = NULL, body = '\\x{NOTHING.hex()}'::bytea, key = 'erased-' || seq, op = '{ERASED}'"
+_ANONYMOUS = f"user_id = '', name = NULL, body = '\\x{NOTHING.hex()}'::bytea, key = 'erased-' || t.seq, op = '{ERASED}'"
 _LOWER = """
     UPDATE greendot_inboxes SET unread = unread - $3, unseen = unseen - $4 WHERE tenant = $1 AND user_id = $2
 """
@@ -75,7 +75,7 @@ class PostgresPeople:
 
 async def _tables(link: Link) -> list[Table]:
     found = await link.fetch(_COLUMNS)
-    return tables_of({row[0]: row[1] for row in found}, {row[0]: row[2] or ["ctid"] for row in found}, _PREFIX)
+    return tables_of({row[0]: row[1] for row in found}, {row[0]: row[2] for row in found}, _PREFIX)
 
 
 async def _window(
@@ -111,19 +111,23 @@ async def _erase(link: Link, table: Table, where: str, values: tuple[Any, ...], 
     if table.plain == "members":
         found = await link.fetch(f"SELECT room FROM {table.name} WHERE {where} {_order(table, limit)}", *values)
         await link.fetch(LOCK_ROOMS, *columns(sorted((tenant, row[0]) for row in found), 2))
-    rows = f"ctid = ANY (ARRAY(SELECT ctid FROM {table.name} WHERE {where} {_order(table, limit)} FOR UPDATE))"
+    key = [*dict.fromkeys(("tenant", table.owner, *table.key))]
+    some = f"SELECT {', '.join(key)} FROM {table.name} WHERE {where} {_order(table, limit)} FOR UPDATE"
+    chosen = f"WITH chosen AS MATERIALIZED ({some})"
     if table.plain == "messages":
-        return _count(await link.execute(f"UPDATE {table.name} SET {_ANONYMOUS} WHERE {rows}", *values))
+        sql = f"{chosen} UPDATE {table.name} t SET {_ANONYMOUS} FROM chosen WHERE {is_chosen(key)}"
+        return _count(await link.execute(sql, *values))
+    delete = f"{chosen} DELETE FROM {table.name} t USING chosen WHERE {is_chosen(key)}"
     if table.plain == "notifications":
-        gone = await link.fetch(f"DELETE FROM {table.name} WHERE {rows} RETURNING read_at, seen_at", *values)
+        gone = await link.fetch(f"{delete} RETURNING t.read_at, t.seen_at", *values)
         await link.execute(_LOWER, tenant, user, *(sum(row[i] is None for row in gone) for i in range(2)))
         return len(gone)
     if table.plain == "members":
-        gone = await link.fetch(f"DELETE FROM {table.name} WHERE {rows} RETURNING room", *values)
+        gone = await link.fetch(f"{delete} RETURNING t.room", *values)
         sql = "UPDATE greendot_rooms SET members_rev = members_rev + 1 WHERE tenant = $1 AND room = ANY ($2)"
         await link.execute(sql, tenant, [row[0] for row in gone])
         return len(gone)
-    return _count(await link.execute(f"DELETE FROM {table.name} WHERE {rows}", *values))
+    return _count(await link.execute(delete, *values))
 
 
 def _count(status: str) -> int:

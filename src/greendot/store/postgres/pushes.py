@@ -37,7 +37,7 @@ _USE = """
 _DROP_UNUSED = """
     DELETE FROM greendot_push_devices WHERE (tenant, user_id, device) IN (
         SELECT tenant, user_id, device FROM greendot_push_devices WHERE used_at < $1 ORDER BY used_at LIMIT $2
-    ) RETURNING 1
+    ) AND used_at < $1 RETURNING 1 -- asked again of a row that was changed meanwhile
 """
 _CHOOSE = """
     INSERT INTO greendot_push_choices VALUES ($1, $2, $3, $4, $5)
@@ -97,6 +97,12 @@ RECENT = """
     SELECT tenant, user_id, p.sent_at FROM unnest($1::text[], $2::text[]) AS u (tenant, user_id)
     JOIN greendot_pushes p USING (tenant, user_id) WHERE p.sent_at > $3 ORDER BY p.sent_at
 """
+# Before the pushes themselves, as everybody does who changes notifications.
+_LOCK_INBOXES = """
+    SELECT FROM greendot_inboxes WHERE (tenant, user_id) IN (
+        SELECT tenant, user_id FROM greendot_pushes WHERE id = ANY ($2::bigint[]) AND holder = $1
+    ) ORDER BY tenant, user_id FOR UPDATE
+"""
 _SETTLE = """
     UPDATE greendot_pushes p SET due_at = s.due_at, over_at = CASE WHEN s.due_at IS NULL THEN $2::bigint END,
         reason = s.reason, results = s.results, dead = s.dead, attempts = p.attempts + s.tried::integer,
@@ -138,7 +144,7 @@ _REPLAY = """
 _PRUNE = """
     DELETE FROM greendot_pushes WHERE id IN (
         SELECT id FROM greendot_pushes WHERE over_at < $1 ORDER BY over_at LIMIT $2
-    ) RETURNING 1
+    ) AND over_at < $1 RETURNING 1
 """
 _results = msgspec.json.Decoder(list[Result])
 
@@ -204,6 +210,8 @@ class PostgresPushes:
         sent = {s.id: s.sent for s in settled if s.sent}
 
         async def work(link: Link) -> set[int]:
+            if sent:
+                await link.execute(_LOCK_INBOXES, holder, [*sent])
             held = {row[0]: tuple(row[1:]) for row in await link.fetch(_SETTLE, holder, now, *columns(values, 7))}
             pushed = sorted(held[push] for push in sent if push in held)
             used = sorted(

@@ -21,9 +21,11 @@ _PROGRESS = """
 """
 READ = f"SELECT number, {_COLUMNS} FROM greendot_revocations WHERE number > $1 ORDER BY number LIMIT $2"
 REMOVE = """
-    DELETE FROM greendot_revocations WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM greendot_revocations WHERE expires_at <= $1 LIMIT $2 FOR UPDATE
-    )) RETURNING 1
+    WITH ended AS MATERIALIZED (
+        SELECT tenant, kind, value FROM greendot_revocations WHERE expires_at <= $1 LIMIT $2 FOR UPDATE
+    )
+    DELETE FROM greendot_revocations r USING ended e
+    WHERE r.tenant = e.tenant AND r.kind = e.kind AND r.value = e.value RETURNING 1
 """
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from greendot.store.keys import Registered, TenantStore
 from greendot.store.postgres.links import Link, Links
 
@@ -11,7 +13,10 @@ _REGISTRY = "greendot_tenants"  # after everything else
 _KEPT = ("greendot_revocations",)  # they end by themselves: without them revoked tokens would be good again
 # Asked of the database, so that none can be forgotten.
 _TABLES = """
-    SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+    SELECT c.relname, (SELECT array_agg(k.attname::text) FROM pg_attribute k
+                       WHERE k.attrelid = i.indrelid AND k.attnum = ANY (i.indkey::int2[]))
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+    LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
     WHERE c.relkind IN ('r', 'p') AND c.relname LIKE 'greendot\\_%' AND pg_table_is_visible(c.oid)
       AND a.attname = 'tenant' AND NOT a.attisdropped
     ORDER BY c.relname
@@ -42,7 +47,7 @@ class PostgresTenants:
         async def work(link: Link) -> dict[str, int]:
             await link.execute("SET LOCAL statement_timeout = 0")
             counts: dict[str, int] = {}
-            for table, part in await _parts(link):
+            for table, _, part in await _parts(link):
                 if table != _REGISTRY:
                     name = table.removeprefix(_PREFIX)
                     sql = f"SELECT count(*) FROM {table} WHERE tenant = $1 {part}"
@@ -54,26 +59,36 @@ class PostgresTenants:
     async def erase_tenant(self, tenant: str, *, limit: int) -> int:
         async def work(link: Link) -> int:
             erased = 0
-            for table, part in await _parts(link):
+            for table, key, part in await _parts(link):
                 if erased < limit:
-                    done = await link.execute(erase_sql(table, part), tenant, limit - erased)
+                    done = await link.execute(erase_sql(table, key, part), tenant, limit - erased)
                     erased += int(done.rpartition(" ")[2])
             return erased
 
         return await self._links.transact(work)
 
 
-def erase_sql(table: str, part: str) -> str:
-    # Locked first: a row that somebody changes meanwhile is another one afterwards, and would be passed over.
-    some = f"SELECT ctid FROM {table} WHERE tenant = $1 {part} LIMIT $2 FOR UPDATE"
-    return f"DELETE FROM {table} WHERE ctid = ANY (ARRAY({some}))"
+def erase_sql(table: str, key: Sequence[str], part: str) -> str:
+    """Delete some of a tenant's rows."""
+    some = f"SELECT {', '.join(key)} FROM {table} WHERE tenant = $1 {part} LIMIT $2 FOR UPDATE"
+    return f"WITH chosen AS MATERIALIZED ({some}) DELETE FROM {table} t USING chosen WHERE {is_chosen(key)}"
 
 
-async def _parts(link: Link) -> list[tuple[str, str]]:
-    """Every table with something of a tenant but revocations, in the order it is erased in; large ones in parts."""
-    names = [row[0] for row in await link.fetch(_TABLES) if row[0] not in _KEPT]
-    others = [name for name in names if name not in (*_FIRST, _REGISTRY)]
-    return [(name, part) for name in (*_FIRST, *others, _REGISTRY) for part in PARTS.get(name, ("",))]
+def is_chosen(key: Sequence[str]) -> str:
+    """A condition that joins the rows of table `t` to `chosen` by their key.
+
+    Never by `ctid`: a row that another transaction changes while this statement waits for it is elsewhere afterwards,
+    and would be passed over.
+    """
+    return " AND ".join(f"t.{column} = chosen.{column}" for column in key)
+
+
+async def _parts(link: Link) -> list[tuple[str, list[str], str]]:
+    """Every table with something of a tenant but revocations, with its primary key, in the order it is erased in; large
+    ones in parts."""
+    keys: dict[str, list[str]] = {row[0]: row[1] for row in await link.fetch(_TABLES) if row[0] not in _KEPT}
+    others = [name for name in keys if name not in (*_FIRST, _REGISTRY)]
+    return [(name, keys[name], part) for name in (*_FIRST, *others, _REGISTRY) for part in PARTS.get(name, ("",))]
 
 
 _: type[TenantStore] = PostgresTenants

@@ -13,6 +13,7 @@ import pytest
 
 from e2e.processes import serves_a_fresh_client, until
 from greendot.protocol.commands import COMMANDS
+from greendot.protocol.decoding import MAX_DEPTH
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import SECRET
 from greendot.testing.wire import BINARY, CLOSE, PING, TEXT, make_frame
@@ -232,6 +233,27 @@ async def test_a_missing_or_wrong_field_is_named(name: str, fields: dict[str, An
         assert error["id"] == (None if wrong == "id" else "seven")
         await goes_on(client)
         await client.request(type="room.list")  # the store took no harm either
+
+
+@pytest.mark.parametrize("command", ["room.send", "signal.send", "room.edit"])
+async def test_what_is_nested_too_deeply_for_others_to_read_is_refused(command: str) -> None:
+    fields = {"room.send": {}, "signal.send": {"kind": "k"}, "room.edit": {"ref": 1}}[command]
+    async with serving() as served:
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
+        await alice.request(type="room.send", room="lobby", body=1)
+        body: list[Any] = []
+        for _ in range(MAX_DEPTH - 2):  # the frame itself is a level
+            body = [body]
+        await alice.request(type=command, room="lobby", body=body, **fields)
+        await alice.quiet()
+        await bob.quiet()
+        deeper = {"id": 7, "type": command, "room": "lobby", "body": [body]} | fields
+        error = await refusal(alice, msgspec.json.encode(deeper))
+        assert (error["code"], error["id"]) == ("bad_field", 7)
+        assert "nested at most 64 levels" in error["message"]
+        await goes_on(alice)
+        assert await bob.quiet() == []
 
 
 @pytest.mark.parametrize(("fields", "wrong"), [row[1:] for row in WRONG_FIELDS if row[0] == "hello"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import Answer, ask, exchange
+from greendot.protocol.decoding import MAX_DEPTH
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY
 
@@ -582,13 +583,14 @@ async def test_operators_see_the_node_and_its_counts() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/rooms/lobby/messages", "/v1/signals"])
-async def test_what_is_not_utf8_or_larger_than_a_frame_reaches_nobody(path: str) -> None:
+async def test_what_is_not_utf8_or_larger_than_a_frame_or_deep_reaches_nobody(path: str) -> None:
     async with serving() as served:
         await served.lobby()
         bob = await served.client("bob")
         await bob.request(type="room.join", room="lobby")
         head = b'{"user":"x","body":' if "messages" in path else b'{"room":"lobby","kind":"k","body":'
-        for body, status in ((b'"\xff\xfe"}', 400), (b'"' + b"x" * 70_000 + b'"}', 413)):
+        deep = b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1) + b"}"
+        for body, status in ((b'"\xff\xfe"}', 400), (b'"' + b"x" * 70_000 + b'"}', 413), (deep, 400)):
             data = head + body
             request = (
                 f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {API_KEY}\r\nConnection: close\r\n"

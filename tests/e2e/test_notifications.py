@@ -11,6 +11,7 @@ import pytest
 from test_http import Backend, backend, is_problem
 
 from e2e.processes import Answer
+from greendot.protocol.decoding import MAX_DEPTH
 from greendot.store.base import Inbox
 from greendot.testing import Served
 
@@ -177,6 +178,19 @@ async def test_too_large_a_body_is_refused() -> None:
         is_problem(await api("POST", PATH, GOOD | {"body": large}), 413, "bad_field")
         is_problem(await api("POST", PATH, {"notifications": [GOOD, GOOD | {"body": large}]}), 413, "bad_field")
         is_problem(await api("POST", PATH, b" " * (16 * 1024 * 1024 + 1)), 413)
+        await nothing_was_written(served)
+
+
+async def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
+    async with backend() as (served, api):
+        body: list[Any] = []
+        for _ in range(MAX_DEPTH - 1):
+            body = [body]
+        assert (await api("POST", PATH, GOOD | {"body": body})).status == 201
+    async with backend() as (served, api):
+        said = is_problem(await api("POST", PATH, GOOD | {"body": [body]}), 400, "bad_field")
+        assert "nested at most 64 levels" in said
+        is_problem(await api("POST", PATH, {"notifications": [GOOD, GOOD | {"body": [body]}]}), 400, "bad_field")
         await nothing_was_written(served)
 
 

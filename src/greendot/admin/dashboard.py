@@ -119,7 +119,7 @@ class Dashboard:
             return
         try:
             command = frames.decode(text)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        except msgspec.DecodeError as error:
             self._reject(socket, look, None, Err.BAD_FIELD, str(error))
             return
         if isinstance(command, frames.Hello) == look.asked:

@@ -6,6 +6,7 @@ with it, as on the clients' wire. By itself the node sends `welcome`, a `sample`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Meta, Struct
 from greendot.core.tailing import Kind
 from greendot.ids import ID_PATTERN
 from greendot.protocol.commands import CommandId
+from greendot.protocol.decoding import Json, decoder
 from greendot.protocol.insight import TopicKind
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
@@ -98,7 +100,7 @@ class Confirm(Command, frozen=True, tag="confirm"):
 
 AnyCommand = Hello | SetTail | SetTop | FindUser | FindRoom | FindNode | FindTopic | Act | Confirm
 
-decode = msgspec.json.Decoder(AnyCommand).decode
+decode: Callable[[Json], AnyCommand] = decoder(AnyCommand)  # type: ignore[arg-type]  # a union
 _encode = msgspec.json.Encoder().encode
 
 

@@ -15,6 +15,8 @@ from greendot.api.problem import Problem
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.commands import Id, Limit
+from greendot.protocol.decoding import MAX_DEPTH, is_too_deep
+from greendot.protocol.decoding import decode as decode_json
 
 MAX_BODY = 2 * 1024 * 1024  # 10,000 ids of the greatest length fit
 
@@ -75,11 +77,11 @@ async def read_text(request: Request, most: int = MAX_BODY) -> str:
 def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
     """JSON as `kind`; what is wrong is named from where it stands."""
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decode_json(text, kind)
     except msgspec.ValidationError as error:
         said = str(error) if "`$" in str(error) or within == "$" else f"{error} - at `$`"
         raise Problem(400, said.replace("`$", f"`{within}").replace("`$.", "`"), code="bad_field") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except msgspec.DecodeError:
         raise _not_json() from None
 
 
@@ -121,9 +123,13 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def check_size(body: Raw | UnsetType) -> None:
-    """A body goes out in a frame, and may be no larger than one that comes in."""
-    if isinstance(body, Raw) and len(bytes(body)) > MAX_FRAME:
+    """Refuse a body that is larger, or nested deeper, than what a client may send in a frame."""
+    if not isinstance(body, Raw):
+        return
+    if len(bytes(body)) > MAX_FRAME:
         raise Problem(413, f"a `body` may have at most {MAX_FRAME} bytes, as on the wire", code="bad_field")
+    if is_too_deep(bytes(body)):
+        raise Problem(400, f"a `body` may be nested at most {MAX_DEPTH} levels deep", code="bad_field")
 
 
 def json(data: Any, status: int = 200) -> Response:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from greendot.errors import ConfigError
+from greendot.protocol.decoding import decode
 from greendot.settings import Settings
 
 REQUEST_S = 10.0
@@ -35,7 +36,7 @@ def ask(settings: Settings, url: str | None, path: str, said: dict[str, Any]) ->
         # Not by a proxy that the environment names for pages of the web: servers are near.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=REQUEST_S) as response:
-            answer: dict[str, Any] = msgspec.json.decode(response.read(), type=dict)
+            answer: dict[str, Any] = decode(response.read(), dict)
             return answer
     except urllib.error.HTTPError as error:
         raise ConfigError(f"the server at {url} refused it: {_reason(error)}") from None
@@ -50,6 +51,6 @@ def ask(settings: Settings, url: str | None, path: str, said: dict[str, Any]) ->
 def _reason(error: urllib.error.HTTPError) -> str:
     with error:
         try:
-            return str(msgspec.json.decode(error.read(), type=dict)["detail"])
+            return str(decode(error.read(), dict)["detail"])
         except (msgspec.DecodeError, KeyError, OSError):
             return f"{error.code} {HTTPStatus(error.code).phrase}"

@@ -22,6 +22,7 @@ from greendot.cli.stored import on_a_loop
 from greendot.cli.terminal import check_reader
 from greendot.errors import ConfigError
 from greendot.protocol.codes import Close, invites_return
+from greendot.protocol.decoding import decode
 from greendot.settings import Settings
 
 CONNECT_S = 5.0
@@ -145,7 +146,12 @@ class Live(WSListener):
             self._close = code, payload[2:].decode(errors="replace")
             transport.disconnect()
         elif frame.msg_type == WSMsgType.TEXT:
-            said: dict[str, Any] = msgspec.json.decode(payload)
+            try:
+                said: dict[str, Any] = decode(payload, dict)
+            except msgspec.DecodeError as error:
+                self._close = int(Close.PROTOCOL_VIOLATION), f"a frame cannot be read ({error})"
+                transport.disconnect(False)
+                return
             if (answer := self._answers.get(said.get("id", 0))) is not None and not answer.done():
                 answer.set_result(said)
             elif "id" not in said:

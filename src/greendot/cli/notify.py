@@ -16,6 +16,7 @@ from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
 from greendot.protocol.codec import MAX_FRAME
+from greendot.protocol.decoding import MAX_DEPTH, decode, is_too_deep
 from greendot.settings import Settings, check_id
 from greendot.store.base import Notice
 
@@ -81,13 +82,15 @@ def notify(
 def _json(text: str) -> bytes:
     body = text.encode(errors="surrogateescape")
     try:
-        msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        decode(body, object)
+    except msgspec.DecodeError as error:
         raise ConfigError(
             f"--body is not JSON ({error}). A text is written with both quotes: --body '\"hello\"'"
         ) from None
     if len(body) > MAX_FRAME:
         raise ConfigError(f"--body may have at most {MAX_FRAME} bytes.")
+    if is_too_deep(body):
+        raise ConfigError(f"--body may be nested at most {MAX_DEPTH} levels deep.")
     return body
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, TypeVar
 
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from greendot.protocol.commands import Command, CommandId
+from greendot.protocol.decoding import decoder
 from greendot.protocol.events import EVENTS, Event, HeartbeatAck, NotificationCreated, RoomMessage, Signal
 from greendot.protocol.replies import InboxEntry, Reply
 
@@ -80,8 +82,9 @@ class _Frame(Struct, gc=False):
     retry_in_ms: int | None = None
 
 
-_decode_frame = msgspec.json.Decoder(_Frame).decode
-_decode_event = {name: msgspec.json.Decoder(kind).decode for name, kind in EVENTS.items()}
+_decode_body = decoder(Any)
+_decode_frame = decoder(_Frame)
+_decode_event = {name: decoder(kind) for name, kind in EVENTS.items()}
 
 # What a program can listen to; acknowledged heartbeats are between client and server.
 EVENT_TYPES = frozenset({*EVENTS, StateChanged.type, Truncated.type, Failure.type}) - {HeartbeatAck.type}
@@ -99,13 +102,13 @@ def decode(payload: bytes) -> Answer | Event | None:
 
 
 @cache
-def _reply_decoder(kind: type[R]) -> msgspec.json.Decoder[R]:
-    return msgspec.json.Decoder(kind)
+def _reply_decoder(kind: type[R]) -> Callable[[Raw], R]:
+    return decoder(kind)
 
 
 def decode_reply(data: Raw, kind: type[R]) -> R:
     """The data of an answer as `kind`. Raises msgspec.DecodeError."""
-    reply: R = _reply_decoder(kind).decode(data)
+    reply: R = _reply_decoder(kind)(data)
     return reply
 
 
@@ -119,5 +122,8 @@ def raw(body: Any) -> Raw:
 
 
 def body_of(event: RoomMessage | Signal | NotificationCreated | InboxEntry) -> Any:
-    """The body of a message, a signal or a notification as Python values; None where a signal has none."""
-    return None if event.body is UNSET else msgspec.json.decode(event.body)
+    """The body of a message, a signal or a notification as Python values; None where a signal has none.
+
+    msgspec.DecodeError if it is nested deeper than the stack has room for, which servers do not let through.
+    """
+    return None if event.body is UNSET else _decode_body(event.body)

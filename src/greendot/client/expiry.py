@@ -7,6 +7,8 @@ from binascii import Error
 
 import msgspec
 
+from greendot.protocol.decoding import decode
+
 EARLY_S = 60.0  # before its end a token is replaced, if it holds that long
 EARLY_SHARE = 0.2  # of its life, if it does not
 SOONEST_S = 1.0  # a token that ends at once must not have the app asked for another in a loop
@@ -25,8 +27,8 @@ def expires_at(token: str) -> float | None:
     if len(parts) != 3:
         return None
     try:
-        claims = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=="), type=_Claims)
-    except (msgspec.MsgspecError, Error, ValueError, RecursionError):
+        claims = decode(urlsafe_b64decode(parts[1] + "=="), _Claims)
+    except (msgspec.DecodeError, Error, ValueError):
         return None
     return claims.exp * 1000 if 0 < claims.exp < 1e11 else None
 

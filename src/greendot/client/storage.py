@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from greendot.client.records import Cursors
+from greendot.protocol.decoding import decode
 
 SAVE_S = 0.2  # after something was handled: what is handled meanwhile is saved together
 
@@ -53,10 +54,10 @@ class FileCursors:
 
     def load(self) -> Cursors | None:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Cursors)
+            return decode(self._path.read_bytes(), Cursors)
         except FileNotFoundError:
             return self._first
-        except msgspec.MsgspecError as error:
+        except msgspec.DecodeError as error:
             # To begin anew by itself would be to pass over everything missed, without a word.
             raise ValueError(f"{self._path} does not hold cursors ({error}): remove it to begin anew") from None
 

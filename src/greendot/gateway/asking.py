@@ -20,6 +20,7 @@ from greendot.gateway.batched import Batched
 from greendot.gateway.shared import Shared
 from greendot.logs import events
 from greendot.logs.telling import tell
+from greendot.protocol.decoding import decode
 
 MOST_PAIRS = 10_000  # asked for at once; beyond it nobody is seen
 MOST_ANSWERS = 200_000  # kept
@@ -151,7 +152,7 @@ class Asking:
             asked.setdefault(viewer, []).append(target)
         questions = Questions(tenant, [Question(viewer, targets) for viewer, targets in asked.items()])
         try:
-            answers = msgspec.json.decode(await app.ask(msgspec.json.encode(questions)), type=Answers)
+            answers = decode(await app.ask(msgspec.json.encode(questions)), Answers)
         except (GreendotError, msgspec.MsgspecError) as error:
             self._note_failure(tenant, error)
             return {}

@@ -16,6 +16,7 @@ from msgspec import Struct
 from greendot.errors import Refused
 from greendot.protocol.codes import RETRYABLE, Err
 from greendot.protocol.commands import COMMANDS, AnyCommand, Command, CommandId
+from greendot.protocol.decoding import MAX_DEPTH, is_too_deep
 from greendot.protocol.events import Event
 from greendot.protocol.replies import Reply
 
@@ -33,6 +34,7 @@ class _Envelope(Struct):
 
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_TOO_DEEP = f"a frame may be nested at most {MAX_DEPTH} levels deep"
 _FIELD = re.compile(r"`\$\.([^`]*)`$|missing required field `([^`]*)`")
 
 
@@ -47,12 +49,17 @@ class BadCommand(Refused):
 def decode_command(text: str | bytes) -> Command:
     """The command in a text frame, or BadCommand saying what is wrong with it."""
     try:
-        return _decode(text)
+        command = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise _explain(text, error) from None
+    if is_too_deep(text):
+        raise BadCommand(Err.BAD_FIELD, _TOO_DEEP, command.id)
+    return command
 
 
 def _explain(text: str | bytes, error: Exception) -> BadCommand:
+    if isinstance(error, RecursionError):
+        return BadCommand(Err.BAD_FRAME, _TOO_DEEP)
     if not isinstance(error, msgspec.ValidationError):
         return BadCommand(Err.BAD_FRAME, "this is not JSON")
     try:

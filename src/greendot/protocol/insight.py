@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+
+from greendot.protocol.decoding import Json, decoder
 
 MOST_SESSIONS = 200  # of a user, or listeners of a room, in one answer
 TopicKind = Literal["room", "watch", "user"]  # a room, those who watch a user, a user's own devices
@@ -171,10 +174,10 @@ Question = SampleOf | UserOf | RoomOf | NodeOf | TopicOf | EndAll
 Answer = Sample | UserThere | RoomThere | NodeThere | TopicThere | Ended
 
 encode = msgspec.json.Encoder().encode
-read_question = msgspec.json.Decoder(Question).decode
-read_sample = msgspec.json.Decoder(Sample).decode
-read_user = msgspec.json.Decoder(UserThere).decode
-read_room = msgspec.json.Decoder(RoomThere).decode
-read_node = msgspec.json.Decoder(NodeThere).decode
-read_topic = msgspec.json.Decoder(TopicThere).decode
-read_ended = msgspec.json.Decoder(Ended).decode
+read_question: Callable[[Json], Question] = decoder(Question)  # type: ignore[arg-type]  # a union
+read_sample = decoder(Sample)
+read_user = decoder(UserThere)
+read_room = decoder(RoomThere)
+read_node = decoder(NodeThere)
+read_topic = decoder(TopicThere)
+read_ended = decoder(Ended)

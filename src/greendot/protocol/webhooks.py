@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
+from greendot.protocol.decoding import decoder
 from greendot.protocol.events import MarkedAs
 
 SIGNATURE = "Greendot-Signature"
@@ -43,7 +44,7 @@ class HookDelivery(Struct, frozen=True):
     events: list[HookEvent]
 
 
-_decode = msgspec.json.Decoder(HookDelivery).decode
+_decode = decoder(HookDelivery)
 
 
 class OfUser(Struct, frozen=True, gc=False):
@@ -114,7 +115,7 @@ def read_delivery(
     check_signature(body, header, secret, now_s, tolerance_s)
     try:
         return _decode(body)
-    except msgspec.MsgspecError:
+    except msgspec.DecodeError:
         raise BadSignature("it is signed, and this version cannot read it") from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
@@ -24,11 +24,11 @@ def word(text: object) -> str:
     return text if isinstance(text, str) and _WORD.fullmatch(text) else ""
 
 
-def read(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
+def read(decode: Callable[[bytes], T], body: bytes) -> T | None:
     """None if it is something else."""
     try:
-        return decoder.decode(body)
-    except msgspec.MsgspecError:
+        return decode(body)
+    except msgspec.DecodeError:
         return None
 
 

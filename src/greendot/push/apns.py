@@ -12,6 +12,7 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.multiplexed import MultiplexedCaller
 from greendot.outbound import Answer, NotCalled, Terms
+from greendot.protocol.decoding import decoder
 from greendot.push.answers import no_answer, read, said, trouble, word
 from greendot.push.payload import content, fitted, ids_only, short
 from greendot.push.sender import Parcel, ProviderSender, Sent
@@ -45,7 +46,7 @@ class _Refusal(Struct):
 
 
 _encode = msgspec.json.encode
-_refusal = msgspec.json.Decoder(_Refusal)
+_refusal = decoder(_Refusal)
 
 
 class ProviderTokens:

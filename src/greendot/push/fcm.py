@@ -11,6 +11,7 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.multiplexed import MultiplexedCaller
 from greendot.outbound import Answer, NotCalled, Terms
+from greendot.protocol.decoding import decoder
 from greendot.push.answers import no_answer, read, said, trouble, word
 from greendot.push.google import AccessTokens, ServiceAccount
 from greendot.push.payload import fitted, ttl_s
@@ -37,7 +38,7 @@ class _Refusal(Struct, frozen=True):
 
 
 _encode = msgspec.json.encode
-_refusal = msgspec.json.Decoder(_Refusal)
+_refusal = decoder(_Refusal)
 
 
 class Fcm:

@@ -13,6 +13,7 @@ from greendot.clock import Clock
 from greendot.logs import events
 from greendot.logs.telling import tell
 from greendot.outbound import Caller, NotCalled, Terms
+from greendot.protocol.decoding import decode, decoder
 from greendot.push.answers import read, said, word
 from greendot.push.signing import SigningKey, rsa_key
 
@@ -44,14 +45,14 @@ class _Denied(Struct):
     error: str = ""
 
 
-_granted = msgspec.json.Decoder(_Granted)
-_denied = msgspec.json.Decoder(_Denied)
+_granted = decoder(_Granted)
+_denied = decoder(_Denied)
 
 
 def read_account(text: str) -> ServiceAccount:
     """ValueError, which says what is wrong and nothing of what is in it."""
     try:
-        found = msgspec.json.decode(text, type=ServiceAccount)
+        found = decode(text, ServiceAccount)
     except msgspec.ValidationError as error:
         raise ValueError(f"it is not the JSON file of a service account: {error}") from None
     except msgspec.DecodeError:

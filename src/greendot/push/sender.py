@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from greendot.core.gate import Importance
+from greendot.protocol.decoding import decode
 from greendot.store.base import Notification
 from greendot.store.pushes import Device, Outcome, Push
 
@@ -82,7 +83,10 @@ def parcel(push: Push, notification: Notification, device: Device, *, ids_only: 
 
 def _shown(body: bytes) -> dict[str, str]:
     """The fields of the body that people can read."""
-    found: Any = msgspec.json.decode(body)
+    try:
+        found = decode(body, object)
+    except msgspec.DecodeError:
+        return {}
     if not isinstance(found, dict):
         return {}
     return {name: found[name] for name in ("title", "text") if isinstance(found.get(name), str)}

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.outbound import Answer, Callers, NotAllowed, NotCalled, Terms
+from greendot.protocol.decoding import decoder
 from greendot.push.answers import no_answer, said, trouble
 from greendot.push.encryption import MOST_BYTES, Recipient, encrypted
 from greendot.push.payload import content, digest, fitted, ids_only, ttl_s
@@ -45,7 +46,7 @@ class Subscription(Struct, frozen=True):
     keys: Keys
 
 
-_decode = msgspec.json.Decoder(Subscription).decode
+_decode = decoder(Subscription)
 _encode = msgspec.json.encode
 
 
@@ -53,7 +54,7 @@ def read_subscription(token: str) -> tuple[Subscription, Recipient]:
     """ValueError, in words that say nothing of what is in it."""
     try:
         found = _decode(token)
-    except msgspec.MsgspecError:
+    except msgspec.DecodeError:
         raise ValueError("it is not a PushSubscription as JSON, with endpoint, keys.p256dh and keys.auth") from None
     if len(found.endpoint) > MOST_ENDPOINT or not (found.endpoint.isascii() and found.endpoint.isprintable()):
         raise ValueError("the endpoint is not a URL")
@@ -101,7 +102,7 @@ class WebPush:
     def place(self, device: Device) -> str:
         try:
             return urlsplit(_decode(device.token).endpoint).netloc
-        except (msgspec.MsgspecError, ValueError):
+        except (msgspec.DecodeError, ValueError):
             return ""
 
     def is_known(self, place: str) -> bool:

@@ -16,6 +16,7 @@ import httpx2
 import msgspec
 
 from greendot import __version__
+from greendot.protocol.decoding import decode
 from greendot.server.errors import BadAnswer, Problem, RateLimited, ServerError, Unavailable, Unreachable, problem_kind
 
 T = TypeVar("T")
@@ -162,16 +163,16 @@ def _read(content: bytes, kind: type[T]) -> T:
     if kind is type(None):
         return None
     try:
-        return msgspec.json.decode(content, type=kind)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+        return decode(content, kind)
+    except msgspec.DecodeError as error:
         raise BadAnswer(f"cannot read the server's {kind.__name__}: {error}") from None
 
 
 def _problem(answer: httpx2.Response) -> Problem:
     status = answer.status_code
     try:
-        said = msgspec.json.decode(answer.content, type=_ProblemBody)
-    except (msgspec.MsgspecError, UnicodeError):
+        said = decode(answer.content, _ProblemBody)
+    except msgspec.DecodeError:
         # The door, or a proxy in front of it, speaks plain text.
         said = _ProblemBody(detail=answer.content[:_MOST_DETAIL].decode(errors="replace").strip())
     title = said.title or _PHRASES.get(status, "")

@@ -79,7 +79,7 @@ def _read_file(path: Path | None) -> tuple[Sources, str]:
         return tomllib.loads(path.read_text()), ""
     except OSError as error:
         return {}, f"cannot read {path}: {error.strerror}"
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         return {}, f"{path} is not valid TOML: {error}"
 
 

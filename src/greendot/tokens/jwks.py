@@ -9,6 +9,7 @@ import msgspec
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from msgspec import Struct
 
+from greendot.protocol.decoding import decode
 from greendot.tokens.keyring import BadKey, Key, checked
 
 MOST_KEYS = 100
@@ -27,8 +28,8 @@ class _Document(Struct):
 def read_keys(document: bytes) -> list[Key]:
     """The keys that verify tokens; a provider may have others, which are left out. ValueError if there are none."""
     try:
-        found = msgspec.json.decode(document, type=_Document).keys
-    except (msgspec.DecodeError, RecursionError):
+        found = decode(document, _Document).keys
+    except msgspec.DecodeError:
         raise ValueError('what it answers is not a set of keys ({"keys": [...]})') from None
     if len(found) > MOST_KEYS:
         raise ValueError(f"it has more than {MOST_KEYS} keys")

@@ -11,6 +11,7 @@ import msgspec
 
 from greendot.core.grants import Grants
 from greendot.errors import TokenError
+from greendot.protocol.decoding import decode
 from greendot.tokens.claims import Claims, Rules, claims_in
 from greendot.tokens.keyring import HASHES, Key, Keyring
 from greendot.tokens.remote import RemoteKeys
@@ -92,8 +93,8 @@ class Tokens:
         try:
             if key is None or not key.verifies(signed, _exactly(signature)):
                 return None
-            return msgspec.convert(msgspec.json.decode(_exactly(body)), Claims), key
-        except (ValueError, msgspec.MsgspecError, RecursionError):
+            return msgspec.convert(decode(_exactly(body), object), Claims), key
+        except (ValueError, msgspec.MsgspecError):
             return None
 
     def _carefully(self, token: str) -> tuple[Claims, Key]:

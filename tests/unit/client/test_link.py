@@ -86,7 +86,14 @@ async def test_an_answer_that_cannot_be_read_fails_its_call_only() -> None:
         peer.write(text_frame(b'{"type":"reply","id":%d,"data":{"rooms":7}}' % command.id))  # type: ignore[str-bytes-safe]
         with pytest.raises(BadReply, match="RoomsReply"):
             await asked
+        deep = b"[" * 20_000 + b"]" * 20_000
+        asked = link.request(RoomList(), RoomsReply)
+        number = str((await peer.next(RoomList)).id).encode()
+        peer.write(text_frame(b'{"type":"reply","id":' + number + b',"data":{"rooms":[],"more":[]}}'))
+        assert (await asked).rooms == []
         peer.write(text_frame(b"what?"))
+        peer.write(text_frame(b'{"type":"signal","v":1,"ts":0,"data":{"kind":"k","body":' + deep + b"}}"))
+        peer.write(text_frame(b'{"type":"error","code":"\xff","message":"?"}'))
         peer.event(Resync("x"))
         assert await events.get() == Resync("x")
 

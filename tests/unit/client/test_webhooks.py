@@ -36,7 +36,20 @@ def test_what_others_sent_is_refused() -> None:
         verify_webhook(BODY, signature(["another"], 100, BODY), SECRET, 100)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b'{"id":1,"sent_at":2,"events":[]}'])
+DEEP = b"[" * 50_000 + b"]" * 50_000
+UNREADABLE = {
+    "nothing": b"",
+    "a list": b"[]",
+    "no fields": b"{}",
+    "not UTF-8": b"\xff",
+    "another type": b'{"id":1,"sent_at":2,"events":[]}',
+    "deep": b'{"id":"1","sent_at":2,"events":[{"id":"e","type":"x","tenant":"t","at":1,"data":' + DEEP + b"}]}",
+    "deep in a field of the future": b'{"id":"1","sent_at":2,"events":[],"more":' + DEEP + b"}",
+    "deep without an end": b"[" * 50_000,
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_what_is_signed_and_cannot_be_read_is_refused_too(body: bytes) -> None:
     with pytest.raises(BadWebhook, match="cannot read"):
         verify_webhook(body, signature([SECRET], 100, body), SECRET, 100)

@@ -23,6 +23,7 @@ from greendot.protocol.codec import (
 )
 from greendot.protocol.codes import RETRYABLE, Err
 from greendot.protocol.commands import RoomSend
+from greendot.protocol.decoding import MAX_DEPTH
 from greendot.protocol.events import EVENTS, Event
 from greendot.protocol.replies import Reply, SendReply
 
@@ -198,12 +199,22 @@ def test_text_and_bytes_are_read_alike() -> None:
         '{"type":"bye",}',
         '{"type":"room.send","room":"r","body":nul}',
         '{"type":"room.send","room":"r","body":"\\ud800"}',
-        '{"type":"room.send","room":"r","body":' + "[" * 10_000 + "]" * 10_000 + "}",
         b'{"type":"token.refresh","token":"\xff"}',
     ],
 )
 def test_what_is_not_json_is_a_bad_frame(text: str | bytes) -> None:
     assert (bad(text).code, bad(text).message) == (Err.BAD_FRAME, "this is not JSON")
+
+
+def test_what_is_nested_too_deeply_is_refused_with_its_id_where_that_can_be_read() -> None:
+    def sent(levels: int) -> str:
+        return '{"type":"room.send","id":5,"room":"r","body":' + "[" * levels + "]" * levels + "}"
+
+    assert decode_command(sent(MAX_DEPTH - 1)).id == 5
+    for levels, code, number in ((MAX_DEPTH, Err.BAD_FIELD, 5), (10_000, Err.BAD_FRAME, None)):
+        refused = bad(sent(levels))
+        assert (refused.code, refused.command_id) == (code, number)
+        assert refused.message == "a frame may be nested at most 64 levels deep"
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "5", '"bye"', '["type","bye"]'])

@@ -169,6 +169,7 @@ async def test_no_browser_can_have_us_call_somebody_inside(host: str) -> None:
     "token",
     [
         *("", "x", "[]", "{}", '{"endpoint":"https://push.example/x"}'),
+        *('{"more":' + "[" * 4_000 + "]" * 4_000 + "}", '{"more":' + "[" * 4_000),
         *(subscription(""), subscription("http://push.example/x"), subscription("https:///x")),
         *(subscription("https://user:pw@push.example/x"), subscription("https://push.example/ x")),
         *(subscription("https://push.example:99999/x"), subscription("https://push.example/x\r\nA: b")),

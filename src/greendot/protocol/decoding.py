@@ -1,0 +1,71 @@
+"""Decoding of JSON from outside: every failure is one error, and nesting is bounded.
+
+msgspec raises RecursionError for JSON that is nested deeper than the stack has room for, and UnicodeDecodeError for a
+string that is not UTF-8. Callers of this module catch `msgspec.DecodeError` and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw
+
+T = TypeVar("T")
+Json = bytes | bytearray | str | Raw
+
+# Of what clients and apps send on to others. The stack of whoever decodes it later may have less room than ours, and
+# decoders of other languages stop at 100.
+MAX_DEPTH = 64
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_OPEN = ord("[")
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_RUNS = re.compile(rb"\[+|\]+")
+_PEELED = 8  # levels taken away from inside before runs are counted: few runs are left of what is flat and long
+
+
+def decoder(kind: type[T]) -> Callable[[Json], T]:
+    """Return a function that decodes JSON as `kind` or raises msgspec.DecodeError."""
+    read = msgspec.json.Decoder(kind).decode
+
+    def decode_json(text: Json) -> T:
+        try:
+            return read(text)
+        except (UnicodeError, RecursionError) as error:
+            raise _as_decode_error(error) from None
+
+    return decode_json
+
+
+def decode(text: Json, kind: type[T]) -> T:
+    """Decode JSON as `kind`, or raise msgspec.DecodeError."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (UnicodeError, RecursionError) as error:
+        raise _as_decode_error(error) from None
+
+
+def is_too_deep(text: bytes | str) -> bool:
+    """Return whether valid JSON is nested more than MAX_DEPTH levels deep."""
+    if len(text) <= 2 * MAX_DEPTH:
+        return False
+    data = text.encode() if isinstance(text, str) else text
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return False
+    brackets = _STRING.sub(b"", data).translate(_SQUARE, _NO_BRACKETS)
+    for _ in range(_PEELED):
+        brackets = brackets.replace(b"[]", b"")
+    depth = _PEELED
+    for run in _RUNS.findall(brackets):
+        depth += len(run) if run[0] == _OPEN else -len(run)
+        if depth > MAX_DEPTH:
+            return True
+    return False
+
+
+def _as_decode_error(error: UnicodeError | RecursionError) -> msgspec.DecodeError:
+    words = "JSON is nested too deeply" if isinstance(error, RecursionError) else "JSON has a string that is not UTF-8"
+    return msgspec.DecodeError(words)

@@ -1,0 +1,36 @@
+"""JSON from outside is decoded in one place, where every failure becomes one error."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from .sources import Module, modules
+
+PLACE = "protocol.decoding"
+# Modules that may call the decoder themselves, and why.
+OWN = {
+    "protocol.codec": "the hot path of commands: it catches every error by itself",
+    "protocol.versions": "frames that a node of ours has made",
+    "store.postgres.pushes": "rows that the store has written",
+    "store.sqlite.hooks": "rows that the store has written",
+    "store.sqlite.pushes": "rows that the store has written",
+    "testing.wire": "the client of tests, which may fail",
+}
+DIRECT = {"msgspec.json.decode", "msgspec.json.Decoder", "json.loads", "json.load"}
+
+
+def direct(module: Module) -> set[str]:
+    tree = ast.parse(module.path.read_text())
+    return {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & DIRECT
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.name)
+def test_json_is_decoded_by_the_one_module_for_it(module: Module) -> None:
+    if module.name != PLACE and module.name not in OWN:
+        assert direct(module) == set(), f"use {PLACE}: msgspec raises RecursionError and UnicodeDecodeError as well"
+
+
+def test_every_exception_is_needed() -> None:
+    assert {module.name for module in modules() if direct(module)} == {PLACE, *OWN}

@@ -1,0 +1,81 @@
+"""JSON from outside: one error for every failure, and a bound for nesting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from greendot.protocol.decoding import MAX_DEPTH, decode, decoder, is_too_deep
+
+
+class Point(Struct):
+    x: int = 0
+    name: str = ""
+
+
+def nested(levels: int, inner: bytes = b"") -> bytes:
+    return b'{"a":[' * (levels // 2) + b"[" * (levels % 2) + inner + b"]" * (levels % 2) + b"]}" * (levels // 2)
+
+
+def depth_of(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth_of, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(depth_of, value), default=0)
+    return 0
+
+
+BROKEN = {
+    "not JSON": b"{",
+    "of another type": b'{"x":"1"}',
+    "not UTF-8": b'{"name":"\xff"}',
+    "deep where it is read": b'{"x":' + nested(100_000) + b"}",
+    "deep where it is passed over": b'{"y":' + nested(100_000) + b"}",
+    "deep and without an end": b'{"y":' + b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
+def test_every_failure_is_a_decode_error(text: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decoder(Point)(text)
+    with pytest.raises(msgspec.DecodeError):
+        decode(text, Point)
+
+
+def test_what_can_be_read_is_read() -> None:
+    assert decoder(Point)(b'{"x":3}') == decode('{"x":3}', Point) == Point(3)
+
+
+@pytest.mark.parametrize("inner", [b"", b"1", b'"]]]"', b"[],{}", b'"\\"["', b"[]," * 20_000 + b"1"])
+def test_the_bound_is_exact(inner: bytes) -> None:
+    own = 1 if b"[]" in inner else 0
+    assert not is_too_deep(nested(MAX_DEPTH - own, inner))
+    assert is_too_deep(nested(MAX_DEPTH - own + 1, inner))
+
+
+def test_brackets_in_strings_are_no_levels() -> None:
+    assert not is_too_deep(msgspec.json.encode({"text": "[{" * 5_000, 'a "quoted" {name}': "\\[" * 500}))
+
+
+def test_text_is_taken_as_well_as_bytes() -> None:
+    assert is_too_deep(nested(MAX_DEPTH + 1, '"ä"'.encode()).decode())
+
+
+values = st.recursive(
+    st.none() | st.integers() | st.text(alphabet='[]{}"\\äx', max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='[]{}"\\', max_size=3), inner),
+    max_leaves=40,
+)
+
+
+@given(values, st.integers(0, 2 * MAX_DEPTH), st.integers(0, 300))
+def test_any_json_is_judged_by_its_depth(value: Any, around: int, padding: int) -> None:
+    for level in range(around):
+        value = [value] if level % 2 else {"k": value, "[": "]" * padding}
+    assert is_too_deep(msgspec.json.encode(value)) == (depth_of(value) > MAX_DEPTH)

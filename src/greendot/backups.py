@@ -246,7 +246,8 @@ def _dump(settings: Settings, file: Path) -> str:
 def _reload(settings: Settings, file: Path) -> str:
     place, schema = _place(settings)
     how = f"--clean --if-exists --no-owner --single-transaction{schema}"
-    return f"pg_restore {how} --dbname={quote(place)} {quote(str(file))} (stop the servers first)"
+    then = "stop the servers first. Tokens revoked since are valid again: greendot revoke --all-tenants"
+    return f"pg_restore {how} --dbname={quote(place)} {quote(str(file))} ({then})"
 
 
 def _place(settings: Settings) -> tuple[str, str]:

@@ -63,13 +63,12 @@ def http() -> Json:
 
 
 def _given(operation: Json, whole: Json) -> dict[str, bool]:
-    """Names, and whether they are needed."""
+    """Names, and whether they are needed: of a body that may be one of several, in each of them."""
     found = {f"{each['in']} {each['name']}": bool(each.get("required")) for each in operation.get("parameters", ())}
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    for variant in _variants(body, whole):
-        needed = variant.get("required", ())
-        found |= {f"body {name}": name in needed for name in variant.get("properties", {})}
-    return found
+    variants = _variants(body, whole)
+    names = {name for variant in variants for name in variant.get("properties", {})}
+    return found | {f"body {name}": all(name in variant.get("required", ()) for variant in variants) for name in names}
 
 
 def _fields(schema: Json, whole: Json) -> list[str]:

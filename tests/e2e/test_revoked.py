@@ -141,6 +141,38 @@ async def test_a_session_that_lingers_ends_at_once_for_those_who_watch() -> None
         assert len(served.node.registry.sessions) == 1
 
 
+async def test_all_tokens_of_a_tenant_are_revoked_and_newer_ones_and_other_tenants_hold() -> None:
+    async with revoking() as (served, revoke):
+        old = served.token("alice")
+        clients = [await served.client(user) for user in ("alice", "alice", "bob")]
+        theirs = await served.client("alice", claims={"tenant": "acme"})
+        lingers = await served.client("carol")
+        await lingers.end()
+        await served.until_gone(4)
+        await served.advance(1, [*clients, theirs])
+        assert await revoke.closed(all=True) == 3
+        assert [(await client.closed()).code for client in clients] == [4501] * 3
+        assert await refused(served, old) == 4501
+        await served.settle()
+        assert len(served.node.registry.sessions) == 1
+        await theirs.request(type="room.list")
+        await served.advance(1)
+        await served.client("alice")
+
+
+async def test_all_tokens_of_all_tenants_are_revoked_in_the_store_as_after_a_restore() -> None:
+    async with revoking() as (served, _):
+        alice, theirs = await served.client("alice"), await served.client("alice", claims={"tenant": "acme"})
+        old = served.token("bob", tenant="other")
+        await served.advance(1, [alice, theirs])
+        now = served.clock.now_ms()
+        await served.node.store.put_revocation(Revocation("*", "tenant", "*", now + DAY_S * 1000, now))
+        await served.advance(EVERY_S)
+        assert [(await client.closed()).code for client in (alice, theirs)] == [4501] * 2
+        assert await refused(served, old) == 4501
+        await served.client("bob", claims={"tenant": "other"})
+
+
 async def test_another_tenants_names_are_not_meant() -> None:
     async with revoking() as (served, revoke):
         theirs = await served.client("alice", claims={"tenant": "acme", "jti": "j"})
@@ -358,6 +390,9 @@ async def test_a_hello_under_way_does_not_slip_through() -> None:
         ({"user": "u", "before": 1}, "so long ago"),
         ({"user": "u", "before": 2**62}, "future"),
         ({"jti": "j", "expires_at": 1}, "is over"),
+        ({"all": False}, "`all` is true"),
+        ({"all": True, "user": "u"}, "goes with none"),
+        ({"all": True, "before": 1}, "so long ago"),
         ({"users": ["u"]}, "users"),
     ],
 )

@@ -20,9 +20,13 @@ TokenId = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class PostRevoke(Struct, forbid_unknown_fields=True):
-    """The body of POST /v1/tokens/revoke: one of `jti`, `session` and `user`. Beside `jti`, `user` says whose it is."""
+    """The body of POST /v1/tokens/revoke: one of `jti`, `session`, `user` and `all`. Beside `jti`, `user` says whose it
+    is."""
 
-    RULE: ClassVar = {"anyOf": [having("jti"), having("session"), having("user")]} | never(
+    RULE: ClassVar = {"anyOf": [having("jti"), having("session"), having("user"), having("all")]} | never(
+        having("all", "jti"),
+        having("all", "session"),
+        having("all", "user"),
         having("session", "jti"),
         having("session", "user"),
         having("before", "jti"),
@@ -33,7 +37,8 @@ class PostRevoke(Struct, forbid_unknown_fields=True):
     jti: TokenId | None = None
     session: Id | None = None
     user: Id | None = None
-    before: int | None = None  # with `user` alone: tokens issued before; now, unless it is given
+    all: Annotated[bool, Meta(extra_json_schema={"const": True})] | None = None  # every token of the tenant
+    before: int | None = None  # with `user` alone, or `all`: tokens issued before; now, unless it is given
     expires_at: int | None = None  # with `jti`: when the token ends by itself
 
 
@@ -52,7 +57,7 @@ class TokenRoutes:
 
     @operation("POST /v1/tokens/revoke")
     async def revoke(self, request: Request, body: PostRevoke) -> Revoked:
-        """Take back a token, a session, or all a user was given.
+        """Take back a token, a session, all a user was given, or all tokens of the tenant.
 
         When this is answered nothing more is written to what was revoked. 503: it is not known of some; do it again.
         """
@@ -61,12 +66,12 @@ class TokenRoutes:
 
     def _revocation(self, tenant: str, body: PostRevoke) -> Revocation:
         now, revoking = self._backend.clock.now_ms(), self._backend.revoking
-        kind, value = _what(body)
-        if body.before is not None and kind != "user":
-            raise _bad("`before` goes with `user` alone")
+        kind, value = _what(body, tenant)
+        if body.before is not None and kind not in ("user", "tenant"):
+            raise _bad("`before` goes with `user` alone, or with `all`")
         if body.expires_at is not None and kind != "jti":
             raise _bad("`expires_at` goes with `jti`")
-        if kind == "user":
+        if kind in ("user", "tenant"):
             before = now if body.before is None else body.before
             if before > now + AHEAD_MS:
                 raise _bad("`before` is in the future: give milliseconds UTC, or leave it out for now")
@@ -80,14 +85,19 @@ class TokenRoutes:
         return Revocation(tenant, kind, value, min(latest, given))
 
 
-def _what(body: PostRevoke) -> tuple[Kind, str]:
+def _what(body: PostRevoke, tenant: str) -> tuple[Kind, str]:
+    named = (body.jti, body.session, body.user)
+    if body.all and named == (None, None, None):
+        return "tenant", tenant
+    if body.all is not None:
+        raise _bad("`all` is true, and goes with none of `jti`, `session` and `user`")
     if body.jti is not None and body.session is None:
         return "jti", body.jti
     if body.session is not None and body.jti is None and body.user is None:
         return "session", body.session
     if body.user is not None and body.session is None:
         return "user", body.user
-    raise _bad("give one of `jti`, `session` and `user`; beside `jti`, `user` says whose it is")
+    raise _bad("give one of `jti`, `session`, `user` and `all`; beside `jti`, `user` says whose it is")
 
 
 def _bad(why: str) -> Problem:

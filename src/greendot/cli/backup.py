@@ -18,6 +18,10 @@ from greendot.cli.tables import several
 
 SHOWN_S = 0.2  # between two looks at how far it is
 NOT_IN_IT = "Not in it: settings, secrets, and what is in Redis (who is online now, which fills itself again)."
+REVIVED = (
+    "Tokens that were revoked and users that were erased since the backup was made are back. "
+    "To have no token count that was issued until now:"
+)
 
 T = TypeVar("T")
 
@@ -58,6 +62,9 @@ def restore(file: Path, force: bool, as_json: bool, store: str | None, config: P
     FILE is checked first: checksum, integrity, tables and version. The store is opened and checked again before
     anything is said to be restored. Called again after it was killed, it begins anew.
 
+    Tokens that were revoked after the backup was made are valid again: `greendot revoke --all-tenants --store URL`
+    revokes all that were issued until now. Users erased since then are back: erase them again.
+
     \b
       greendot restore /backups/greendot-2027-03-01.db --store sqlite:////var/lib/greendot/greendot.db --force
     """
@@ -78,6 +85,7 @@ def restore(file: Path, force: bool, as_json: bool, store: str | None, config: P
         click.echo(f"SQLite's logs of {whose} were beside it, and are now {names} in {done.left[0].parent}.")
     if not done.checked:
         click.echo(f"There is no {file.name}.sha256 beside it, so a changed text in it would not have been noticed.")
+    click.echo(f"{REVIVED} greendot revoke --all-tenants --store sqlite:///{settings.store_path}")
     if done.old:
         click.echo("Its tables are older: a server brings them up to date when it starts.")
 

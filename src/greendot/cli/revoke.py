@@ -1,4 +1,4 @@
-"""`greendot revoke`: take back a token, a session or all a user was given, by a server, or past the servers."""
+"""`greendot revoke`: take back a token, a session, all of a user or of a tenant, by a server, or past the servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greendot.cli.durations import Duration
 from greendot.cli.inspect import json_option, print_json
 from greendot.cli.stored import on_store, store_option, store_settings
 from greendot.clock import SystemClock
-from greendot.core.revocations import Kind, Revocation
+from greendot.core.revocations import EVERY_TENANT, Kind, Revocation
 from greendot.settings import Settings, check_id
 
 PULLED_S = 15  # servers look by themselves so often
@@ -20,7 +20,9 @@ PULLED_S = 15  # servers look by themselves so often
 
 @click.command()
 @click.option("--user", metavar="U", help="All tokens of this user that were issued until now.")
-@click.option("--ago", type=Duration(), help="With --user: only those issued more than so long ago, such as 2h.")
+@click.option("--all", "everything", is_flag=True, help="All tokens of the tenant that were issued until now.")
+@click.option("--all-tenants", is_flag=True, help="With --store: all tokens of all tenants that were issued until now.")
+@click.option("--ago", type=Duration(), help="With --user or --all: only those issued more than so long ago, as in 2h.")
 @click.option("--jti", metavar="J", help="The token with this id; with --user, whose it is.")
 @click.option("--session", metavar="S", help="This session, as `greendot sessions` shows it, and its token.")
 @click.option("--url", metavar="URL", help="A server. [default: http://127.0.0.1:8000]")
@@ -30,6 +32,8 @@ PULLED_S = 15  # servers look by themselves so often
 @config_option
 def revoke(
     user: str | None,
+    everything: bool,
+    all_tenants: bool,
     ago: int | None,
     jti: str | None,
     session: str | None,
@@ -39,35 +43,53 @@ def revoke(
     as_json: bool,
     config: Path | None,
 ) -> None:
-    """Revoke a token, a session, or all a user was given: sockets are closed and not let in again.
+    """Revoke a token, a session, all a user was given, or all tokens: sockets are closed and not let in again.
 
     A running server does it, with its API key (GREENDOT_API_KEY; a dev server's is found in its folder), and all
     servers at once. With --store it is written without one.
     """
-    kind, value = _what(user, jti, session)
-    if ago is not None and kind != "user":
-        raise click.UsageError("--ago goes with --user alone.")
+    if all_tenants and (store is None or tenant is not None):
+        raise click.UsageError("--all-tenants goes with --store, and without --tenant.")
+    whose = EVERY_TENANT if all_tenants else tenant or "default"
+    kind, value = _what(user, jti, session, whose if everything or all_tenants else None)
+    if ago is not None and kind not in ("user", "tenant"):
+        raise click.UsageError("--ago goes with --user alone, or with --all.")
     before = SystemClock().now_ms() - (ago or 0)
     if store is not None:
         if url is not None:
             raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
-        check_id("tenant", tenant or "default")
-        _write(store_settings(store, config), tenant or "default", kind, value, before)
+        if not all_tenants:
+            check_id("tenant", whose)
+        _write(store_settings(store, config), whose, kind, value, before)
         answer, how = {"closed": None}, f"Servers close its sockets within {PULLED_S} s, when they look by themselves."
     else:
         if tenant is not None:
             raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
-        said = {"jti": jti, "session": session, "user": user, "before": before if ago is not None else None}
+        said: dict[str, str | int | None] = {"jti": jti, "session": session, "user": user, "all": everything or None}
+        said["before"] = before if ago is not None else None
         asked = {name: given for name, given in said.items() if given is not None}
         answer = ask(with_dev_key(settings_from(config, {})), url, "/v1/tokens/revoke", asked)
         how = f"Sockets closed: {answer['closed']}."
     if as_json:
         print_json(answer)
     else:
-        click.echo(f"Revoked {'the token' if kind == 'jti' else kind} {value}. {how}")
+        click.echo(f"Revoked {_named(kind, value, store is not None)}. {how}")
 
 
-def _what(user: str | None, jti: str | None, session: str | None) -> tuple[Kind, str]:
+def _named(kind: Kind, value: str, knows_tenant: bool) -> str:
+    if kind != "tenant":
+        return f"{'the token' if kind == 'jti' else kind} {value}"
+    if value == EVERY_TENANT:
+        return "all tokens of all tenants"
+    return f"all tokens of tenant {value}" if knows_tenant else "all tokens of the key's tenant"
+
+
+def _what(user: str | None, jti: str | None, session: str | None, tenant: str | None) -> tuple[Kind, str]:
+    """Say what is meant; `tenant` if it is all of a tenant, or of all."""
+    if tenant is not None:
+        if (user, jti, session) != (None, None, None):
+            raise click.UsageError("--all and --all-tenants go without --user, --jti and --session.")
+        return "tenant", tenant
     if jti is not None and session is None:
         if not 1 <= len(jti) <= 200:
             raise click.UsageError("--jti: an id has 1 to 200 characters.")
@@ -76,10 +98,10 @@ def _what(user: str | None, jti: str | None, session: str | None) -> tuple[Kind,
         return "session", check_id("session", session)
     if user is not None and session is None:
         return "user", check_id("user", user)
-    raise click.UsageError("Give one of --user, --jti and --session; beside --jti, --user says whose it is.")
+    raise click.UsageError("Give one of --user, --jti, --session and --all; beside --jti, --user says whose it is.")
 
 
 def _write(settings: Settings, tenant: str, kind: Kind, value: str, before: int) -> None:
     longest_ms = round((settings.auth.longest_token_s + settings.auth.leeway_s) * 1000)
-    revocation = Revocation(tenant, kind, value, before + longest_ms, before if kind == "user" else 0)
+    revocation = Revocation(tenant, kind, value, before + longest_ms, before if kind in ("user", "tenant") else 0)
     on_store(settings, lambda there: there.put_revocation(revocation))

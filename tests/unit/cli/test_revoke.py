@@ -31,6 +31,20 @@ async def test_with_a_store_it_is_written_past_the_servers(kind: str, tmp_path: 
         assert abs(session.expires_at - (now + MONTH_MS)) < 60_000
 
 
+async def test_all_tokens_of_a_tenant_or_of_all_tenants_are_revoked_past_the_servers(
+    tmp_path: Path, postgres: str
+) -> None:
+    async with opened("sqlite", tmp_path, postgres) as (url, store):
+        now = SystemClock().now_ms()
+        told = await said("revoke", "--all", "--tenant", "acme", "--store", url)
+        assert told.startswith("Revoked all tokens of tenant acme. ")
+        assert (await said("revoke", "--all-tenants", "--store", url)).startswith("Revoked all tokens of all tenants. ")
+        one, every = [revocation for _, revocation in await store.revocations(0, 9)]
+        assert (one.name, every.name) == (("acme", "tenant", "acme"), ("*", "tenant", "*"))
+        assert now <= one.before <= every.before
+        assert every.expires_at == every.before + MONTH_MS
+
+
 def test_without_a_server_it_says_what_to_do() -> None:
     port = free_port()
     told = complaint("revoke", "--user", "ann", GREENDOT_API_KEY="key", GREENDOT_SERVER_PORT=str(port))
@@ -41,7 +55,11 @@ def test_without_a_server_it_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ([], "Give one of --user, --jti and --session"),
+        ([], "Give one of --user, --jti, --session and --all"),
+        (["--all", "--user", "u"], "go without --user"),
+        (["--all-tenants", "--jti", "j", "--store", "sqlite:///x"], "go without --user"),
+        (["--all-tenants"], "--all-tenants goes with --store"),
+        (["--all-tenants", "--store", "sqlite:///x", "--tenant", "t"], "without --tenant"),
         (["--jti", "j", "--session", "s"], "Give one of"),
         (["--session", "s", "--user", "u"], "Give one of"),
         (["--jti", ""], "1 to 200"),

@@ -381,6 +381,27 @@ async def test_a_slow_reader_that_goes_on_reading_is_not_closed() -> None:
         assert counted(served, "unread") == 0
 
 
+async def test_an_upgrade_waits_until_the_responses_before_it_are_read() -> None:
+    async with serving() as served:
+        async with raw(served, receive_buffer=4096) as client:
+            protocol, received = await stalled(served, client, DOCUMENT * 5 + upgrade()), b""
+            while protocol._exchanges:  # the last response is in the transport's buffer, which the kernel does not take
+                client._writer.transport.resume_reading()
+                received += await client._reader.read(4_000)
+                client._writer.transport.pause_reading()
+                await served.settle()
+            assert served.node.metrics.ws_connections_total == 0
+            client._writer.transport.resume_reading()
+            while statuses(received) != [200] * 5 + [101] or not received.endswith(b"\r\n\r\n"):
+                received += await asyncio.wait_for(client._reader.read(40_000), 10)
+            await client.hello(served.token("alice"))
+        async with raw(served, receive_buffer=4096) as client:
+            await stalled(served, client, DOCUMENT * 5 + upgrade())
+            await served.advance(10)
+            await until(lambda: not served.greendot.server._web.connections)
+        assert served.node.metrics.ws_connections_total == 1
+
+
 async def test_the_last_response_unread_ends_the_socket_too() -> None:
     async with serving() as served, raw(served, receive_buffer=4096) as client:
         last = DOCUMENT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")

@@ -25,6 +25,7 @@ async def test_an_upgraded_socket_is_picows_own_and_keeps_nothing_of_the_handsha
 
 async def test_no_task_queue_or_loop_timer_belongs_to_an_idle_connection() -> None:
     async with serving() as served:
+        await served.settle()  # the node's own work at its start
         tasks = len(asyncio.all_tasks())
         clients = [await served.client(f"user{number}") for number in range(50)]
         await served.settle()

@@ -56,7 +56,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._parser = self._new_parser()
         self._exchanges: deque[Exchange] = deque()  # the first is being answered, the others wait
         self._receiving: Exchange | None = None  # its body is not complete
-        self._handshake: WebSocketRequest | Refusal | None = None
+        self._handshake: WebSocketRequest | None = None
         self._end: Callable[[], None] | None = None
         self._deadline: Timer | None = None  # of the request that is being received, or of the next
         self._unread: Timer | None = None  # of responses the client does not read
@@ -107,7 +107,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
         if self._end is _nothing:
-            self._watch_reader(LINGER_S)
+            self._watch_reader(UNREAD_S)
             return
         self._sockets.timers.cancel(self._unread)
         self._unread = None
@@ -134,7 +134,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def throttle(self) -> None:
         """Pause or resume reading. Only what can be worked on is read."""
         full = self._receiving is not None and len(self._receiving.body) > MAX_WAITING_BODY
-        pause = full or len(self._exchanges) > 1 or (self._end is not None and bool(self._exchanges))
+        pause = full or self._end not in (None, _nothing) or len(self._exchanges) > 1
         if pause != self._paused and not self.transport.is_closing():
             self._paused = pause
             (self.transport.pause_reading if pause else self.transport.resume_reading)()
@@ -178,11 +178,8 @@ class HttpProtocol(asyncio.BufferedProtocol):
         try:
             while data:
                 data = self._parse(data)
-        except Refused as refused:
-            self._fail(refused.refusal)
-            return
-        except httptools.HttpParserError as error:
-            cause = error.__context__
+        except (Refused, httptools.HttpParserError) as error:
+            cause = error if isinstance(error, Refused) else error.__context__  # an exception of a callback
             if cause is not None and not isinstance(cause, Refused):
                 tell(events.WORK_FAILED, cause, work="an HTTP parser callback")
             self._fail(cause.refusal if isinstance(cause, Refused) else BAD_REQUEST)
@@ -196,12 +193,9 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             rest = data[upgrade.args[0] :]
-            handshake, self._handshake = self._handshake, None
-            if isinstance(handshake, Refusal):
-                raise Refused(handshake) from None
-            if handshake is not None and len(rest) > MAX_EARLY:
-                raise Refused(TOO_EARLY) from None
-            if handshake is not None:
+            if (handshake := self._handshake) is not None:
+                if len(rest) > MAX_EARLY:
+                    raise Refused(TOO_EARLY) from None
                 self._finish(partial(self._accept, handshake._replace(rest=rest)))
                 return b""
             if (head := self._unparsed) is not None:
@@ -294,13 +288,13 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._deadline = None
         self._advance()
 
-    def _read_handshake(self, head: Head) -> WebSocketRequest | Refusal:
+    def _read_handshake(self, head: Head) -> WebSocketRequest:
         web = self._web
         live = web.onlooker is not None and (head.path == LIVE or not web.clients)
         if not live and not web.clients:
-            return Refusal(b"404 Not Found")
+            raise Refused(Refusal(b"404 Not Found"))
         if (refusal := check_handshake(head, LIVE if live else PATH)) is not None:
-            return refusal
+            raise Refused(refusal)
         query = head.query if self._sockets.token_in_query else b""
         key = head.by_name[b"sec-websocket-key"]
         return WebSocketRequest(key, asked(head.by_name, query), head.by_name, web.onlooker if live else None)
@@ -332,6 +326,14 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._advance()
 
     def _accept(self, request: WebSocketRequest) -> None:
+        if self._heard_all:
+            self._close()
+            return
+        if self.transport.get_write_buffer_size():
+            # A WebSocket writes past the transport: the responses before it must have left the transport's buffer.
+            self._end = partial(self._accept, request)
+            self.transport.set_write_buffer_limits(high=0)
+            return
         self._leave()
         if self._paused:
             self._paused = False

@@ -72,6 +72,7 @@ class Greendot:
             targets=self.node.targets,
             revoking=self.node.revoking,
             devices=self.node.devices,
+            slices=self.node.slices,
             is_zone=is_zone,
             node=self.node,
         )

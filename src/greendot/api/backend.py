@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -17,6 +17,15 @@ from greendot.protocol.replies import PresentReply, SessionInfo
 from greendot.store.base import BusMode, Created, Draft, Key, Notice, Record, Role, Room, Store
 from greendot.store.pushes import Device, Provider
 from greendot.tokens import Tokens
+
+T = TypeVar("T")
+
+
+class Slices(Protocol):
+    """Loop time for large work: see `gateway.slices`."""
+
+    async def turn(self) -> None: ...
+    def cut(self, items: Sequence[T]) -> AsyncIterator[Sequence[T]]: ...
 
 
 class Statuses(Protocol):
@@ -122,6 +131,7 @@ class Backend(Struct, frozen=True):
     targets: Targets
     revoking: Revoking
     devices: Devices
+    slices: Slices
     is_zone: Callable[[str], bool]  # whether a time zone is called so
     node: NodeView
 

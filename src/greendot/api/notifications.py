@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Raw, Struct
@@ -16,13 +15,13 @@ from greendot.api.request import Span, check_size, decode, json, read_text
 from greendot.api.rules import having, never
 from greendot.core.gate import Importance
 from greendot.ids import valid_id
+from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Id, Seq
 from greendot.store.base import Created, Filter, Notice, Notification
 from greendot.store.events import fit
 
 MOST = 10_000  # notifications in one request
 MOST_BYTES = 16 * 1024 * 1024  # of them
-IN_A_ROW = 250  # decoded before others have their turn
 
 
 class PostNotification(Struct):
@@ -117,6 +116,7 @@ class NotificationRoutes:
         """Notify a user, or many: written whole or not at all. 200 if nothing was new."""
         tenant, key = self._backend.keys.tenant(request), idempotency_key
         text = await read_text(request, MOST_BYTES)
+        await self._backend.slices.turn()
         many = decode(text, _Opened).notifications
         if many is None:
             notice = self._notice(tenant, decode(text, PostNotification), key, "")
@@ -127,16 +127,18 @@ class NotificationRoutes:
         # Before the work of reading them: who sends too much must not cost it.
         self._backend.limiting.app_notifications(tenant, len(many))
         notices: list[Notice] = []
-        for index, raw in enumerate(many):
-            within = f"notifications[{index}]"
-            own = None if key is None else f"{key}.{index}"
-            notices.append(self._notice(tenant, decode(raw, PostNotification, within), own, f"{within}."))
-            if index % IN_A_ROW == 0:
-                await asyncio.sleep(0)
+        async for some in self._backend.slices.cut(many):
+            for raw in some:
+                within = f"notifications[{len(notices)}]"
+                own = None if key is None else f"{key}.{len(notices)}"
+                notices.append(self._notice(tenant, decode(raw, PostNotification, within), own, f"{within}."))
         await self._backend.targets.check_users(tenant, [notice.user for notice in notices])
         all_made = await self._backend.notifying.notify(notices)
+        entries: list[bytes] = []
+        async for created in self._backend.slices.cut(all_made):
+            entries += [encode_part(_made(one)) for one in created]
         is_new = any(made is None or made.new for made in all_made)
-        return json(NotificationsMade([_made(made) for made in all_made]), 201 if is_new else 200)
+        return json(joined("notifications", entries), 201 if is_new else 200)
 
     def _notice(self, tenant: str, given: PostNotification, key: str | None, within: str) -> Notice:
         now = self._backend.clock.now_ms()

@@ -6,12 +6,14 @@ from typing import Literal
 
 from msgspec import Struct
 from starlette.requests import Request
+from starlette.responses import Response
 
 from greendot.api.backend import Backend
 from greendot.api.operation import operation
-from greendot.api.request import Page
+from greendot.api.request import Page, json
 from greendot.core.presence import Manual
 from greendot.core.projection import project
+from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Seq, Text, Users
 from greendot.protocol.events import Presence
 from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
@@ -51,13 +53,16 @@ class PresenceRoutes:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    @operation("POST /v1/presence/query")
-    async def query(self, request: Request, body: QueryPresence) -> PresenceReply:
+    @operation("POST /v1/presence/query", answers={200: (PresenceReply,)})
+    async def query(self, request: Request, body: QueryPresence) -> Response:
         """How others see up to 10,000 users: one entry each, in order."""
         tenant = self._backend.keys.tenant(request)
         self._backend.limiting.app_query(tenant, len(body.users))
-        snapshots = await self._backend.engine.read(tenant, body.users)
-        return PresenceReply([project(u, s) for u, s in zip(body.users, snapshots, strict=True)])
+        entries: list[bytes] = []
+        async for users in self._backend.slices.cut(body.users):
+            snapshots = await self._backend.engine.read(tenant, users)
+            entries += [encode_part(project(u, s)) for u, s in zip(users, snapshots, strict=True)]
+        return json(joined("presence", entries))
 
     @operation("GET /v1/presence/online")
     async def online(self, request: Request, query: Page) -> OnlineUsers:

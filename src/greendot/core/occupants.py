@@ -41,7 +41,8 @@ class Occupants:
 
     def users(self, now: int, nodes: Mapping[str, NodeLife]) -> list[str]:
         """Who is there, by user id."""
-        return sorted(user for user in self._users if self._counting(user, now, nodes))
+        live = {node for node, life in nodes.items() if _counts(life, now)}
+        return sorted(user for user, seats in self._users.items() if not live.isdisjoint(seats.values()))
 
     def sessions(self, user: str, now: int, nodes: Mapping[str, NodeLife]) -> set[str]:
         """Those of one user."""

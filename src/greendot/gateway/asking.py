@@ -105,7 +105,8 @@ class Asking:
             if batched is None:
                 batched = Batched(self._shared, lambda some: self._read(tenant, some), None)
                 self._asked[tenant] = batched
-            await asyncio.gather(*(batched.get(pair) for pair in pairs))
+            for answer in [batched.ask(pair) for pair in pairs]:  # a task for each would take longer than the rest
+                await asyncio.shield(answer)
 
     def forget(self, tenant: str, user: str) -> None:
         """Answers about this user may be wrong, also those on their way."""

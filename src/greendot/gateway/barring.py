@@ -40,6 +40,7 @@ class Barring:
         """It may not see the user, from the beginning or any more."""
         if connection in watched.barred:
             return
+        watched.shows += 1
         if connection not in watched.channel.listeners:
             watched.barred[connection] = entry(watched.user, NOBODY, None)
             self._watched.keep(watched)
@@ -56,6 +57,7 @@ class Barring:
         before = watched.barred.pop(connection, None)
         if before is None:
             return None
+        watched.shows += 1
         self._watched.attach(watched, connection)
         self._crowds.came(watched, connection)
         now = watched.shown(self._now_ms())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 
 from greendot.clock import Clock
 from greendot.core.presence import Manual
@@ -29,12 +29,12 @@ from greendot.protocol import commands as wire
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.events import HeartbeatAck, Signal
-from greendot.protocol.replies import PresenceReply, PrivacyReply, RefreshReply, Reply, StatusReply
+from greendot.protocol.replies import PrivacyReply, RefreshReply, Reply, StatusReply
 from greendot.tokens import Tokens
 from greendot.traces import spans
 from greendot.traces.spans import parent
 
-Outcome = Reply | None
+Outcome = Reply | Raw | None  # Raw: the data of a large reply, encoded in slices
 Result = Outcome | Awaitable[Outcome]
 Handler = Callable[[Connection, Session, Any], Result]
 Limit = Callable[[Connection, Session, str], None]  # Refused if too much is said in the room
@@ -114,11 +114,11 @@ class Commands:
 
     async def _watch(self, connection: Connection, session: Session, command: wire.Watch) -> Outcome:
         self._parts.limiting.watch(connection, session, len(command.users))
-        return PresenceReply(await self._parts.watching.watch(connection, session, command.users))
+        return await self._parts.watching.watch(connection, session, command.users)
 
     async def _presence_get(self, connection: Connection, session: Session, command: wire.PresenceGet) -> Outcome:
         self._parts.limiting.watch(connection, session, len(command.users))
-        return PresenceReply(await self._parts.watching.read(session, command.users))
+        return await self._parts.watching.read(session, command.users)
 
     def _typing_start(self, connection: Connection, session: Session, command: wire.TypingStart) -> Result:
         _may_send(session)

@@ -102,6 +102,7 @@ class Crowds:
 
     def _switch(self, watched: Watched, crowd: Crowd, *, polled: bool) -> None:
         crowd.polled = polled
+        watched.shows += 1
         (self.polled.add if polled else self.polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
         what = "are told of no change but ask" if polled else "are told of changes again"

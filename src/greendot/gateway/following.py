@@ -8,7 +8,8 @@ silence a newer subscription.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 from greendot.core.wheel import Timer
@@ -17,6 +18,7 @@ from greendot.gateway.channel import Channel
 from greendot.gateway.connection import Connection
 from greendot.gateway.shared import Shared
 
+MOST_LEAVING = 1_000  # topics in one unsubscription
 UNHEARD_S = 5.0  # how long a topic without listeners stays subscribed
 
 
@@ -65,6 +67,10 @@ class Following(Generic[F]):
         """Those that are followed and whose state is known."""
         return [f for t, f in self._all.items() if f.opening is None and part.covers(t.tenant, t.name)]
 
+    def names(self, tenant: str) -> set[str]:
+        """Return the names of the tenant's topics that are followed and whose state is known."""
+        return {topic.name for topic, of in self._all.items() if topic.tenant == tenant and of.opening is None}
+
     async def open(self, topics: Sequence[Topic]) -> None:
         """Make sure the topics are followed and their state is known. Attach in the same turn of the loop."""
         while leaving := [self._leaving[topic] for topic in topics if topic in self._leaving]:
@@ -78,6 +84,10 @@ class Following(Generic[F]):
             await asyncio.shield(opening)
         if not all(topic in self._all for topic in topics):  # some were given up while others were read
             await self.open(topics)
+
+    def follows(self, topics: Iterable[Topic]) -> bool:
+        """Whether all topics are followed and their state is known."""
+        return all((of := self._all.get(topic)) is not None and of.opening is None for topic in topics)
 
     def attach(self, followed: F, connection: Connection) -> None:
         self.keep(followed)
@@ -135,8 +145,8 @@ class Following(Generic[F]):
         self._leaving[topic] = asyncio.get_running_loop().create_future()
 
     async def _unsubscribe(self) -> None:
-        """Everything given up in this tick, in one go."""
-        leaving = dict(self._leaving)
+        """Unsubscribe what was given up in this tick together, up to a bound."""
+        leaving = dict(islice(self._leaving.items(), MOST_LEAVING))
         try:
             await self._bus.unsubscribe(leaving)
         finally:

@@ -23,6 +23,7 @@ class Granting:
     async def replace(self, connection: Connection, session: Session, grants: Grants) -> None:
         """From now on `grants` count. StoreUnavailable: nothing has changed, and the old token holds until its end."""
         lost = await self._lost(connection, session, grants)
+        await self._watching.keep_granted(connection, session, grants)
         if connection.closing or session.connection is not connection:
             return
         # No await below: nothing is to be heard, or said, by one token and then by the other.
@@ -31,7 +32,6 @@ class Granting:
         if not grants.send:
             self._rooms.hush(connection)
         self._rooms.lose(connection, lost, "the new token does not open it")
-        self._watching.keep_granted(connection, session)
 
     async def _lost(self, connection: Connection, session: Session, grants: Grants) -> list[str]:
         """The rooms only the old token opened. Who is a member stays one."""

@@ -40,6 +40,7 @@ from greendot.traces.spans import Course, began
 from greendot.traces.traceparent import enter
 
 MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
+LARGE_FRAME = 8 * 1024  # bytes: above, a frame is decoded when there is loop time for it
 BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
 
 _NOTHING = Reply()
@@ -72,6 +73,7 @@ class Intake:
         self._sessions = sessions
         self._clock: Clock = shared.clock
         self._spawn = shared.tasks.spawn
+        self._slices = shared.slices
         self._witness = shared.witness
         self._metrics = metrics
         self._limiting = limiting
@@ -89,11 +91,15 @@ class Intake:
     def received(self, connection: Connection, text: str) -> None:
         """A text message from the client."""
         if connection.waiting is None:
-            if self._turns.count(connection):
+            has_turn = self._turns.count(connection)
+            if has_turn and len(text) <= LARGE_FRAME:
                 self._handle(connection, text, connection.heard)
                 return
             connection.waiting = deque()
-            self._turns.wait(connection)
+            if has_turn:
+                self._spawn(self._wait_for_slice(connection))
+            else:
+                self._turns.wait(connection)
         connection.waiting.append(text)
         if len(connection.waiting) == MOST_WAITING:
             connection.pause_reading()  # what follows waits with the client, which is in nobody's way
@@ -122,6 +128,11 @@ class Intake:
             connection.close(code, reason)
         else:
             connection.waiting.append(Violation(code, reason))
+
+    async def _wait_for_slice(self, connection: Connection) -> None:
+        """Go on when there is loop time: to decode a large frame takes milliseconds, and many may come in one turn."""
+        await self._slices.turn()
+        self._next(connection)
 
     def _handle(self, connection: Connection, text: str, now: float) -> None:
         metrics = self._metrics
@@ -201,6 +212,10 @@ class Intake:
             if done == SHARE:
                 connection.waiting = waiting
                 self._turns.wait(connection)
+                return
+            if done and len(waiting[0]) > LARGE_FRAME:
+                connection.waiting = waiting
+                self._spawn(self._wait_for_slice(connection))
                 return
             done += 1
             message = waiting.popleft()

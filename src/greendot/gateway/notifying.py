@@ -5,7 +5,6 @@ Written first, then told. What is promised of a notification depends on its kind
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import UNSET, Raw, structs
@@ -17,6 +16,7 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.inboxes import Inboxes
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
+from greendot.gateway.slices import STEP
 from greendot.ids import new_message_id, number_of
 from greendot.metrics import Metrics
 from greendot.protocol.codec import encode_event
@@ -62,29 +62,40 @@ class Notifying:
 
         One without a key is another one each time; `ack` is decided here.
         """
-        traceparent = parent()
-        kept = [
-            structs.replace(
-                notice,
-                key=notice.key or new_message_id(),
-                ack=kind.wants_ack,
-                push=self.is_pushed(notice),
-                traceparent=traceparent,
-            )
-            for notice in notices
-            if (kind := self._kinds.of(notice.kind)).is_kept
-        ]
+        kept: list[Notice] = []
+        async for some in self._shared.slices.cut(notices):
+            kept += self._kept(some)
         written = iter(await self._write(kept) if kept else ())
+        is_many = len(notices) > STEP
+        if is_many:
+            await self._shared.slices.turn()
         created = [next(written) if self._kinds.of(notice.kind).is_kept else None for notice in notices]
-        await self._publish(self._signals(notices))
+        await self._publish(self._signals([of for of, made in zip(notices, created, strict=True) if made is None]))
+        if is_many:
+            await self._shared.slices.turn()
         with span("bus.publish", kind="user"):
             await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
+        if is_many:
+            await self._shared.slices.turn()
         if any(notice.push for notice in kept):
             self.queued()
         self._hand_over(kept, [made for made in created if made is not None])
         self._shared.witness.notified(notices)
         self._metrics.inbox_notified_total += sum(made is None or made.new for made in created)
         return created
+
+    def _kept(self, notices: Sequence[Notice]) -> Iterator[Notice]:
+        """Yield those whose kind is kept, as they are written."""
+        traceparent = parent()
+        for notice in notices:
+            if (kind := self._kinds.of(notice.kind)).is_kept:
+                yield structs.replace(
+                    notice,
+                    key=notice.key or new_message_id(),
+                    ack=kind.wants_ack,
+                    push=self.is_pushed(notice),
+                    traceparent=traceparent,
+                )
 
     async def _write(self, notices: Sequence[Notice]) -> list[Created]:
         with span("store.commit", channel="inbox"):
@@ -112,8 +123,6 @@ class Notifying:
     def _signals(self, notices: Sequence[Notice]) -> Iterator[tuple[Topic, Message]]:
         for notice in notices:
             kind = self._kinds.of(notice.kind)
-            if kind.is_kept:
-                continue
             body, key = Raw(notice.body), notice.key or UNSET
             signal = Signal(SENDER, None, notice.kind, body=body, key=key)
             frame = encode_event(signal, notice.created_at, None, parent())
@@ -124,7 +133,7 @@ class Notifying:
         for number, (topic, message) in enumerate(messages, start=1):
             self._engine.publish(topic, message)
             if number % IN_A_ROW == 0:
-                await asyncio.sleep(0)
+                await self._shared.slices.turn()
 
     def _hand_over(self, notices: Sequence[Notice], made: Sequence[Created]) -> None:
         urgent: dict[Key, list[Notification]] = {}

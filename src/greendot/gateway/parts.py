@@ -97,6 +97,7 @@ class Parts:
         typing, presence = settings.typing, settings.presence
         self.witness = Witness(Tail(bodies=settings.server.dev), clock)
         shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry, Arrivals(clock), self.witness)
+        self.slices = shared.slices
         self.refreshing = Refreshing(shared)
         self.statuses = Statuses(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Sequence
+from itertools import islice
 
 from greendot.core.wheel import has_come
 from greendot.engine.base import Entered, Left, RoomEngine
@@ -28,13 +29,15 @@ from greendot.protocol.replies import PresentReply
 RETRY_S = 1.0  # after the store could not say who may see somebody
 
 
-def page(ordered: Sequence[str], also: str | None, after: str | None, limit: int) -> PresentReply:
-    """A part of the users, and of `also`, by id; and how many there are."""
+def page(
+    ordered: Sequence[str], also: str | None, after: str | None, limit: int, count: int | None = None
+) -> PresentReply:
+    """A part of the users, and of `also`, by id; and how many there are, `count` if those are not all."""
     at = 0 if after is None else bisect_right(ordered, after)
     users = [*ordered[at : at + limit]]
     if also is not None and (after is None or also > after):
         insort(users, also)
-    return PresentReply(users[:limit], len(ordered) + (also is not None))
+    return PresentReply(users[:limit], (len(ordered) if count is None else count) + (also is not None))
 
 
 class PresentLine:
@@ -93,6 +96,17 @@ class PresentLine:
             self._order = sorted(self._users)
         return self._order
 
+    def is_viewer(self, reader: str) -> bool:
+        """Whether the reader listens here, so that it is known whom they see."""
+        return bool(self._devices(reader))
+
+    def page(self, reader: str, after: str | None, limit: int) -> PresentReply:
+        """Return a part of those whom a viewer sees, and how many they are."""
+        ordered, sees = self.ordered(), self.curtain.sees
+        at = 0 if after is None else bisect_right(ordered, after)
+        seen = (ordered[number] for number in range(at, len(ordered)) if sees(reader, ordered[number]))
+        return page([*islice(seen, limit)], self.unseen(reader), after, limit, self.curtain.count(reader))
+
     def unseen(self, reader: str | None) -> str | None:
         """A reader who is there and whom nobody else sees: invisible, or just coming."""
         return reader if reader is not None and reader not in self._users and self._devices(reader) else None
@@ -107,23 +121,29 @@ class PresentLine:
         try:
             found = {*await engine.present(self._tenant, self._room)}
             known = await self._look_up(found)
+            if number < self._newest or self._is_held:
+                return
+            self._newest = number
+            self._order = None
+            async for users in self._shared.slices.cut([*(found ^ self._users)]):
+                if number < self._newest or self._is_held:
+                    return
+                for user in users:
+                    # What was received of a user since the reading began is newer than what was read.
+                    if user not in meanwhile:
+                        self._correct(user, is_there=user in found, is_known=user in known)
         finally:
             del self._readings[number]
-        if number < self._newest or self._is_held:
-            return
-        self._newest = number
-        # What was heard while it was read may or may not be in it; the last that was heard of a user holds.
-        found -= {user for user, entered in meanwhile.items() if not entered}
-        found |= {user for user, entered in meanwhile.items() if entered}
-        self._order = None
-        for user in found - self._users:
-            if user in known:
-                self._enter(user)
-            else:
-                self._arrive(user)
-        for user in self._users - found:
+        self._unknown &= found.union(user for user, entered in meanwhile.items() if entered)
+
+    def _correct(self, user: str, *, is_there: bool, is_known: bool) -> None:
+        """Show what the engine says of a user."""
+        if not is_there:
             self._leave(user)
-        self._unknown &= found
+        elif is_known:
+            self._enter(user)
+        else:
+            self._arrive(user)
 
     def hold(self, seconds: float) -> None:
         """The engine has forgotten who is there: until all are restored, and it is read again, nobody leaves."""

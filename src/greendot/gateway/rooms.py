@@ -109,7 +109,8 @@ class Rooms:
         removals = local.removals
         # Now that removals are heard: who was removed in between must not slip in.
         admitted = await self.membership.admit(session, room, fresh=True)
-        await self._sights.know(session.tenant, [session.user], {*local.present.users, *local.typing.users})
+        there = {*local.present.users, *local.typing.users} if self._sights.matters(session.tenant) else ()
+        await self._sights.know(session.tenant, [session.user], there)
         missed, truncated = await self._missed(local, after, most)
         if self._local.get(topic) is not local or local.removals != removals or not self._is_current(local, admitted):
             return await self.rejoin(connection, session, room, after, most)
@@ -193,11 +194,11 @@ class Rooms:
         if local is not None and local.opening is None:
             users, unseen = local.present.ordered(), local.present.unseen(reader)
         else:
-            users, unseen = await self._engine.present(topic.tenant, topic.name), None
+            local, users, unseen = None, await self._engine.present(topic.tenant, topic.name), None
         if reader is not None and self._sights.matters(topic.tenant):
-            await self._sights.know(topic.tenant, [reader], users)
-            see = self._sights.see
-            users = [user for user in users if see(topic.tenant, reader, user, in_room=True) != "hidden"]
+            if local is not None and local.present.is_viewer(reader):
+                return local.present.page(reader, after, limit)
+            users = await self._sights.visible(topic.tenant, reader, [*users])
         return page(users, unseen, after, limit)
 
     async def list_for(self, session: Session) -> RoomsReply:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from greendot.clock import Clock
 from greendot.gateway.arrivals import Arrivals
 from greendot.gateway.hub import Hub
 from greendot.gateway.registry import Registry
+from greendot.gateway.slices import Slices
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.timers import Timers
 from greendot.gateway.witness import Witness
@@ -23,3 +24,4 @@ class Shared(Struct, frozen=True):
     registry: Registry
     arrivals: Arrivals
     witness: Witness
+    slices: Slices = field(default_factory=Slices)

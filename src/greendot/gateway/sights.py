@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from greendot.core.veil import Veil
 from greendot.core.visibility import PLAIN, Facts, Person, Privacy, Rule, Sight, may_see
@@ -21,6 +22,13 @@ MOST = 50_000
 FEW, AT_ONCE = 20, 1_000  # users in one read
 _NOBODY = frozenset[str]()
 InUse = Callable[[str], set[str]]  # the users of a tenant who look, or are looked at, here
+
+
+class Decided(NamedTuple):
+    """When something was decided about somebody, as `Sights` counts it."""
+
+    number: int
+    matters: bool  # whether there was anything to decide in the tenant
 
 
 class Sights:
@@ -37,13 +45,17 @@ class Sights:
         self._store = store
         self.rule = rule
         self._asking = asking
+        self._slices = shared.slices
         self._now_ms = now_ms
         self._known: dict[Key, Facts] = {}
         self._hiding: dict[str, bool] = {}  # tenants: whether anybody there hides anything
         self._changes = 0  # that were heard of
         self._changed: dict[Key, int] = {}  # by user, the last of them: what was read before is void
         self._doubted: set[Key] = set()  # of whom nothing is known for sure
+        self._decisions = 0  # how often it was decided anew about somebody
+        self._decided: dict[Key, int] = {}  # by user, the last of them
         self._long_ago = 0  # the number of changes a while ago
+        self._decided_long_ago = 0  # the number of decisions then
         self._most = MOST  # users to be known before those not in use are forgotten
         self._facts: Batched[Key, Facts] = Batched(shared, self._read, PLAIN)
         self._tenants: Batched[str, bool] = Batched(shared, self._read_tenants, False)
@@ -90,6 +102,20 @@ class Sights:
         """Whether it can be decided at once who sees the user."""
         return not self.matters(tenant) or ((tenant, user) in self._known and self.rule(tenant).policy != "ask")
 
+    def decided(self, tenant: str) -> Decided:
+        """Return the state of what decisions are made of, for `decided_since`."""
+        return Decided(self._decisions, self.matters(tenant))
+
+    def decided_since(self, tenant: str, viewer: str, targets: Sequence[str], then: Decided) -> list[int]:
+        """Return the positions of the targets about whom it may have been decided otherwise since `then`."""
+        now = self.decided(tenant)
+        if now == then:
+            return []
+        known = self._decided
+        if now.matters != then.matters or known.get((tenant, viewer), 0) > then.number:
+            return [*range(len(targets))]
+        return [at for at, target in enumerate(targets) if known.get((tenant, target), 0) > then.number]
+
     # --- deciding for a room ---
 
     def veil(self, tenant: str) -> Veil:
@@ -128,6 +154,25 @@ class Sights:
         if self.rule(tenant).policy == "ask":
             await self._asking.ask(tenant, viewers, targets)
 
+    async def know_many(self, tenant: str, viewer: str, targets: Sequence[str]) -> None:
+        """Like `know`, for any number of targets: as many as are read together, in slices."""
+        async for some in self._slices.cut(targets, AT_ONCE):
+            await self.know(tenant, [viewer], some)
+
+    async def visible(self, tenant: str, viewer: str, targets: Sequence[str]) -> list[str]:
+        """Return those of the users in a room whom the viewer sees: decided in slices, by what is known at the end."""
+        await self.know_many(tenant, viewer, targets)
+        decided, seen = self.decided(tenant), [False] * len(targets)
+        again = [*range(len(targets))]
+        while again:
+            async for numbers in self._slices.cut(again):
+                await self.learn(tenant, [viewer], [targets[number] for number in numbers])
+                for number in numbers:
+                    seen[number] = self.see(tenant, viewer, targets[number], in_room=True) != "hidden"
+            decided, then = self.decided(tenant), decided
+            again = self.decided_since(tenant, viewer, targets, then)
+        return [target for target, is_seen in zip(targets, seen, strict=True) if is_seen]
+
     async def learn(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
         """The same without asking the app: what it has not said it does not say now."""
         if tenant not in self._hiding:
@@ -146,7 +191,9 @@ class Sights:
         began = self._changes
         for at in range(0, len(keys), AT_ONCE):
             found = await self._fetch(keys[at : at + AT_ONCE])
-            self._known.update({key: of for key, of in found.items() if self._changed.get(key, 0) <= began})
+            fresh = {key: of for key, of in found.items() if self._changed.get(key, 0) <= began}
+            self._note_decisions([key for key, of in fresh.items() if self._known.get(key, of) != of])
+            self._known.update(fresh)
 
     async def _fetch(self, keys: Sequence[Key]) -> dict[Key, Facts]:
         """Together with what others ask for at the moment, unless they are many by themselves."""
@@ -182,10 +229,17 @@ class Sights:
     def doubt(self, tenant: str, users: Collection[str]) -> None:
         """They have changed and cannot be read: nobody sees them until they are."""
         self._doubted.update((tenant, user) for user in users)
+        self._note_decisions([(tenant, user) for user in users])
+
+    def _note_decisions(self, keys: Collection[Key]) -> None:
+        if keys:
+            self._decisions += 1
+            self._decided.update(dict.fromkeys(keys, self._decisions))
 
     def _note(self, tenant: str, users: Collection[str]) -> None:
         self._changes += 1
         self._changed.update(dict.fromkeys(((tenant, user) for user in users), self._changes))
+        self._note_decisions([(tenant, user) for user in users])
         for user in users:
             self._asking.forget(tenant, user)
 
@@ -217,6 +271,8 @@ class Sights:
         """Forget the changes that no read under way can have missed."""
         self._changed = {key: number for key, number in self._changed.items() if number > self._long_ago}
         self._long_ago = self._changes
+        self._decided = {key: number for key, number in self._decided.items() if number > self._decided_long_ago}
+        self._decided_long_ago = self._decisions
         self._most = max(MOST, 2 * len(self._known))
         self._asking.prune()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from greendot.clock import Clock
@@ -12,6 +14,7 @@ from greendot.logs import events
 from greendot.logs.telling import tell
 from greendot.traces.traceparent import enter
 
+SLICE_S = 0.005  # of each turn of the loop, however many timers are due
 _SHORTEST_S = 0.01  # timers due within so much of each other share one wake-up
 _STALL_S, _CATCH_UP_S = 2.0, 0.5  # a wake-up so late found the process stopped: what came meanwhile is read first
 
@@ -28,8 +31,9 @@ class Timers:
         self._clock = clock
         self._driven = driven
         self._wheel = Wheel()
-        self._wake: asyncio.TimerHandle | None = None
+        self._wake: asyncio.Handle | None = None
         self._wake_at = float("inf")
+        self._due: deque[Timer] = deque()  # taken out of the wheel and not fired yet
         self.now = clock.monotonic
 
     def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Timer:
@@ -67,12 +71,25 @@ class Timers:
             # Clients were silent because nobody read what they said. They must not be taken for dead before it is.
             self._sleep_until(self.now() + _CATCH_UP_S)
             return
-        for timer in self._wheel.advance(self.now()):
+        self._due.extend(self._wheel.advance(self.now()))
+        self._fire()
+
+    def _fire(self) -> None:
+        """Fire what was due; what takes longer than a slice goes on in the next turn, unless a test moves the clock."""
+        ends = perf_counter() + SLICE_S if self._driven else float("inf")
+        while self._due:
             try:
-                timer.fire()
+                self._due.popleft().fire()
             except Exception as error:  # one broken timer must not stop the others
                 tell(events.WORK_FAILED, error, work="a timer")
-        if self._driven and (due := self._wheel.next_due()) is not None:
+            if perf_counter() > ends:
+                break
+        if self._due and self._driven:
+            if self._wake is not None:
+                self._wake.cancel()
+            self._wake_at = self.now()
+            self._wake = asyncio.get_running_loop().call_soon(self.tick)
+        elif self._driven and (due := self._wheel.next_due()) is not None:
             self._sleep_until(due)
 
     def close(self) -> None:
@@ -81,7 +98,7 @@ class Timers:
             self._wake.cancel()
 
     def __len__(self) -> int:
-        return len(self._wheel)
+        return len(self._wheel) + len(self._due)
 
     def _sleep_until(self, due: float) -> None:
         if self._wake is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from greendot.core.presence import NOBODY
 from greendot.core.projection import entry, polled, without_last_seen
 from greendot.core.spread import Spread
@@ -37,6 +39,7 @@ class Watched(Followed):
         "name",
         "own",
         "raised",
+        "shows",
         "stale",
     )
 
@@ -52,6 +55,7 @@ class Watched(Followed):
         self.discreet = False  # others are not shown when the user was last seen
         # Who watches and may not see. They hear nothing, and are shown this, which stays as it is.
         self.barred: dict[Connection, Presence] = {}
+        self.shows = 0  # how often watchers were to be shown something else: an entry encoded before is out of date
         self.raised = 0  # the highest version given to any who were barred and are no more
 
     @property
@@ -81,3 +85,16 @@ class Watched(Followed):
     def shown_own(self, *, devices: bool = False) -> Presence:
         """What the user's own devices see: always live."""
         return entry(self.user, self.own, self.name, self.devices if devices else None, own=True, stale=self.stale)
+
+
+class Entry(NamedTuple):
+    """An entry of the reply to `watch`, encoded."""
+
+    watched: Watched | None  # None if the session may not watch the user
+    shows: int  # of `watched`, when the entry was made
+    data: bytes
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether watchers were shown something else since."""
+        return self.watched is not None and self.watched.shows != self.shows

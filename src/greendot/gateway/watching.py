@@ -8,13 +8,13 @@ duplicate between snapshot and changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from msgspec import structs
+from msgspec import Raw, structs
 
+from greendot.core.grants import Grants
 from greendot.core.presence import Change, Face, Snapshot
-from greendot.core.projection import project, without_last_seen
 from greendot.core.wheel import has_come
 from greendot.engine.base import Engine, Part, Topic
 from greendot.errors import EngineUnavailable, Refused
@@ -24,11 +24,13 @@ from greendot.gateway.connection import Connection
 from greendot.gateway.counting import devices
 from greendot.gateway.crowds import Crowds
 from greendot.gateway.following import Following
+from greendot.gateway.presence_reads import PresenceReads, watchable
 from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.gateway.sights import Sights
-from greendot.gateway.watched import Watched
-from greendot.protocol.codec import encode_event
+from greendot.gateway.slices import STEP
+from greendot.gateway.watched import Entry, Watched
+from greendot.protocol.codec import encode_event, encode_part, joined
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
 
@@ -55,37 +57,78 @@ class Watching:
         self._hold_s = hold_s  # how long all nodes together take to restore what was lost
         self._watched = Following(engine, shared, self._make, self._read, crowds.close)
         self._barring = Barring(shared, self._watched, crowds, engine.now_ms)
+        followed = self._watched, self._barring, crowds
+        self.read = PresenceReads(engine, followed, sights, shared.slices, self._snapshot).read
         self._restoring: list[Watched] = []
 
     def watched(self, topic: Topic) -> Watched | None:
         return self._watched.get(topic)
 
-    async def watch(self, connection: Connection, session: Session, users: list[str]) -> list[Presence]:
-        """The users' states, in the order asked for; changes follow as events until `unwatch` or the end."""
-        if len((connection.watches or set()).union(users)) > (most := self._most(session.tenant)):
+    async def watch(self, connection: Connection, session: Session, users: list[str]) -> Raw:
+        """Return the users' states, in the order asked for; changes follow as events until `unwatch` or the end.
+
+        Users are attached in groups, each in the turn of the loop in which its snapshot is taken. An entry that changed
+        before the reply is complete is made again, so the reply is never older than an event sent before it.
+        """
+        watches = connection.watches or set()
+        new = {*users}.difference(watches)
+        if len(watches) + len(new) > (most := self._most(session.tenant)):
             raise Refused(Err.TOO_MANY, f"a connection may watch at most {most} users")
-        allowed = {user: Topic("watch", session.tenant, user) for user in users if session.grants.may_watch(user)}
-        known = False
-        while not known:
-            await self._sights.know(session.tenant, [session.user], allowed)
-            await self._watched.open([*allowed.values()])
-            # Else it was forgotten while they were opened.
-            known = self._sights.knows(session.tenant, session.user, allowed)
-        if connection.closing:
-            return []
-        # No await below: what is read here and what the listener will hear must meet without a gap.
-        connection.watches = (connection.watches or set()).union(allowed)
+        entries: list[Entry] = []
+        many = len(users) > STEP
+        allowed = await watchable(self._shared.slices, session.grants, users)
+        await self._sights.know_many(session.tenant, session.user, [*allowed])
+        try:
+            async for some in self._shared.slices.cut(users):
+                topics = {user: Topic("watch", session.tenant, user) for user in some if user in allowed}
+                await self._open(session, topics, many=many)
+                if connection.closing:
+                    return joined("presence", ())
+                entries += self._watch_some(connection, session, some, topics)
+            if many:
+                await self._shared.slices.turn()  # to join so many entries takes a while too
+            while changed := [number for number, entry in enumerate(entries) if entry.is_outdated]:
+                async for numbers in self._shared.slices.cut(changed):
+                    for number in numbers:
+                        if (watched := entries[number].watched) is not None:
+                            entries[number] = self._begin(watched, connection, session)
+        except Exception:
+            await self.unwatch(connection, session, new)
+            raise
+        return joined("presence", [entry.data for entry in entries])
+
+    async def _open(self, session: Session, topics: Mapping[str, Topic], *, many: bool) -> None:
+        """Have the users followed, and who may see them known: both hold until the next await."""
+        while True:
+            await self._sights.learn(session.tenant, [session.user], topics)
+            await self._watched.open([*topics.values()])
+            if many:
+                await self._shared.slices.turn()  # others may have been read in this turn too
+            # Both may have been given up while the other was read.
+            if self._sights.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
+                return
+
+    def _watch_some(
+        self, connection: Connection, session: Session, users: Sequence[str], topics: Mapping[str, Topic]
+    ) -> list[Entry]:
+        """Attach the connection and take the snapshots, in one turn: changes and snapshots meet without a gap."""
+        connection.watches = connection.watches or set()
+        connection.watches.update(topics)
         entries = []
         for user in users:
-            watched = self._watched.get(allowed[user]) if user in allowed else None
+            watched = self._watched.get(topics[user]) if user in topics else None
             if watched is None:
-                entries.append(unknown(user))
+                entries.append(Entry(None, 0, encode_part(unknown(user))))
             else:
                 entries.append(self._begin(watched, connection, session))
         return entries
 
-    def _begin(self, watched: Watched, connection: Connection, session: Session) -> Presence:
-        """Watch, and be told if it may be seen."""
+    def _begin(self, watched: Watched, connection: Connection, session: Session) -> Entry:
+        """Attach the connection, if it may see the user, and take the snapshot."""
+        shown = self._attach(watched, connection, session)
+        return Entry(watched, watched.shows, encode_part(shown))
+
+    def _attach(self, watched: Watched, connection: Connection, session: Session) -> Presence:
         if not watched.is_wanted:
             watched.discreet = self._sights.is_discreet(*watched.key)
         if not self._may_see(session, watched.user):
@@ -101,26 +144,37 @@ class Watching:
     def _may_see(self, session: Session, user: str) -> bool:
         return self._sights.see(session.tenant, session.user, user) != "hidden"
 
-    def unwatch(self, connection: Connection, session: Session, users: list[str]) -> None:
-        if connection.watches is not None:
-            for user in connection.watches.intersection(users):
-                connection.watches.discard(user)
-                self._detach(Topic("watch", session.tenant, user), connection)
+    async def unwatch(self, connection: Connection, session: Session, users: Collection[str]) -> None:
+        watches = (connection.watches or set()).intersection(users)
+        async for some in self._shared.slices.cut([*watches]):
+            if connection.watches is not None:
+                connection.watches.difference_update(some)
+            self._detach_all(session.tenant, some, connection)
 
-    def keep_granted(self, connection: Connection, session: Session) -> None:
-        """The session has another token: whom it does not let watch is not watched any more."""
-        lost = [user for user in connection.watches or () if not session.grants.may_watch(user)]
+    async def keep_granted(self, connection: Connection, session: Session, grants: Grants) -> None:
+        """End the watches that the session's next token does not allow."""
+        watches = [*(connection.watches or ())]
+        lost = {*watches}.difference(await watchable(self._shared.slices, grants, watches))
         if lost:
-            self.unwatch(connection, session, lost)
-            keys = {("presence", user) for user in lost}
-            connection.drop(lambda key: isinstance(key, tuple) and key in keys)
+            await self.unwatch(connection, session, lost)
+            connection.drop(lambda key: isinstance(key, tuple) and key[0] == "presence" and key[1] in lost)
 
     def forget(self, connection: Connection) -> None:
-        """The connection is gone, and its interest with it."""
-        if connection.watches is not None and connection.session is not None:
-            for user in connection.watches:
-                self._detach(Topic("watch", connection.session.tenant, user), connection)
-            connection.watches = None
+        """End the interest of a connection that is gone."""
+        watches, connection.watches = connection.watches, None
+        if watches and connection.session is not None:
+            if len(watches) <= STEP:
+                self._detach_all(connection.session.tenant, watches, connection)
+            else:
+                self._shared.tasks.spawn(self._forget_many(connection.session.tenant, [*watches], connection))
+
+    async def _forget_many(self, tenant: str, users: list[str], connection: Connection) -> None:
+        async for some in self._shared.slices.cut(users):
+            self._detach_all(tenant, some, connection)
+
+    def _detach_all(self, tenant: str, users: Iterable[str], connection: Connection) -> None:
+        for user in users:
+            self._detach(Topic("watch", tenant, user), connection)
 
     def _detach(self, topic: Topic, connection: Connection) -> None:
         watched = self._watched.get(topic)
@@ -138,54 +192,6 @@ class Watching:
         if watched.user == session.user:
             return watched.shown_own(devices=True)
         return watched.shown(self._engine.now_ms(), devices=True)
-
-    # --- asking ---
-
-    async def read(self, session: Session, users: list[str]) -> list[Presence]:
-        """The users' states now, without watching them."""
-        await self._sights.know(session.tenant, [session.user], users)
-        polled = await self._open_polled(session, users)
-        others = [user for user in users if user not in polled]
-        # Those not to be seen are read under names nobody can have: that takes as long as for the unknown.
-        may_watch = session.grants.may_watch
-        names = [user if may_watch(user) and self._may_see(session, user) else f".{user}" for user in others]
-        snapshots = await self._engine.read(session.tenant, names) if names else []
-        # Once more, with nothing to wait for behind it: who was hidden meanwhile is.
-        await self._sights.learn(session.tenant, [session.user], users)
-        known = {user: self._read_one(session, user, snap) for user, snap in zip(others, snapshots, strict=True)}
-        for user, watched in polled.items():
-            hidden = not self._may_see(session, user)
-            known[user] = self._hidden(session, user) if hidden else self._snapshot(watched, session)
-        return [known[user] for user in users]
-
-    def _read_one(self, session: Session, user: str, snapshot: Snapshot) -> Presence:
-        if user == session.user:
-            return project(user, snapshot, own=True)
-        if not session.grants.may_watch(user):
-            return unknown(user)
-        sight = self._sights.see(session.tenant, session.user, user)
-        if sight == "hidden":
-            return self._hidden(session, user)
-        shown = project(user, snapshot)
-        return shown if sight == "full" else without_last_seen(shown)
-
-    def _hidden(self, session: Session, user: str) -> Presence:
-        watched = self._watched.get(Topic("watch", session.tenant, user))
-        return unknown(user) if watched is None else self._barring.snapshot(watched, session.connection)
-
-    async def _open_polled(self, session: Session, users: list[str]) -> dict[str, Watched]:
-        """Those of the users whom thousands ask for. They are followed, if only for some seconds: while they are, what
-        they are asked for is known here."""
-        polled = self._crowds.polled
-        if not polled:
-            return {}
-        tenant, grants = session.tenant, session.grants
-        asked = [user for user in users if (tenant, user) in polled and grants.may_watch(user)]
-        asked = [user for user in asked if self._may_see(session, user)]
-        topics = {user: Topic("watch", tenant, user) for user in asked}
-        await self._watched.open([*topics.values()])
-        found = {user: self._watched.get(topic) for user, topic in topics.items()}
-        return {user: watched for user, watched in found.items() if watched is not None}
 
     # --- changes ---
 
@@ -210,6 +216,7 @@ class Watching:
     def _show(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
         """Others see this now; told unless it looks the same."""
         before, watched.face = watched.face, face
+        watched.shows += 1
         if (not anyway and _same(before, face)) or self._crowds.tells(watched):
             return
         frame = encode_event(watched.shown(self._engine.now_ms()), self._shared.clock.now_ms())
@@ -218,6 +225,7 @@ class Watching:
 
     def _show_own(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
         before, watched.own = watched.own, face
+        watched.shows += 1
         if not anyway and _same_own(before, face):
             return
         if own := self._devices(watched):
@@ -230,28 +238,33 @@ class Watching:
     # --- who may see whom ---
 
     def in_use(self, tenant: str) -> set[str]:
-        """Those who are watched."""
-        return {watched.user for watched in self._watched.within(Part()) if watched.key[0] == tenant}
+        """Return the users of the tenant who are watched."""
+        return self._watched.names(tenant)
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
-        """Decide again what these see and who sees them, and tell what is different."""
-        topics = [Topic("watch", tenant, user) for user in (self.in_use(tenant) if users is None else users)]
-        looked = 0
-        for watched in [found for topic in topics if (found := self._watched.get(topic)) is not None]:
-            await self._sights.know(tenant, _watchers(watched), [watched.user])
-            concerned = self._concerned(watched)
-            self._reconsider(watched, concerned)
-            looked += 1 + len(concerned)
-            if looked > AT_ONCE:  # the rest in the next turn of the loop
+        """Decide again what these see and who sees them, and send what is different."""
+        slices, looked = self._shared.slices, 0
+        for user in self.in_use(tenant) if users is None else users:
+            if looked > STEP:
                 looked = 0
-                await asyncio.sleep(0)
+                await slices.turn()
+            looked += 1
+            watched = self._watched.get(Topic("watch", tenant, user))
+            if watched is None:
+                continue
+            await self._sights.know(tenant, _watchers(watched), [user])
+            concerned = self._concerned(watched)
+            looked += len(concerned)
+            self._reconsider(watched, ())
+            async for some in slices.cut(concerned):
+                self._reconsider(watched, some)
         for user in users or ():
             for connection in [*self._shared.registry.connections_of(tenant, user)]:
-                seen = {other: Topic("watch", tenant, other) for other in connection.watches or ()}
-                await self._sights.know(tenant, [user], seen)
-                for topic in seen.values():
-                    if (found := self._watched.get(topic)) is not None:
-                        self._reconsider(found, [connection])
+                async for seen in slices.cut([*(connection.watches or ())]):
+                    await self._sights.know(tenant, [user], seen)
+                    for other in seen:
+                        if (found := self._watched.get(Topic("watch", tenant, other))) is not None:
+                            self._reconsider(found, [connection])
 
     def _concerned(self, watched: Watched) -> list[Connection]:
         """Those of the watchers for whom there may be something else to decide than that they see the user."""

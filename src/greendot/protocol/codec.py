@@ -7,11 +7,11 @@ and written to any number of sockets.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from greendot.errors import Refused
 from greendot.protocol.codes import RETRYABLE, Err
@@ -86,7 +86,17 @@ def encode_event(event: Event, ts: int, trace: str | None = None, traceparent: s
     return text_frame(_encode(envelope))
 
 
-def encode_reply(command_id: CommandId, data: Reply) -> bytes:
+def encode_part(part: Struct) -> bytes:
+    """Encode one entry of a large reply, which is put together by `joined`."""
+    return _encode(part)
+
+
+def joined(field: str, parts: Iterable[bytes]) -> Raw:
+    """Return the data of a reply whose one field is a list of entries encoded before."""
+    return Raw(b'{"%b":[%b]}' % (field.encode(), b",".join(parts)))
+
+
+def encode_reply(command_id: CommandId, data: Reply | Raw) -> bytes:
     return text_frame(_encode({"type": "reply", "id": command_id, "data": data}))
 
 

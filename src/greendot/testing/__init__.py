@@ -2,7 +2,7 @@
 
 `ManualClock` moves time by hand, `serving` runs a whole server in this process, `WireClient` speaks the bare wire,
 `EngineSuite` and `StoreSuite` are what every engine and store must pass, `hold` stops one call
-of either at a named point.
+of either at a named point, `turns` measures how long the event loop is held.
 """
 
 from greendot.testing.clock import ManualClock, ShiftedClock
@@ -11,9 +11,11 @@ from greendot.testing.engine_suite import EngineSuite
 from greendot.testing.hold import Held, hold
 from greendot.testing.server import Served, serving
 from greendot.testing.store_suite import StoreSuite
+from greendot.testing.turns import Aside, Turns, turns
 from greendot.testing.wire import Closed, WireClient
 
 __all__ = [
+    "Aside",
     "Closed",
     "EngineHarness",
     "EngineSuite",
@@ -22,7 +24,9 @@ __all__ = [
     "Served",
     "ShiftedClock",
     "StoreSuite",
+    "Turns",
     "WireClient",
     "hold",
     "serving",
+    "turns",
 ]

@@ -45,6 +45,26 @@ async def test_what_waits_for_a_reader_that_stops_and_what_is_dropped_is_shown_b
         assert await shown(served, "realtime_dropped_total", type="signal", reason="shed") == 0
 
 
+async def test_what_a_newer_signal_of_its_key_replaces_is_shown_by_type_and_nothing_is_unaccounted_for() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
+        assert await shown(served, "realtime_coalesced_total", type="signal") == 0
+        slow.stop_reading()
+        sent = 60
+        for number in range(sent):
+            body = [number, "x" * 30_000]
+            await speaker.request(type="signal.send", room="lobby", kind="cursor", key="speaker", body=body)
+        served.clock.advance(scraping.KEEP_S)
+        coalesced = await shown(served, "realtime_coalesced_total", type="signal")
+        assert coalesced > 20
+        assert await shown(served, "realtime_dropped_total", type="signal", reason="slow") == 0
+        slow.go_on_reading()
+        arrived = [(await slow.receive("signal"))["data"]["body"][0] for _ in range(sent - int(coalesced))]
+        assert arrived == sorted(arrived)
+        assert arrived[-1] == sent - 1
+
+
 async def test_how_many_sessions_users_have_is_a_picture_of_now() -> None:
     async with serving() as served:
         phone = await served.client("alice", device="phone")

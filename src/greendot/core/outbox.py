@@ -62,6 +62,10 @@ class Outbox:
         self.signal_bytes += len(frame)
         return True
 
+    def signal(self, key: object) -> bytes | None:
+        """Return the signal that waits under `key`, which the next one of that key replaces."""
+        return self._signals.get(key)
+
     def drop(self, of: Callable[[object], bool]) -> list[object]:
         """Forget what waits with a key that is `of` something the client may not see any more; the keys, in order."""
         waiting = self.take(self.record_bytes + self.signal_bytes + 1)

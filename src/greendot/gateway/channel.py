@@ -55,15 +55,17 @@ class Channel:
         pending, self.pending = self.pending, []
         return pending
 
-    def merge(self, most: int) -> bool:
-        """Keep only the latest of signals with one key; whether fewer than `most` frames are left."""
+    def merge(self) -> list[bytes]:
+        """Keep only the latest of signals with one key. Returns the frames that were replaced."""
         kept: dict[object, Pending] = {}
+        replaced: list[bytes] = []
         for number, item in enumerate(self.pending):
             key = number if item.record or item.key is None else (item.key,)
-            kept.pop(key, None)
+            if (older := kept.pop(key, None)) is not None:
+                replaced.append(older.frame)
             kept[key] = item
         self.pending = [*kept.values()]
-        return len(self.pending) < most
+        return replaced
 
     def unwritten(self, connection: Connection) -> list[Pending]:
         """What was offered while it listened and has not been written to it."""

@@ -48,6 +48,7 @@ class Owner(Protocol):
     def gone(self, connection: Connection) -> None: ...
     def slow(self, connection: Connection) -> None: ...
     def count_dropped(self, frame: bytes) -> None: ...
+    def count_coalesced(self, frame: bytes) -> None: ...
     def count_send_failed(self) -> None: ...
 
 
@@ -325,6 +326,8 @@ class Connection(Framing):
 
     def _queue(self, outbox: Outbox, frame: bytes, record: bool, key: object) -> None:
         if not record:
+            if (replaced := outbox.signal(key)) is not None:
+                self._owner.count_coalesced(replaced)
             if not outbox.offer_signal(frame, key):
                 self._owner.count_dropped(frame)
         elif not outbox.offer_record(frame, key):

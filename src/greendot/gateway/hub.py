@@ -118,13 +118,19 @@ class Hub:
             self._metrics.drop(frame, "shed")
             return
         if channel.queued:
-            if len(channel.pending) >= MOST_WAITING and not record and not channel.merge(MOST_WAITING):
+            if len(channel.pending) >= MOST_WAITING and not record and not self._merge(channel):
                 self._metrics.drop(frame, "crowded")
                 return
         elif not channel.pending:
             self._busy.append(channel)
             self._set_flush()
         channel.pending.append(Pending(frame, record, key, skip, self._arrivals))
+
+    def _merge(self, channel: Channel) -> bool:
+        """Merge signals of one key; return whether there is room for another frame."""
+        for frame in channel.merge():
+            self._metrics.coalesce(frame)
+        return len(channel.pending) < MOST_WAITING
 
     def send_each(self, connections: Iterable[Connection], frame: bytes, *, key: object = None) -> None:
         """A signal for some connections only."""
@@ -182,7 +188,7 @@ class Hub:
         if channel.run is None:
             if self._heat is not None:
                 self._warm(self._heat, channel)
-            channel.merge(0)
+            self._merge(channel)
             channel.run = Run(channel, channel.take())
             channel.run.todo = [*channel.listeners]
         run = channel.run

@@ -205,6 +205,9 @@ class Node(Parts):
     def count_dropped(self, frame: bytes) -> None:
         self.metrics.drop(frame, "slow")
 
+    def count_coalesced(self, frame: bytes) -> None:
+        self.metrics.coalesce(frame)
+
     def slow(self, connection: Connection) -> None:
         self.metrics.realtime_client_slow_total += 1
         tell(events.CONNECTION_SLOW, **named(connection.session))

@@ -75,6 +75,7 @@ async def _page(parts: Parts, looked: Numbers) -> list[Sample]:
     tenants = await views.tenant_metrics(parts) if parts.settings.server.tenant_metrics else []
     # What did not happen yet is 0: of something that begins with 1 nobody can tell that it was more.
     closes = dict.fromkeys(Close, 0) | parts.registry.closes
+    coalesced = dict.fromkeys(_SIGNALS, 0) | parts.metrics.coalesced
     dropped = {(kind, why): 0 for kind in _SIGNALS for why in WHYS} | parts.metrics.dropped
     return [
         *(Sample(name, value) for name, value in (*views.metrics(parts), *looked, *of_this_process())),
@@ -83,6 +84,7 @@ async def _page(parts: Parts, looked: Numbers) -> list[Sample]:
             Sample("realtime_dropped_total", count, {"type": kind, "reason": why})
             for (kind, why), count in sorted(dropped.items())
         ),
+        *(Sample("realtime_coalesced_total", count, {"type": kind}) for kind, count in sorted(coalesced.items())),
         *(Sample(name, values) for name, values in (*parts.metrics.histograms(), *parts.engine.histograms().items())),
         Sample("ws_sessions_per_user", _sessions(parts)),
         Sample("greendot_info", 1, {"version": __version__}),

@@ -150,6 +150,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "type",
             "reason",
         ),
+        counter(
+            "realtime_coalesced_total",
+            "Signals that a newer one of the same key replaced before they were written, by type: nothing is lost but "
+            "the state in between. Of one client that does not keep up, or of a room that is written in slices.",
+            "type",
+        ),
     ),
     "Bus": (
         counter("realtime_pubsub_published_total", "Messages this node published, wherever they went."),

@@ -58,7 +58,7 @@ class Metrics:
         "realtime_upgrades_refused_total",
         "ws_connections_total",
     )
-    __slots__ = (*_COUNTERS, "dropped", "hello", "loop_lag", "presence_recovery", "recovery")
+    __slots__ = (*_COUNTERS, "coalesced", "dropped", "hello", "loop_lag", "presence_recovery", "recovery")
 
     dashboard_refused_total: int
     inbox_badges_total: int
@@ -103,6 +103,7 @@ class Metrics:
         for name in self._COUNTERS:
             setattr(self, name, 0)
         self.dropped: dict[tuple[str, Why], int] = {}  # signals, by type
+        self.coalesced: dict[str, int] = {}  # signals, by type
         self.hello = Histogram()
         self.recovery = Histogram()
         self.presence_recovery = Histogram((0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0))
@@ -116,6 +117,11 @@ class Metrics:
             self.realtime_dropped_ephemeral_total += 1
         key = type_of(frame), why
         self.dropped[key] = self.dropped.get(key, 0) + 1
+
+    def coalesce(self, frame: bytes) -> None:
+        """Count a signal that a newer one of the same key replaced before it was written."""
+        kind = type_of(frame)
+        self.coalesced[kind] = self.coalesced.get(kind, 0) + 1
 
     def items(self) -> Iterator[tuple[str, int]]:
         for name in self._COUNTERS:

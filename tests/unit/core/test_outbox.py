@@ -46,6 +46,13 @@ def test_only_the_latest_signal_of_a_key_is_kept() -> None:
     assert everything(outbox) == b"c"
 
 
+def test_a_signal_that_would_be_replaced_is_known_before() -> None:
+    outbox = Outbox()
+    outbox.offer_signal(b"a", "ann")
+    outbox.offer_signal(b"x")
+    assert (outbox.signal("ann"), outbox.signal("bob"), outbox.signal(None)) == (b"a", None, None)
+
+
 def test_the_latest_signal_takes_the_last_place() -> None:
     outbox = Outbox()
     outbox.offer_signal(b"a1", "ann")

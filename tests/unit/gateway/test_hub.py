@@ -147,8 +147,8 @@ async def test_two_large_rooms_take_turns_and_a_small_one_does_not_wait_for_them
     assert all(listener.frames == [b"1"] for crowd in crowds for listener in crowd)
 
 
-async def test_signals_of_one_key_that_wait_are_merged_and_records_are_not() -> None:
-    hub, _ = made()
+async def test_signals_of_one_key_that_wait_are_merged_and_counted_and_records_are_not() -> None:
+    hub, metrics = made()
     channel = hub.channel(Topic("room", "t", "r"))
     crowd = listeners(hub, channel, 3)
     hub.offer(channel, frame(0), record=True)
@@ -161,6 +161,8 @@ async def test_signals_of_one_key_that_wait_are_merged_and_records_are_not() -> 
     await turns(20)
     expected = [b"0", b"101", b"102", b"103", b"4", b"104", b"50", b"51"]
     assert [listener.frames for listener in crowd] == [expected] * 3
+    assert sum(metrics.coalesced.values()) == 3  # once, however many listen
+    assert metrics.realtime_dropped_ephemeral_total == 0
 
 
 async def test_signals_beyond_what_may_wait_are_dropped_and_counted_and_records_never(

@@ -36,6 +36,14 @@ def test_what_is_dropped_is_counted_by_type_and_reason_and_in_the_sums() -> None
     assert (metrics.realtime_dropped_ephemeral_total, metrics.realtime_shed_total) == (2, 2)
 
 
+def test_what_is_replaced_is_counted_by_type_and_is_not_dropped() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.coalesce(encode_event(TypingStarted("club", "ann", None, 5_000), 0))
+    assert metrics.coalesced == {"typing.started": 2}
+    assert (metrics.dropped, metrics.realtime_dropped_ephemeral_total) == ({}, 0)
+
+
 def test_all_that_is_counted_is_described() -> None:
     metrics = Metrics()
     assert {name for name, _ in (*metrics.items(), *metrics.histograms())} <= CATALOGUE.keys()

@@ -38,6 +38,10 @@ class Peer(WireClient):
         """The next frame, of whatever kind."""
         return await asyncio.wait_for(self._frame(), 10)
 
+    def half_close(self) -> None:
+        """End our side of the connection; the other may still send."""
+        self._writer.write_eof()
+
     def stop_reading(self) -> None:
         self._writer.transport.pause_reading()
 

@@ -443,6 +443,20 @@ async def test_a_client_that_says_goodbye_and_never_reads_is_gone_after_two_seco
         await served.until_gone(1)
 
 
+async def test_a_client_that_half_closes_is_lost_at_once_though_it_does_not_read() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby")
+        slow.stop_reading()
+        await flood_until_behind(served, speaker, "alice")
+        connection = connection_of(served, "alice")
+        slow.half_close()
+        await until(lambda: connection.closing)
+        await served.advance(2, [speaker])
+        await served.until_gone(1)
+        await slow.reset()
+
+
 async def test_a_client_that_ignores_a_close_is_gone_after_two_seconds() -> None:
     async with serving() as served:
         client = await peer(served, "alice")

@@ -43,6 +43,7 @@ class Flood(msgspec.Struct):
     seconds: float
     reads: bool = True  # False: nothing is read while the flood lasts
     returns: bool = False  # True: a connection that is ended is followed by another
+    piece: int = PIECE  # bytes offered to a socket at a time
     grace_s: float = 0.5  # after it, to read what the server says last
 
 
@@ -107,13 +108,19 @@ async def flood(asked: Flood) -> list[Outcome]:
 
 
 async def flood_frames(
-    port: int, kind: str, seconds: float, *, strangers: int = 0, tokens: list[str] | None = None
+    port: int,
+    kind: str,
+    seconds: float,
+    *,
+    strangers: int = 0,
+    tokens: list[str] | None = None,
+    returns: bool = False,
 ) -> list[Outcome]:
     """Send one kind of FRAMES: from connections without a token, or from one for each token."""
     openings = [[upgrade()] for _ in range(strangers)] + [[upgrade(), hello(token)] for token in tokens or ()]
     if kind == "empty fragments":
         openings = [[*opening, _FIRST_FRAGMENT] for opening in openings]
-    return await flood(Flood(port, openings, FRAMES[kind], seconds))
+    return await flood(Flood(port, openings, FRAMES[kind], seconds, returns=returns))
 
 
 # --- the program ---
@@ -122,9 +129,11 @@ async def flood_frames(
 class _Sender:
     """One connection."""
 
-    def __init__(self, port: int, opening: list[Step]) -> None:
+    def __init__(self, asked: Flood, opening: list[Step]) -> None:
         self.outcome = Outcome()
-        self.socket = socket.create_connection(("127.0.0.1", port), OPENING_S)
+        self._piece = asked.piece
+        self.socket = socket.create_connection(("127.0.0.1", asked.port), OPENING_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # pieces are packets
         self.refused = False  # the server takes no more; what it has sent may still be read
         for step in opening:
             self.socket.sendall(step.send)
@@ -137,9 +146,10 @@ class _Sender:
 
     def send(self, data: memoryview) -> None:
         """Offer more of the flood, from where the socket stopped taking it."""
-        at = self.outcome.sent % (len(data) // 2)
         try:
-            self.outcome.sent += self.socket.send(data[at : at + PIECE])
+            for _ in range(1 if self._piece == PIECE else 256):
+                at = self.outcome.sent % (len(data) // 2)
+                self.outcome.sent += self.socket.send(data[at : at + self._piece])
         except BlockingIOError:
             pass
         except ConnectionError:
@@ -172,7 +182,7 @@ class _Generator:
 
     def run(self) -> list[Outcome]:
         asked = self._asked
-        self._senders = [_Sender(asked.port, opening) for opening in asked.openings]
+        self._senders = [_Sender(asked, opening) for opening in asked.openings]
         once = asked.repeated * -(-PIECE // len(asked.repeated))
         data = memoryview(once + once)  # from anywhere in the first half there is a whole piece
         self._began = time.monotonic()
@@ -194,7 +204,7 @@ class _Generator:
         self._selector.unregister(sender.socket)
         sender.socket.close()
         if self._asked.returns:
-            self._senders.append(_Sender(self._asked.port, self._asked.openings[0]))
+            self._senders.append(_Sender(self._asked, self._asked.openings[0]))
             self._register(self._senders[-1])
 
     def _turn(self, until: float, data: memoryview) -> None:

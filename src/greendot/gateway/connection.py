@@ -178,6 +178,10 @@ class Connection(Framing):
         self._end(Cause.CLIENT_CLOSE, code)
         self._await_end()  # a peer that does not read would keep the rest of our output, and the socket, for ever
 
+    def on_eof(self) -> None:
+        self._end(Cause.LOST, 0)
+        self._await_end()
+
     # --- output ---
 
     def send(self, frame: bytes, *, record: bool = True, key: object = None) -> None:

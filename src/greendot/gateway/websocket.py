@@ -74,6 +74,9 @@ class Framing(WSListener):
     def on_client_close(self, code: int) -> None:
         """Receive the peer's close frame; `code` is 0 where it named none."""
 
+    def on_eof(self) -> None:
+        """Note that the peer has ended its side without a close frame; the socket is closed once its output is out."""
+
     def on_violation(self, code: int, reason: str) -> None:
         """Close the connection, because the peer broke the protocol."""
         self.close(code, reason)
@@ -315,6 +318,11 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         """Limit what is read at a time. picows doubles its buffer whenever a read has filled it, without end."""
         buffer = _get_buffer(self, size_hint)
         return buffer if len(buffer) <= READ else buffer[:READ]
+
+    def eof_received(self) -> bool:
+        if self.listener is not None:
+            self.listener.on_eof()
+        return False
 
     data_received = None  # or the transport would keep that of the protocol before, and the protocol with it
 

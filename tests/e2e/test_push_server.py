@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from greendot.errors import EngineUnavailable
 from greendot.testing import WireClient
 from greendot.testing.clock import START_MS
 from played import Answer
+from postgres_server import fresh_schema
 
 
 async def active(there: Pushed, client: WireClient) -> None:
@@ -52,6 +54,33 @@ async def test_who_is_active_is_pushed_only_if_it_stays_unseen(tmp_path: Path) -
         assert await there.work(59, [ann]) == []
         assert await there.work(1, [ann]) == [f"{unseen}.phone"]
         assert [await there.reason(one) for one in (seen, unseen)] == ["seen", "unseen"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_what_nobody_acknowledges_is_pushed_when_it_was_sent_again_often_enough(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    async with AsyncExitStack() as stack:
+        store = {"url": f"sqlite:///{tmp_path / 'greendot.db'}"}
+        if kind == "postgres":
+            place = await stack.enter_async_context(fresh_schema(request.getfixturevalue("postgres")))
+            store = {"url": place, "migrate": True}
+        kinds = {"alarm": {"promise": "acknowledged"}}
+        there = await stack.enter_async_context(pushing(tmp_path, store=store, kinds=kinds))
+        ann = await there.served.client("ann", device="phone")
+        await there.device()
+        ignored, acked = await there.notify(kind="alarm"), await there.notify(kind="alarm")
+        await ann.request(type="inbox.read", ids=[ignored, acked])
+        await there.work(0, [ann])
+        assert await there.reason(ignored) == "awaiting_ack"
+        await ann.request(type="inbox.ack", ids=[acked])
+        for _ in range(8):
+            assert await there.work(60, [ann]) == []
+        assert there.served.node.metrics.inbox_unacknowledged_total == 0
+        assert await there.work(15, [ann]) == [f"{ignored}.phone"]
+        assert [await there.reason(one) for one in (ignored, acked)] == ["unacknowledged", "seen"]
+        await there.served.advance(1, [ann])
+        assert there.served.node.metrics.inbox_unacknowledged_total == 1
 
 
 async def test_who_is_idle_is_held_for_less(tmp_path: Path) -> None:

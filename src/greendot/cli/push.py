@@ -32,18 +32,20 @@ MOST_LISTED = 50
 SHOWN_OF_A_TOKEN = 6  # characters
 SHOWN = ("Greendot", "This is a test.")  # title and text of one
 WORDS = {
-    "seen": "It was seen, read or archived first.",
+    "seen": "It was seen, read, archived or acknowledged first.",
     "expired": "It had expired, or was removed.",
     "no_device": "The user has no device registered with a provider that is set up.",
     "kind_off": "Its kind, or its tenant, is not pushed.",
     "importance_low": "It is less important than what is pushed.",
     "in_the_room": "The user is in the very room it is about.",
+    "awaiting_ack": "The user has seen it and not acknowledged it: devices that are here get it again.",
     "active": "The user is active here: it is held, and pushed if it stays unseen.",
     "idle": "The user is here, and idle: it is held, and pushed if it stays unseen.",
     "busy": "The user is busy.",
     "quiet_hours": "The user has quiet hours.",
     "over_the_cap": "The user had as many as may be in an hour.",
     "unseen": "The user was here, and it stayed unseen.",
+    "unacknowledged": "The user was here, got it again and again, and did not acknowledge it.",
     "offline": "The user was away.",
     "presence_unknown": "It was not known whether the user was here.",
     "critical": "It is critical: neither busy nor quiet hours hold it.",

@@ -4,6 +4,9 @@ It is asked again whenever what it waited for has come. Who is here is not distu
 here only ever delays: a session that is still counted though nobody holds it any more can make a push late, and no
 later than its lease, the grace and the hold. Only being seen or read, or what the user or the operator chose, ends it.
 Where nothing is known of somebody, it is pushed.
+
+A notification that is to be acknowledged is done when it is, not when it is seen. Devices that are here get it again
+for a while (`core.kinds`); if none has acknowledged it by then, it is pushed.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+
+from greendot.core.kinds import RETRIED_S
 
 Importance = Literal["low", "normal", "high", "critical"]
 Action = Literal["now", "later", "never"]
@@ -22,12 +27,14 @@ Reason = Literal[
     "kind_off",
     "importance_low",
     "in_the_room",
+    "awaiting_ack",  # seen, and still sent again to the devices that are here
     "active",
     "idle",
     "busy",
     "quiet_hours",
     "over_the_cap",
     "unseen",  # somebody was here, and the hold has ended
+    "unacknowledged",  # somebody was here, and it was sent again often enough
     "offline",
     "presence_unknown",
     "critical",  # the user is busy, or has quiet hours, or had many: it passes
@@ -35,6 +42,7 @@ Reason = Literal[
 
 HOUR_MS = 3_600_000
 LOOK_AGAIN_MS = 60_000  # busy without a known end is looked at so often
+RETRIED_MS = round(RETRIED_S * 1000)
 LOOK_AROUND_MS = (
     15_000  # and the room somebody is in, or after the hold if that is shorter: who is in it may be a ghost
 )
@@ -66,7 +74,9 @@ class Matter(Struct, frozen=True):
     importance: Importance = "normal"
     room: str | None = None  # it is about a message of this room
     expires_at: int | None = None
-    done: bool = False  # seen, read, archived or acknowledged
+    done: bool = False  # seen, read, archived or acknowledged; with `must_ack` acknowledged only
+    must_ack: bool = False
+    seen: bool = False  # or read or archived
 
 
 class Decision(NamedTuple):
@@ -116,9 +126,14 @@ def _here(matter: Matter, seen: Seen, policy: Policy, now: int) -> Decision:
         return Decision("now", "presence_unknown")
     if seen.state == "offline":
         return Decision("now", "offline")
+    retried_at = matter.created_at + RETRIED_MS
+    if matter.must_ack and now >= retried_at:
+        return Decision("now", "unacknowledged")
     if matter.room is not None and matter.room in seen.rooms:
         held_ms = max(1_000, round(policy.active_hold_s * 1000))
         return Decision("later", "in_the_room", now + min(LOOK_AROUND_MS, held_ms))
+    if matter.must_ack and matter.seen:
+        return Decision("later", "awaiting_ack", min(retried_at, now + LOOK_AGAIN_MS))  # they may leave
     is_active = seen.state == "online"
     until = matter.created_at + round((policy.active_hold_s if is_active else policy.idle_hold_s) * 1000)
     if now < until:

@@ -45,3 +45,7 @@ class Kinds:
 def wait_s(times: int) -> float:
     """How long an answer may take to what was sent again so often."""
     return min(LONGEST_S, AGAIN_S * (1 << times))
+
+
+# From the first time to the end of the last wait.
+RETRIED_S = sum(wait_s(times) for times in range(TIMES + 1))

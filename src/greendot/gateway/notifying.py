@@ -79,7 +79,6 @@ class Notifying:
             await self._shared.slices.turn()
         if any(notice.push for notice in kept):
             self.queued()
-        self._hand_over(kept, [made for made in created if made is not None])
         self._shared.witness.notified(notices)
         self._metrics.inbox_notified_total += sum(made is None or made.new for made in created)
         return created
@@ -134,13 +133,6 @@ class Notifying:
             self._engine.publish(topic, message)
             if number % IN_A_ROW == 0:
                 await self._shared.slices.turn()
-
-    def _hand_over(self, notices: Sequence[Notice], made: Sequence[Created]) -> None:
-        urgent: dict[Key, list[Notification]] = {}
-        for notice, created in zip(notices, made, strict=True):
-            if created.new and created.notification.ack:
-                urgent.setdefault((notice.tenant, notice.user), []).append(created.notification)
-        self._inboxes.urging.absent(self._engine, urgent)
 
     # --- what users do with it ---
 

@@ -1,19 +1,18 @@
-"""Notifications that are to be acknowledged: sent again to the devices that are there until one of them does.
+"""Redelivery of notifications that are to be acknowledged: to the devices that are here, until one of them does.
 
-What waits is looked up in the store before it is sent again: an acknowledgement that was not heard of here counts too.
-Who has not acknowledged after the last time, or is not there at all, is left to whoever `unacknowledged` is: it may be
-told of the same one more than once, and by several nodes (`push_at` says what was handed on).
+Pending notifications are read from the store before each redelivery: an acknowledgement that another node received
+counts too. After the last time the node gives up. Push is not told: its gate knows when the redeliveries are over
+(`core.gate`), on whatever node, also after a restart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import inf
 
 from greendot.core.kinds import LONGEST_S, TIMES, wait_s
 from greendot.core.wheel import has_come
-from greendot.engine.base import Engine
-from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.errors import StoreUnavailable
 from greendot.gateway.batched import Batched
 from greendot.gateway.inbox import LocalInbox, Urged
 from greendot.gateway.shared import Shared
@@ -25,7 +24,6 @@ from greendot.store.events import created_frame, is_over
 
 MOST = 100  # of one user that are sent again; the others' turn comes when these are acknowledged
 AGAIN_S = 5.0  # after the store could not be read
-Unacknowledged = Callable[[Key, Sequence[Notification]], None]
 
 
 class Urging:
@@ -39,7 +37,6 @@ class Urging:
         send: Callable[[LocalInbox, bytes], int],
         hears: Callable[[LocalInbox], bool],
     ) -> None:
-        self.unacknowledged: Unacknowledged = lambda key, notifications: None
         self._shared = shared
         self._metrics = metrics
         self._send = send
@@ -71,14 +68,7 @@ class Urging:
     def left(self, local: LocalInbox) -> None:
         """The user has no session here any more."""
         self._shared.timers.cancel(local.urge_timer)
-        if local.urged is not None:
-            self._shared.tasks.spawn(self._hand_over(local.key))
-            local.urged = None
-
-    def absent(self, engine: Engine, created: dict[Key, list[Notification]]) -> None:
-        """These are new. Who has no session anywhere is left to somebody else at once."""
-        if created:
-            self._shared.tasks.spawn(self._look_for(engine, created))
+        local.urged = None
 
     # --- sending again ---
 
@@ -115,8 +105,7 @@ class Urging:
         given_up = [n for n in pending if n.seq in local.urged and self._urge(local, local.urged, n)]
         local.urged = local.urged or None
         self._arm(local)
-        if given_up:
-            self._hand(local.key, given_up)
+        self._metrics.inbox_unacknowledged_total += len(given_up)
 
     def _urge(self, local: LocalInbox, all_urged: dict[int, Urged], notification: Notification) -> bool:
         """Send one again if its time has come. True if that was done often enough, and it is given up."""
@@ -130,29 +119,3 @@ class Urging:
         self._metrics.inbox_redelivered_total += self._send(local, frame) > 0
         all_urged[notification.seq] = Urged(urged.times + 1, now + wait_s(urged.times + 1))
         return False
-
-    # --- handing over ---
-
-    def _hand(self, key: Key, notifications: Sequence[Notification]) -> None:
-        self._metrics.inbox_unacknowledged_total += len(notifications)
-        self.unacknowledged(key, notifications)
-
-    async def _hand_over(self, key: Key) -> None:
-        try:
-            pending = await self.pending(key)
-        except StoreUnavailable as error:
-            tell(events.INBOX_NOT_HANDED, tenant=key[0], user=key[1], reason=error)
-            return
-        if pending:
-            self._hand(key, pending)
-
-    async def _look_for(self, engine: Engine, created: dict[Key, list[Notification]]) -> None:
-        for tenant in {tenant for tenant, _ in created}:
-            users = [user for of, user in created if of == tenant]
-            try:
-                there = [bool(snapshot.devices) for snapshot in await engine.read(tenant, users)]
-            except EngineUnavailable:
-                there = [False] * len(users)  # told twice is better than never
-            for user, is_there in zip(users, there, strict=True):
-                if not is_there:
-                    self._hand((tenant, user), created[tenant, user])

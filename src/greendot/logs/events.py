@@ -90,9 +90,6 @@ SIGHTS_UNANSWERED = Event(
     "the app of tenant %(tenant)s does not say who may see whom, so nobody does: %(reason)s",
     apart=("tenant",),
 )
-INBOX_NOT_HANDED = Event(
-    "inbox.not_handed", WARNING, "what %(user)s has not acknowledged could not be handed over: %(reason)s"
-)
 
 # --- HTTP and operators ---
 REQUEST_REFUSED = Event("request.refused", DEBUG, "%(method)s %(route)s: %(status)d")

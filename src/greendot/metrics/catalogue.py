@@ -46,12 +46,14 @@ _REASONS = {
     "kind_off": "never: its kind is not pushed",
     "importance_low": "never: the user wants more important ones only",
     "in_the_room": "held: the user is in the room it is about",
+    "awaiting_ack": "held: it was seen, and is still sent again until it is acknowledged",
     "active": "held: the user is active elsewhere",
     "idle": "held: the user is connected and idle",
     "busy": "held: the user is busy",
     "quiet_hours": "held: these are the user's quiet hours",
     "over_the_cap": "held: the user had as many as an hour may bring",
     "unseen": "now: it was held and stayed unseen",
+    "unacknowledged": "now: it was sent again often enough and nobody acknowledged it",
     "offline": "now: the user is away",
     "presence_unknown": "now: nobody could say whether the user is there",
     "critical": "now: it is critical and passes everything",
@@ -250,7 +252,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter(
             "inbox_redelivered_total", "Notifications that were to be acknowledged, were not, and were sent again."
         ),
-        counter("inbox_unacknowledged_total", "Notifications that were given up because nobody acknowledged them."),
+        counter(
+            "inbox_unacknowledged_total",
+            "Notifications that the node stopped sending again: nobody had acknowledged them after the last time.",
+        ),
         counter("inbox_pruned_total", "Inboxes from which old notifications were removed."),
     ),
     "Limits": (

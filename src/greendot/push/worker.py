@@ -230,8 +230,7 @@ class PushWorker:
         self._done.append(_Done(key, Settled(push.id, found.reason, due_at=due_at, results=push.results), []))
 
     def _decide(self, push: Push, notification: Notification, house: House, seen: Seen) -> Decision:
-        done = notification.seen_at or notification.read_at or notification.archived_at or notification.acked_at
-        matter = Matter(push.created_at, push.importance, push.room, notification.expires_at, done=done is not None)
+        matter = _matter(push, notification)
         chosen, now = push.choices, self._clock.now_ms()
         quiet = quiet_until(Quiet(chosen.quiet_begins, chosen.quiet_ends, chosen.zone), now)
         policy = house.policy(notification.kind)
@@ -278,6 +277,20 @@ def targets(push: Push, house: House) -> list[Device]:
     over = {"sent", "gone", "refused"} if push.attempts else {"sent", "gone"}
     done = {result.device for result in push.results if result.outcome in over}
     return [device for device in push.devices if device.provider in house.senders and device.device not in done]
+
+
+def _matter(push: Push, notification: Notification) -> Matter:
+    is_acked = notification.acked_at is not None
+    is_seen = any(at is not None for at in (notification.seen_at, notification.read_at, notification.archived_at))
+    return Matter(
+        push.created_at,
+        push.importance,
+        push.room,
+        notification.expires_at,
+        done=is_acked or (is_seen and not notification.ack),
+        must_ack=notification.ack,
+        seen=is_seen,
+    )
 
 
 def _rooms(pushes: Sequence[Push]) -> dict[Key, set[str]]:

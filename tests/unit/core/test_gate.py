@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from greendot.core.gate import (
     HOUR_MS,
     LOOK_AGAIN_MS,
     LOOK_AROUND_MS,
+    RETRIED_MS,
     Decision,
     Importance,
     Matter,
@@ -21,6 +23,7 @@ from greendot.core.gate import (
 T = 1_800_000_000_000
 ACTIVE, IDLE, OFFLINE, UNKNOWN = Seen("online"), Seen("idle"), Seen("offline"), Seen(None)
 NEWS, POLICY = Matter(T), Policy()
+ALARM = Matter(T, room="lobby", must_ack=True, seen=True)
 MORNING = T + 7 * HOUR_MS
 
 
@@ -46,6 +49,25 @@ def test_who_goes_while_it_is_held_gets_it_then() -> None:
 
 def test_what_was_seen_is_never_pushed() -> None:
     assert decide(Matter(T, done=True), OFFLINE, POLICY, T) == Decision("never", "seen")
+
+
+def test_what_is_to_be_acknowledged_is_not_done_by_being_seen() -> None:
+    """Devices that are here get it again for a while; then it is pushed, whoever has seen it."""
+    retried_at = T + RETRIED_MS
+    assert (RETRIED_MS, decide(ALARM, OFFLINE, POLICY, T)) == (495_000, Decision("now", "offline"))
+    for here in (ACTIVE, IDLE, Seen("online", {"lobby"})):
+        assert decide(ALARM, here, POLICY, retried_at) == Decision("now", "unacknowledged")
+    for here in (ACTIVE, IDLE):
+        assert decide(ALARM, here, POLICY, T) == ("later", "awaiting_ack", T + LOOK_AGAIN_MS)
+        assert decide(ALARM, here, POLICY, retried_at - 5) == ("later", "awaiting_ack", retried_at)
+    assert decide(ALARM, Seen("online", {"lobby"}), POLICY, retried_at - 1).reason == "in_the_room"
+
+
+def test_what_is_to_be_acknowledged_and_not_even_seen_is_held_like_everything() -> None:
+    unseen = structs.replace(ALARM, seen=False, room=None)
+    assert decide(unseen, ACTIVE, POLICY, T) == ("later", "active", T + 60_000)
+    assert decide(unseen, ACTIVE, POLICY, T + 60_000) == Decision("now", "unseen")
+    assert decide(structs.replace(ALARM, done=True), OFFLINE, POLICY, T) == Decision("never", "seen")
 
 
 def test_who_is_in_the_room_hears_of_its_messages_there_for_as_long_as_that_is() -> None:

@@ -138,6 +138,36 @@ async def test_what_was_seen_meanwhile_is_not_pushed() -> None:
         assert (await bench.record(made)).reason == "seen"
 
 
+async def test_what_is_to_be_acknowledged_is_pushed_though_it_was_seen_unless_it_is_acknowledged() -> None:
+    async with benched() as bench:
+        bench.seen = {"ann": Seen("online"), "bob": Seen("online")}
+        made, acked = await bench.notify(ack=True), await bench.notify("bob", ack=True)
+        for user, one in (("ann", made), ("bob", acked)):
+            await bench.store.mark(T, user, "archive", ids=[one], through=None, at=bench.clock.now_ms())
+        worker = bench.worker()
+        await worker.once()
+        assert (await bench.record(made)).reason == "awaiting_ack"
+        await bench.store.mark(T, "bob", "ack", ids=[acked], through=None, at=bench.clock.now_ms())
+        for _ in range(9):
+            assert bench.sender.keys == []
+            bench.clock.advance(55)
+            await worker.once()
+        assert bench.sender.keys == [f"{made}.phone"]
+        assert [(await bench.record(one)).reason for one in (made, acked)] == ["unacknowledged", "seen"]
+
+
+async def test_who_leaves_without_an_acknowledgement_is_pushed_within_a_minute() -> None:
+    async with benched() as bench:
+        bench.seen["ann"] = Seen("online")
+        made, worker = await bench.notify(ack=True), bench.worker()
+        await bench.store.mark(T, "ann", "seen", ids=[made], through=None, at=bench.clock.now_ms())
+        await worker.once()
+        bench.seen.clear()
+        bench.clock.advance(60)
+        await worker.once()
+        assert (bench.sender.keys, (await bench.record(made)).reason) == ([f"{made}.phone"], "offline")
+
+
 async def test_quiet_hours_hold_what_is_not_critical() -> None:
     async with benched() as bench:
         # It is half past seven in the morning in UTC: quiet from one hour before until one after.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from greendot.core.revocations import Revocation
 from greendot.store.base import Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
@@ -103,3 +104,18 @@ class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
             place = await stack.enter_async_context(fresh_schema(self.url))
             one, two = [await stack.enter_async_context(started(PostgresStore(place, migrate=True))) for _ in range(2)]
             yield one, two
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_of_revocations_that_have_expired_only_the_latest_are_kept(
+    kind: str, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"greendot.store.{kind}.revocations.MOST_KEPT", 2)
+    async with fresh_schema(postgres) as place:
+        made = SqliteStore(str(tmp_path / "s.db")) if kind == "sqlite" else PostgresStore(place, migrate=True)
+        async with started(made) as store:
+            for number in range(5):
+                await store.put_revocation(Revocation("t", "jti", f"j{number}", expires_at=100))
+            assert await store.remove_revocations(99, limit=10) == 0
+            assert await store.remove_revocations(100, limit=10) == 3
+            assert [revocation.value for _, revocation in await store.revocations(0, 10)] == ["j3", "j4"]

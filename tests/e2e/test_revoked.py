@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from greendot.errors import StoreUnavailable
 from greendot.gateway.revoking import EVERY_S, FRESH_S
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
+from postgres_server import fresh_schema
 
 DAY_S = 86_400
 
@@ -246,7 +247,7 @@ async def test_a_store_that_is_away_turns_nobody_away_and_what_is_known_counts()
         await revoke.closed(user="alice")
         read, asked = served.node.store.revocations, 0
 
-        async def away(after: int, limit: int) -> Any:
+        async def away(after: int, limit: int, now: int = 0) -> Any:
             nonlocal asked
             asked += 1
             raise StoreUnavailable("away")
@@ -291,7 +292,32 @@ async def test_entries_end_with_the_last_token_they_could_be_about() -> None:
         await served.advance(100 + EVERY_S)
         assert len(served.node.revoking._known) == 0
         await served.job("retention")
-        assert await served.node.store.revocations(0, 10) == []
+        assert await served.node.store.revocations(0, 10, served.clock.now_ms()) == []
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("what", [{"user": "alice"}, {"jti": "j"}, {"all": True}])
+async def test_a_revoked_token_without_iat_does_not_come_back_when_the_entry_has_ended(
+    store: str, what: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    """Nobody can see how old it is: it may be from before a revocation that other tokens cannot have outlived."""
+    async with AsyncExitStack() as stack:
+        url = "sqlite:///:memory:"
+        if store == "postgres":
+            url = await stack.enter_async_context(fresh_schema(request.getfixturevalue("postgres")))
+        sections = {"auth": {"secret": "x" * 32, "longest_token_s": 100.0}, "store": {"url": url, "migrate": True}}
+        served, revoke = await stack.enter_async_context(revoking(**sections))
+        old = served.token("alice", ttl_s=180, iat=None, jti="j")
+        assert await refused(served, old) == 4500  # it would hold for too long
+        await revoke.closed(**what)
+        await served.advance(101)
+        await served.job("retention")
+        await served.advance(EVERY_S)
+        assert len(served.node.revoking._known) == 0
+        assert await refused(served, old) == 4501
+        await served.client("alice", claims={"ttl_s": 60})
+        if "all" not in what:
+            await served.client("bob", claims={"ttl_s": 60, "iat": None, "jti": "other"})
 
 
 async def test_a_token_that_would_outlive_its_revocation_is_refused() -> None:

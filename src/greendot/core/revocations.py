@@ -33,6 +33,13 @@ class Revocation(Struct, frozen=True):
         return self.tenant, self.kind, self.value
 
 
+def names_of(grants: Grants) -> list[Name]:
+    """Names of the entries that would revoke a token, its session aside."""
+    tenant = grants.tenant
+    names: list[Name] = [(tenant, "user", grants.user), (tenant, "tenant", tenant), EVERYTHING]
+    return names if grants.token_id is None else [*names, (tenant, "jti", grants.token_id)]
+
+
 class Revocations:
     """Those that hold now."""
 
@@ -54,15 +61,12 @@ class Revocations:
 
     def covers(self, grants: Grants, session: str | None = None) -> bool:
         """Whether the token is revoked, or the session it is used for."""
-        if grants.token_id is not None and (grants.tenant, "jti", grants.token_id) in self._entries:
-            return True
         if session is not None and (grants.tenant, "session", session) in self._entries:
             return True
-        tenant, issued_at = grants.tenant, grants.issued_at
-        for name in ((tenant, "user", grants.user), (tenant, "tenant", tenant), EVERYTHING):
+        for name in names_of(grants):
             entry = self._entries.get(name)
             # A token that does not say when it was issued may be an old one.
-            if entry is not None and (issued_at is None or issued_at < entry.before):
+            if entry is not None and (name[1] == "jti" or grants.issued_at is None or grants.issued_at < entry.before):
                 return True
         return False
 

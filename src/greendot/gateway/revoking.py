@@ -4,6 +4,9 @@ It is written first. Then all nodes are told, and each closes what it covers; th
 so. A node that was not told reads it: before a hello, if the last read is a second old, every 15 seconds, and after it
 was cut off. While the store cannot be read, what is known here counts: clients are not sent away because of it.
 
+An entry ends with the last token from before it. Tokens that do not say when they were issued may be older than that:
+for them the store is asked for entries that have ended, too.
+
 A node with the memory engine cannot be asked by commands, which write into the store past it. It reads more often, and
 confirms in the store when all that is covered has ended, with its last commands.
 """
@@ -16,10 +19,11 @@ from collections.abc import Collection, Iterator, Sequence
 from math import inf
 
 from greendot.core.grants import Grants
-from greendot.core.revocations import Revocation, Revocations
+from greendot.core.revocations import Name, Revocation, Revocations, names_of
 from greendot.engine.base import Acknowledged, Engine, Revoked, Topic
 from greendot.errors import EngineUnavailable, StoreUnavailable, TokenError, TokenRevoked
 from greendot.gateway.acks import Acks
+from greendot.gateway.batched import Batched
 from greendot.gateway.session import Session
 from greendot.gateway.sessions import Sessions
 from greendot.gateway.shared import Shared
@@ -56,6 +60,7 @@ class Revoking:
         self._shared = shared
         self._acks = acks
         self._known = Revocations()
+        self._kept: Batched[Name, Revocation | None] = Batched(shared, store.find_revocations, None)
         self._after = 0  # the number of the newest that was read
         self._asked = -inf  # when the store was last asked, by the monotonic clock
         self._turn = asyncio.Lock()  # held while it is
@@ -79,6 +84,18 @@ class Revoking:
                 if not self._is_fresh():  # nobody has asked meanwhile
                     await self._read_quietly()
         self.check(grants, session)
+        if grants.issued_at is None:
+            await self._look_back(grants)
+
+    async def _look_back(self, grants: Grants) -> None:
+        """TokenRevoked if a token without a date of issue was revoked at any time: it may be from before."""
+        try:
+            found = await asyncio.gather(*(self._kept.get(name) for name in names_of(grants)))
+        except StoreUnavailable as error:
+            tell(events.WORK_LATER, work="what was revoked", reason=error)
+            return
+        if any(found):
+            raise TokenRevoked("the token was revoked, or one like it: it does not say when it was issued (`iat`)")
 
     def check(self, grants: Grants, session: str | None = None) -> None:
         """The same, by what is known here."""
@@ -231,11 +248,12 @@ class Revoking:
             tell(events.WORK_LATER, work="what was revoked", reason=error)
 
     async def _read(self) -> None:
-        self._known.expire(self._shared.clock.now_ms())
+        now = self._shared.clock.now_ms()
+        self._known.expire(now)
         self._still_here()
         try:
             while True:
-                page = await self._store.revocations(self._after, PAGE)
+                page = await self._store.revocations(self._after, PAGE, now)
                 fresh = [revocation for _, revocation in page if self._known.put(revocation)]
                 await self._close_all(fresh)
                 if page:

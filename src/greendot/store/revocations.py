@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from greendot.core.revocations import Revocation
+from greendot.core.revocations import Name, Revocation
+
+# What has expired is kept for tokens that do not say when they were issued: they may be from before it. Not for ever:
+KEPT_MS = 400 * 86_400_000  # as long as `auth.longest_token_s` may be
+MOST_KEPT = 100_000  # the latest ones
 
 
 class Numbered(NamedTuple):
@@ -29,11 +34,15 @@ class RevocationStore(Protocol):
         """As it is kept: of one that is there already the later dates count. It has a new number either way."""
         ...
 
-    async def revocations(self, after: int, limit: int) -> list[Numbered]:
-        """Those with higher numbers, in their order; also what has expired and is not removed yet.
+    async def revocations(self, after: int, limit: int, now: int = 0) -> list[Numbered]:
+        """Those with higher numbers that end after `now`, in their order.
 
         Numbers are committed in order and never given twice: nothing below what was read comes later.
         """
+        ...
+
+    async def find_revocations(self, names: Sequence[Name]) -> dict[Name, Revocation]:
+        """Those of these that are there, expired or not."""
         ...
 
     async def confirm_revocations(self, number: int) -> None:
@@ -44,5 +53,8 @@ class RevocationStore(Protocol):
     async def revocation_progress(self) -> Progress: ...
 
     async def remove_revocations(self, now: int, *, limit: int) -> int:
-        """Remove at most so many of those that have expired; how many there were."""
+        """Remove at most so many of those that have expired; how many there were.
+
+        Sessions are removed at once, the others after `KEPT_MS`, or when `MOST_KEPT` others came after them.
+        """
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from greendot.core.revocations import Kind, Revocation
+from greendot.store.revocations import KEPT_MS
 from greendot.testing.store_harness import NOW, StoreHarness, T
 
 
@@ -42,14 +43,15 @@ class RevocationSuite(StoreHarness):
             ((second, found),) = await store.revocations(first, 10)
             assert (second > first, found) == (True, kept)
 
-    async def test_what_has_expired_is_removed_and_its_number_is_not_given_again(self) -> None:
+    async def test_what_has_expired_is_removed_after_a_while_and_its_number_is_not_given_again(self) -> None:
         async with self.opened() as store:
             for number in range(5):
                 await store.put_revocation(entry(f"u{number}", expires_at=NOW + number))
             last = (await store.revocations(0, 10))[-1].number
-            assert await store.remove_revocations(NOW - 1, limit=10) == 0
-            assert await store.remove_revocations(NOW + 10, limit=3) == 3
-            assert await store.remove_revocations(NOW + 10, limit=3) == 2
+            late = NOW + 10 + KEPT_MS
+            assert await store.remove_revocations(NOW - 1 + KEPT_MS, limit=10) == 0
+            assert await store.remove_revocations(late, limit=3) == 3
+            assert await store.remove_revocations(late, limit=3) == 2
             assert await store.revocations(0, 10) == []
             await store.put_revocation(entry())
             assert len(await store.revocations(last, 10)) == 1
@@ -73,6 +75,24 @@ class RevocationSuite(StoreHarness):
             await two.confirm_revocations(2)
             await two.confirm_revocations(1)
             assert (await one.revocation_progress())[:2] == (3, 2)
+
+    async def test_what_has_expired_is_not_read_again_and_is_found_by_its_name(self) -> None:
+        async with self.opened() as store:
+            expired = [
+                entry(expires_at=NOW),
+                entry("j", "jti", NOW),
+                entry("s", "session", NOW),
+                entry(T, "tenant", NOW),
+            ]
+            holds = entry("bob", expires_at=NOW + 1)
+            for one in (*expired, holds):
+                await store.put_revocation(one)
+            assert [revocation for _, revocation in await store.revocations(0, 10, NOW)] == [holds]
+            assert await store.remove_revocations(NOW, limit=10) == 1  # the session: its id is not given again
+            names = [one.name for one in (*expired, holds)]
+            found = await store.find_revocations([*names, (T, "user", "nobody"), ("t2", "user", "ann")])
+            assert found == {one.name: one for one in (*expired, holds) if one.kind != "session"}
+            assert await store.find_revocations([]) == {}
 
     async def test_a_reader_that_goes_on_from_the_last_number_misses_none_of_many_writers(self) -> None:
         async with self.opened_twice() as (one, two):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from greendot.core.revocations import Revocation
+from collections.abc import Sequence
+
+from greendot.core.revocations import Name, Revocation
 from greendot.store.postgres.links import Link, Links
-from greendot.store.revocations import Numbered, Progress, RevocationStore
+from greendot.store.postgres.messages import columns
+from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
 
 _COLUMNS = "tenant, kind, value, expires_at, before"
 _NEXT = "UPDATE greendot_revocations_head SET number = number + 1 RETURNING number"
@@ -19,10 +22,18 @@ _CONFIRM = "UPDATE greendot_revocations_head SET confirmed = greatest(confirmed,
 _PROGRESS = """
     SELECT number, confirmed, coalesce(served_at > now() - interval '45 s', false) FROM greendot_revocations_head
 """
-READ = f"SELECT number, {_COLUMNS} FROM greendot_revocations WHERE number > $1 ORDER BY number LIMIT $2"
+READ = f"""
+    SELECT number, {_COLUMNS} FROM greendot_revocations WHERE number > $1 AND expires_at > $3 ORDER BY number LIMIT $2
+"""
+FIND = f"""
+    SELECT {_COLUMNS} FROM unnest($1::text[], $2::text[], $3::text[]) AS n (tenant, kind, value)
+    JOIN greendot_revocations USING (tenant, kind, value)
+"""
 REMOVE = """
     WITH ended AS MATERIALIZED (
-        SELECT tenant, kind, value FROM greendot_revocations WHERE expires_at <= $1 LIMIT $2 FOR UPDATE
+        SELECT tenant, kind, value FROM greendot_revocations WHERE expires_at <= $1
+        AND (expires_at <= $3 OR kind = 'session' OR number <= (SELECT number FROM greendot_revocations_head) - $4)
+        LIMIT $2 FOR UPDATE
     )
     DELETE FROM greendot_revocations r USING ended e
     WHERE r.tenant = e.tenant AND r.kind = e.kind AND r.value = e.value RETURNING 1
@@ -42,8 +53,8 @@ class PostgresRevocations:
 
         return await self._links.transact(work)
 
-    async def revocations(self, after: int, limit: int) -> list[Numbered]:
-        rows = await self._links.fetch(READ, after, limit)
+    async def revocations(self, after: int, limit: int, now: int = 0) -> list[Numbered]:
+        rows = await self._links.fetch(READ, after, limit, now)
         return [Numbered(number, Revocation(*columns)) for number, *columns in rows]
 
     async def confirm_revocations(self, number: int) -> None:
@@ -54,7 +65,11 @@ class PostgresRevocations:
         return Progress(*row)
 
     async def remove_revocations(self, now: int, *, limit: int) -> int:
-        return len(await self._links.fetch(REMOVE, now, limit))
+        return len(await self._links.fetch(REMOVE, now, limit, now - KEPT_MS, MOST_KEPT))
+
+    async def find_revocations(self, names: Sequence[Name]) -> dict[Name, Revocation]:
+        rows = await self._links.fetch(FIND, *columns(names, 3))
+        return {found.name: found for found in (Revocation(*row) for row in rows)}
 
 
 _: type[RevocationStore] = PostgresRevocations

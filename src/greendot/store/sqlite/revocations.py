@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
-from greendot.core.revocations import Revocation
-from greendot.store.revocations import Numbered, Progress, RevocationStore
+from greendot.core.revocations import Name, Revocation
+from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
 from greendot.store.sqlite.lock import is_locked
 from greendot.store.sqlite.thread import DatabaseThread
 
@@ -15,6 +16,14 @@ _PUT = f"""
     SET expires_at = max(expires_at, excluded.expires_at), before = max(before, excluded.before),
         number = excluded.number
     RETURNING {_COLUMNS}
+"""
+_READ = f"SELECT number, {_COLUMNS} FROM revocations WHERE number > ? AND expires_at > ? ORDER BY number LIMIT ?"
+_FIND = f"SELECT {_COLUMNS} FROM revocations WHERE tenant = ? AND kind = ? AND value = ?"
+_REMOVE = """
+    DELETE FROM revocations WHERE number IN (
+        SELECT number FROM revocations WHERE expires_at <= ?1
+        AND (expires_at <= ?2 OR kind = 'session' OR number <= (SELECT number FROM revocations_head) - ?3) LIMIT ?4
+    )
 """
 
 
@@ -31,9 +40,8 @@ class SqliteRevocations:
 
         return await self._thread.do(work)
 
-    async def revocations(self, after: int, limit: int) -> list[Numbered]:
-        sql = f"SELECT number, {_COLUMNS} FROM revocations WHERE number > ? ORDER BY number LIMIT ?"
-        rows = await self._thread.do(lambda db: db.execute(sql, (after, limit)).fetchall())
+    async def revocations(self, after: int, limit: int, now: int = 0) -> list[Numbered]:
+        rows = await self._thread.do(lambda db: db.execute(_READ, (after, now, limit)).fetchall())
         return [Numbered(number, Revocation(*columns)) for number, *columns in rows]
 
     async def confirm_revocations(self, number: int) -> None:
@@ -46,9 +54,14 @@ class SqliteRevocations:
         return Progress(given, confirmed, is_locked(self._thread.path))
 
     async def remove_revocations(self, now: int, *, limit: int) -> int:
-        some = "SELECT number FROM revocations WHERE expires_at <= ? LIMIT ?"
-        sql = f"DELETE FROM revocations WHERE number IN ({some})"
-        return await self._thread.do(lambda db: db.execute(sql, (now, limit)).rowcount)
+        return await self._thread.do(lambda db: db.execute(_REMOVE, (now, now - KEPT_MS, MOST_KEPT, limit)).rowcount)
+
+    async def find_revocations(self, names: Sequence[Name]) -> dict[Name, Revocation]:
+        def work(db: sqlite3.Connection) -> dict[Name, Revocation]:
+            rows = [row for name in names for row in db.execute(_FIND, name)]
+            return {found.name: found for found in (Revocation(*row) for row in rows)}
+
+        return await self._thread.do(work)
 
 
 _: type[RevocationStore] = SqliteRevocations

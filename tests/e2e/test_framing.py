@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +20,7 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.testing import Served, hold, serving
 from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
+from redis_servers.tls import certificates
 
 CONTINUATION, BINARY = 0x0, 0x2
 AT_ONCE_S = 2.0  # real seconds, on a busy machine
@@ -32,7 +36,7 @@ class RawSocket:
 
     @classmethod
     async def connect(cls, served: Served, user: str = "alice") -> RawSocket:
-        opened = cls(*await asyncio.open_connection("127.0.0.1", served.port))
+        opened = cls(*await asyncio.open_connection("127.0.0.1", served.port, ssl=served.tls))
         opened.writer.write(upgrade())
         await asyncio.wait_for(opened._reader.readuntil(b"\r\n\r\n"), 10)
         opened.writer.write(make_frame(TEXT, msgspec.json.encode({"type": "hello", "token": served.token(user)})))
@@ -171,6 +175,52 @@ async def test_a_peer_that_goes_on_sending_after_a_violation_is_read_no_more_and
         await served.advance(2)
         await served.until_gone()
         assert served.node.metrics.realtime_commands_total == commands
+
+
+# --- TLS ---
+
+
+@asynccontextmanager
+async def serving_tls(folder: Path, **sections: Any) -> AsyncIterator[Served]:
+    made = certificates(folder)
+    async with serving(tls={"cert": str(made.certificate), "key": str(made.key)}, **sections) as served:
+        served.tls = made.context()
+        yield served
+
+
+@pytest.mark.parametrize("bad", ["a reserved opcode", "close code 0", "half a close code", "a binary frame"])
+async def test_over_tls_too_a_message_before_a_bad_frame_is_delivered(tmp_path: Path, bad: str) -> None:
+    async with serving_tls(tmp_path) as served:
+        raw = await RawSocket.connect(served)
+        raw.writer.write(make_frame(TEXT, ACTIVITY) + BAD[bad][0] + make_frame(TEXT, ACTIVITY))
+        reply, close = await raw.rest()
+        assert reply_in(reply)["id"] == 1
+        assert code_of(close) == BAD[bad][1]
+        await served.until_gone()
+
+
+async def test_over_tls_too_the_frames_of_one_read_are_the_most_of_a_turn(tmp_path: Path) -> None:
+    async with serving_tls(tmp_path, limits={"enabled": False}) as served:
+        raw = await RawSocket.connect(served)
+        turn = Turn(served)
+        raw.writer.write(make_frame(PONG) * 10_000 + make_frame(TEXT, ACTIVITY))
+        assert reply_in(await raw.answer())["id"] == 1
+        assert turn.end() <= READ // 6 + 1
+        raw.writer.close()
+
+
+async def test_over_tls_too_a_peer_that_floods_after_its_close_is_gone_after_two_seconds(tmp_path: Path) -> None:
+    async with serving_tls(tmp_path) as served:
+        raw = await RawSocket.connect(served)
+        connection = connection_of(served, "alice")
+        connection.close(4000)
+        raw.writer.write(make_frame(PONG) * 100_000)
+        assert code_of(await raw.answer()) == 4000
+        await until(lambda: connection._ignored >= IGNORED)
+        await served.advance(2)
+        await served.until_gone()
+        assert connection._ignored <= IGNORED + READ // 6
+        raw.writer.close()
 
 
 # --- floods ---

@@ -209,8 +209,11 @@ class Framing(WSListener):
         socket = self.socket
         if socket.is_closing():
             return
-        if not socket.can_write_eof():  # TLS: its own end is read by the peer
-            socket.close()
+        if not socket.can_write_eof():  # TLS ends with a message of its own, and would decrypt a flood to get there
+            if self._ignored < IGNORED:
+                socket.close()
+            else:
+                self.pause_reading(VIOLATION)
             return
         socket.write_eof()
         socket.set_protocol(Lingering(socket, socket.get_protocol()))

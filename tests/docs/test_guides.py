@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,3 +135,70 @@ def test_typescript_is_right(tmp_path: Path) -> None:
     tsc = CLIENTS / "node_modules" / ".bin" / "tsc"
     result = subprocess.run([str(tsc), "--noEmit", "-p", str(tmp_path)], capture_output=True, text=True, timeout=110)
     assert result.returncode == 0, result.stdout
+
+
+# The page's surroundings: its backend's token, what it draws, and a socket that holds `room.history` back until another
+# user's message has come live. That message is then on the page twice, once before everything older.
+AROUND_A_PAGE = """
+const [base, key, token] = process.argv.slice(2);
+const said = (user, text) =>
+  nativeFetch(`${base}/v1/rooms/lobby/messages`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ user, body: { text } }),
+  });
+const nativeFetch = globalThis.fetch;
+globalThis.fetch = async () => new Response(token);
+let drawn = [];
+globalThis.show = (messages) => void (drawn = messages.map(({ seq, body }) => [seq, body.text]));
+globalThis.WebSocket = class extends globalThis.WebSocket {
+  constructor() {
+    super(base.replace("http", "ws") + "/v1/connect");
+  }
+  send(text) {
+    if (JSON.parse(text).type !== "room.history") return super.send(text);
+    const seen = ({ data }) => {
+      const { type, data: message } = JSON.parse(data);
+      if (type !== "room.message" || message.body.text !== "meanwhile") return;
+      this.removeEventListener("message", seen);
+      setTimeout(() => super.send(text)); // when the page has been told of it
+    };
+    this.addEventListener("message", seen);
+    said("bob", "meanwhile");
+  }
+};
+await said("bob", "earlier");
+await import("./page.ts");
+while (drawn.at(-1)?.[1] !== "hello") await new Promise((resolve) => setTimeout(resolve, 5));
+console.log(JSON.stringify(drawn));
+process.exit(0);
+"""
+
+
+@pytest.mark.timeout(90)
+def test_the_page_of_the_socketio_guide_shows_each_message_once_and_in_order(server: DevServer, tmp_path: Path) -> None:
+    installed()
+    ((_, page),) = blocks(ROOT / "docs" / "guides" / "from-socketio.md", "ts")
+    (tmp_path / "page.ts").write_text(page)
+    (tmp_path / "around.mjs").write_text(AROUND_A_PAGE)
+    bundle = [
+        str(CLIENTS / "node_modules" / ".bin" / "esbuild"),
+        "around.mjs",
+        "--bundle",
+        "--format=esm",
+        "--platform=node",
+        "--outfile=program.mjs",
+        f"--alias:@greendot/client={CLIENTS / 'js' / 'src' / 'index.ts'}",
+    ]
+    made = subprocess.run(bundle, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert made.returncode == 0, made.stderr
+    base = f"http://127.0.0.1:{server.port}"
+    with urllib.request.urlopen(f"{base}/dev/token?user=alice", timeout=10) as answer:
+        token = json.load(answer)["token"]
+    command = ["node", "--experimental-websocket", "program.mjs", base, server.kept("api-key"), token]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=40)
+    assert ran.returncode == 0, ran.stderr
+    drawn = json.loads(ran.stdout)
+    numbers = [seq for seq, _ in drawn]
+    assert numbers == sorted(set(numbers))
+    assert [text for _, text in drawn][-3:] == ["earlier", "meanwhile", "hello"]

@@ -49,6 +49,10 @@ async def test_sockets_on_every_node_are_closed_within_a_second_and_do_not_come_
                     await node.client("alice", resume={"session": session})
                 assert closed.value.code == 4501
                 await clients.join(node, "alice")
+            await asyncio.sleep(1.1)
+            answer = await revoke(nodes[2], all=True)
+            assert (answer.status, answer.json()["closed"]) == (200, len(bobs) + len(nodes))
+            await until(lambda: all(bob.closed is not None and bob.closed.code == 4501 for bob in bobs), 1.0)
 
 
 @pytest.mark.timeout(90)

@@ -114,6 +114,18 @@ async def test_a_server_that_does_not_answer_is_not_said_to_have_ended_its_sessi
         assert ended.report("ann") == 1
 
 
+async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_sessions(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greendot.gateway.acks.WITHIN_S", 0.3)
+    async with served_on("sqlite", "redis", tmp_path, request) as (served, beside):
+        monkeypatch.setattr(served.node.revoking, "heard", lambda message, node: None)
+        for kind, value, left in (("user", "ann", 0), ("tenant", T, None)):
+            revocation = until_now(served, kind, value)  # type: ignore[arg-type]
+            ended = await revoke_and_end(served.greendot.settings, beside, revocation)
+            assert (ended, ended.report(value)) == (Ended(sure=False, left=left), 1)
+
+
 @pytest.mark.timeout(60)
 async def test_nothing_is_left_of_a_user_who_goes_on_writing_while_being_erased(tmp_path: Path) -> None:
     async with running(tmp_path, GREENDOT_LIMITS_ENABLED="false") as server:

@@ -63,6 +63,7 @@ class Revoking:
         self._kept: Batched[Name, Revocation | None] = Batched(shared, store.find_revocations, None)
         self._after = 0  # the number of the newest that was read
         self._asked = -inf  # when the store was last asked, by the monotonic clock
+        self._failed = False  # the last time
         self._turn = asyncio.Lock()  # held while it is
         self._confirmed = 0  # the number of the newest that is confirmed, or is about to be
         self._confirmed_at = -inf  # by the monotonic clock
@@ -230,7 +231,8 @@ class Revoking:
 
     def _later(self) -> None:
         # Not all nodes at once.
-        every_s = EVERY_ALONE_S if self.alone else EVERY_S
+        # A store that is away is not asked more often, nor the log filled with it.
+        every_s = EVERY_ALONE_S if self.alone and not self._failed else EVERY_S
         self._shared.timers.set(every_s * random.uniform(0.9, 1.0), self._due)
 
     def _due(self, _: None) -> None:
@@ -244,7 +246,9 @@ class Revoking:
     async def _read_quietly(self) -> None:
         try:
             await self._read()
+            self._failed = False
         except StoreUnavailable as error:
+            self._failed = True
             tell(events.WORK_LATER, work="what was revoked", reason=error)
 
     async def _read(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from urllib.parse import unquote
 from greendot.gateway.request_head import Field, Head, tokens
 from greendot.logs import events
 from greendot.logs.telling import tell
+from greendot.traces.traceparent import enter
 
 Message = MutableMapping[str, Any]
 App = Callable[[Any, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
@@ -19,7 +21,7 @@ App = Callable[[Any, Callable[[], Awaitable[Message]], Callable[[Message], Await
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _BAD_NAME = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a line break would begin another field
-_UNTIL_CLOSED = 1 << 62  # more than any body has
+PER_TURN = 16  # requests whose answering begins in one turn of the loop
 
 
 def scope_of(head: Head, transport: asyncio.Transport) -> dict[str, Any]:
@@ -44,6 +46,38 @@ def scope_of(head: Head, transport: asyncio.Transport) -> dict[str, Any]:
     }
 
 
+class Gate:
+    """Starts a few requests in each turn of the loop, in the order they came: whoever else is connected waits for
+    these, and not for as many as strangers have sockets."""
+
+    def __init__(self) -> None:
+        self._left = PER_TURN
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._scheduled = False
+
+    def enter(self, start: Callable[[], None]) -> None:
+        """Call `start`, now or in a later turn."""
+        if self._left:
+            self._left -= 1
+            start()
+        else:
+            self._waiting.append(start)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        enter(None)  # the turn may have been scheduled in the course of a trace
+        idle, self._left = self._left == PER_TURN, PER_TURN
+        while self._waiting and self._left:
+            self._left -= 1
+            self._waiting.popleft()()
+        if idle:
+            self._scheduled = False
+        else:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+
 class Line(Protocol):
     """What an exchange needs of its connection."""
 
@@ -62,8 +96,10 @@ class Exchange:
         "_chunked",
         "_continue",
         "_default_headers",
+        "_head",
         "_left",
         "_line",
+        "_silent",
         "body",
         "disconnected",
         "finished",
@@ -83,7 +119,7 @@ class Exchange:
         self.body = bytearray()  # received and not yet taken by the application
         self.more_body = True
         self.running = False  # the application has it
-        self.started = False  # the status line is written
+        self.started = False  # the status is decided
         self.finished = False  # the response is complete
         self.disconnected = False  # nothing more can be received or sent
         self._line = line
@@ -91,7 +127,9 @@ class Exchange:
         self._continue = expects
         self._changed = asyncio.Event()
         self._chunked = False
-        self._left = 0  # bytes of the announced length that are still to be written
+        self._head = b""  # of the response, until it is written with the first of the body
+        self._silent = False  # the response has no body, whatever the application sends
+        self._left: int | None = None  # bytes of the announced length that are still to be written
 
     # --- the request ---
 
@@ -126,6 +164,13 @@ class Exchange:
 
     # --- the response ---
 
+    def start(self, app: App, tasks: set[asyncio.Task[None]]) -> None:
+        """Run in a task of its own, unless the client is gone."""
+        if not self.disconnected:
+            task = asyncio.get_running_loop().create_task(self.run(app))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
     async def run(self, app: App) -> None:
         """Have the application answer; a failure of it is logged and answered 500."""
         try:
@@ -153,9 +198,9 @@ class Exchange:
         if self.started:
             self._write_body(message.get("body", b""), more=message.get("more_body", False))
         else:
-            self._write_head(message["status"], [*self._default_headers, *message.get("headers", ())])
+            self._make_head(message["status"], [*self._default_headers, *message.get("headers", ())])
 
-    def _write_head(self, status: int, fields: list[Field]) -> None:
+    def _make_head(self, status: int, fields: list[Field]) -> None:
         lines = [_STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status)]
         options: list[bytes] = []  # of the connection
         length: int | None = None
@@ -175,27 +220,27 @@ class Exchange:
         if options:
             lines.append(b"connection: %b\r\n" % b", ".join(options))
         if self.scope["method"] == "HEAD" or status in (204, 304):
-            self._left = -1  # whatever the body is, it is not written
+            self._silent = True
         elif length is not None:
             self._left = length
         elif self.scope["http_version"] == "1.1":
             self._chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
-        else:
-            self._left = _UNTIL_CLOSED
         lines.append(b"\r\n")
         self.started = True
-        self._line.write(b"".join(lines))
+        self._head = b"".join(lines)
 
     def _write_body(self, body: bytes, *, more: bool) -> None:
-        if self._chunked:
-            last = b"" if more else b"0\r\n\r\n"
-            self._line.write(b"%x\r\n%b\r\n%b" % (len(body), body, last) if body else last)
-        elif self._left >= 0:
-            if len(body) > self._left or (not more and len(body) < self._left != _UNTIL_CLOSED):
-                raise RuntimeError("the response has another length than its Content-Length")
+        if self._silent:
+            body = b""
+        elif self._chunked:
+            body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
+        elif self._left is not None:  # else it ends with the connection
             self._left -= len(body)
-            self._line.write(body)
+            if self._left < 0 or (self._left and not more):
+                raise RuntimeError("the response has another length than its Content-Length")
+        self._line.write(self._head + body)
+        self._head = b""
         if not more:
             self.finished = True
             self._changed.set()

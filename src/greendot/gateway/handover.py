@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from greendot.gateway.connection import Connection
 from greendot.gateway.doorstep import Doorstep, Visit
-from greendot.gateway.exchange import App
+from greendot.gateway.exchange import App, Gate
 from greendot.gateway.request_head import Field, Refusal
 from greendot.gateway.timers import Timers
 from greendot.gateway.upgrade import PATH, Asked
@@ -47,6 +47,7 @@ class Web(NamedTuple):
     clients: bool  # False: a port for something else than clients
     connections: set[Any]  # protocols that are told when the server is closed
     tasks: set[asyncio.Task[None]]  # requests that are being answered
+    gate: Gate
     buffer: memoryview  # for one read; shared, because what is read is parsed at once
 
 

@@ -155,9 +155,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             first = self._exchanges[0]
             if not first.running and self._writable.is_set():
                 first.running = True
-                task = asyncio.get_running_loop().create_task(first.run(self._web.app))
-                self._web.tasks.add(task)
-                task.add_done_callback(self._web.tasks.discard)
+                self._web.gate.enter(partial(first.start, self._web.app, self._web.tasks))
         elif self._end is not None:
             end, self._end = self._end, _nothing
             end()

@@ -16,6 +16,7 @@ from greendot.core.wheel import Timer
 from greendot.errors import ConfigError
 from greendot.gateway.acceptor import Acceptor
 from greendot.gateway.doorstep import Visit
+from greendot.gateway.exchange import Gate
 from greendot.gateway.handover import Sockets, Web, WebSocketRequest, accept, refuse
 from greendot.gateway.http1 import MAX_HEAD, REQUEST_S, TOO_SLOW, HttpProtocol
 from greendot.gateway.tls import Certificate
@@ -100,7 +101,7 @@ class Server:
         self._certificate = certificate
         headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []
         buffer = memoryview(bytearray(MAX_HEAD))
-        self._web = Web(app, headers, onlooker, clients, connections=set(), tasks=set(), buffer=buffer)
+        self._web = Web(app, headers, onlooker, clients, connections=set(), tasks=set(), gate=Gate(), buffer=buffer)
         self._acceptor: Acceptor | None = None
         self.port = 0
         self.shared = False  # set before `start` where other processes listen on the same port

@@ -84,6 +84,25 @@ async def test_a_refused_resume_keeps_the_session_whatever_is_told_first_when_re
         assert watcher.states("ann") == []
 
 
+async def test_who_types_while_redis_is_away_goes_on_typing_when_it_is_back(network: Proxy) -> None:
+    async with inside(redis_url(network.port), typing={"ttl_s": 30.0}) as (node,):
+        assert (await node.ask("PUT", "/v1/rooms/den", {"open": True})).status < 300
+        ann, bob = await node.join("ann"), await node.join("bob")
+        for person in (ann, bob):
+            await person.request(type="room.join", room="den")
+        network.cut()
+        await passing(lambda: is_away(node))
+        ann.send(type="typing.start", room="den")
+        await bob.hears("typing.started", user="ann")
+        read = node.node.recovery.resyncs
+        network.heal()
+        async with hold(node.node.recovery, "_audit") as audit:  # comes after all was read again
+            await audit.reached()
+            assert node.node.recovery.resyncs > read
+            await bob.request(type="room.present", room="den")  # what was told before has been received
+            assert bob.of("typing.stopped") == []
+
+
 async def test_a_session_whose_grace_ends_while_redis_is_away_can_be_resumed_elsewhere_when_it_is_back(
     network: Proxy,
 ) -> None:

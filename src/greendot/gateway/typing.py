@@ -55,12 +55,11 @@ class TypingLine:
                 self._hold(user, name, remaining)
 
     def resync(self, typists: Iterable[Typist]) -> None:
-        """What the engine knows now, after something may have been missed."""
-        now = {typist.user: typist for typist in typists}
-        for user in [*self._entries]:
-            if user not in now:
-                self._stop(user)
-        for user, name, remaining in now.values():
+        """Take over what the engine knows now, after something may have been missed.
+
+        Users whom it does not know may have started while it was away. Whose stop was missed lapses by itself.
+        """
+        for user, name, remaining in typists:
             if user not in self._entries:
                 self.heard(Typing(user, name, remaining))
 

@@ -64,6 +64,7 @@ class Greendot:
             clock=clock,
             keys=ApiKeys(settings.api.key, self.node.store, clock),
             statuses=self.node.statuses,
+            snapshots=self.node.watching.snapshots,
             regarding=self.node.regarding,
             rooms=self.node.rooms,
             speaking=self.node.speaking,

@@ -146,6 +146,7 @@ def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
                 "privacy",
                 "pushes",
                 "questions",
+                "restoring",
                 "revocations",
                 "schema",
                 "snapshots",

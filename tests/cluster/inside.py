@@ -36,6 +36,7 @@ class Inside:
     def __init__(self, greendot: Greendot) -> None:
         self.greendot = greendot
         self._stack = AsyncExitStack()
+        self._is_closed = False
 
     @property
     def node(self) -> Node:
@@ -63,8 +64,11 @@ class Inside:
         return {entry["user"]: entry for entry in answer.json()["presence"]}
 
     async def close(self) -> None:
-        await self._stack.aclose()
-        await self.greendot.stop()
+        """End its clients, then the node; once."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self._stack.aclose()
+            await self.greendot.stop()
 
 
 @asynccontextmanager

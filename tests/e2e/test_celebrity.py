@@ -343,7 +343,7 @@ async def test_after_a_loss_in_the_middle_of_it_all_end_with_what_is_true_then()
         star, watchers = await served.client("star"), await fans(served, 20)
         await star.request(type="status.set", status="busy")
         await served.advance(3)
-        served.node.watching.hold(Part())
+        served.node.watching.hold(Part(), 7.0)
         await star.request(type="status.set", status="auto")  # not heard: everything is being restored
         await served.advance(7.1)
         await served.node.watching.resync(Part(), intact=False)

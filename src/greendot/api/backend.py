@@ -34,6 +34,12 @@ class Statuses(Protocol):
     async def set(self, key: tuple[str, str], manual: Manual) -> Snapshot: ...
 
 
+class Snapshots(Protocol):
+    """Users as others see them."""
+
+    async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]: ...
+
+
 class Regarding(Protocol):
     """Who may see whom, as far as the API sets it."""
 
@@ -123,6 +129,7 @@ class Backend(Struct, frozen=True):
     clock: Clock
     keys: ApiKeys
     statuses: Statuses
+    snapshots: Snapshots
     regarding: Regarding
     rooms: Rooms
     speaking: Speaking

@@ -60,7 +60,7 @@ class PresenceRoutes:
         self._backend.limiting.app_query(tenant, len(body.users))
         entries: list[bytes] = []
         async for users in self._backend.slices.cut(body.users):
-            snapshots = await self._backend.engine.read(tenant, users)
+            snapshots = await self._backend.snapshots.read(tenant, users)
             entries += [encode_part(project(u, s)) for u, s in zip(users, snapshots, strict=True)]
         return json(joined("presence", entries))
 
@@ -73,7 +73,7 @@ class PresenceRoutes:
     @operation("GET /v1/users/{user}/presence")
     async def one(self, request: Request, user: str) -> Presence:
         """How others see a user."""
-        (snapshot,) = await self._backend.engine.read(self._backend.keys.tenant(request), [user])
+        (snapshot,) = await self._backend.snapshots.read(self._backend.keys.tenant(request), [user])
         return project(user, snapshot)
 
     @operation("GET /v1/users/{user}/sessions")

@@ -74,6 +74,7 @@ class Snapshot(NamedTuple):
     own: Face
     name: str | None
     devices: list[str]
+    stale: bool = False  # the engine has lost records, and not all nodes have restored theirs: absence means nothing
 
 
 class Change(Struct, frozen=True):

@@ -54,4 +54,5 @@ def polled(shown: Presence, now: int) -> Presence:
 
 def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
     """A snapshot as a reader may see it."""
-    return entry(user, snapshot.own if own else snapshot.face, snapshot.name, snapshot.devices, own=own)
+    face = snapshot.own if own else snapshot.face
+    return entry(user, face, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)

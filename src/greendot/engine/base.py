@@ -26,6 +26,8 @@ from greendot.core.typists import Typist
 from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
 from greendot.engine.counting import CountingEngine
 from greendot.engine.questions import Answered, Asked, Sent
+from greendot.engine.restoring import Part as Part
+from greendot.engine.restoring import RestoringEngine
 from greendot.engine.turns import TurnEngine
 from greendot.errors import EngineUnavailable
 
@@ -179,18 +181,6 @@ AnySent = (
 Message = AnySent | Typing | Entered | Left | Change
 
 
-class Part:
-    """A part of the users and rooms, by where they are kept."""
-
-    def covers(self, tenant: Tenant, name: str) -> bool:
-        """Whether this user or room is in it. All are, unless a subclass says otherwise."""
-        return True
-
-    def away(self) -> Part | None:
-        """What of it cannot be reached at the moment."""
-        return None
-
-
 class Host(Protocol):
     """The node an engine works for. What it is told, it is told in the loop's thread and must not take long."""
 
@@ -260,7 +250,8 @@ class PresenceEngine(Protocol):
         ...
 
     async def read(self, tenant: Tenant, users: Sequence[User]) -> list[Snapshot]:
-        """One snapshot per user, in order, in one round trip per shard. Unknown users are offline, version 0."""
+        """One snapshot per user, in order, in one round trip per shard. Unknown users are offline, version 0; all are
+        `stale` while the engine `is_restoring` there."""
         ...
 
     async def online(self, tenant: Tenant, after: User | None, limit: int) -> Page:
@@ -346,7 +337,7 @@ class Bus(Protocol):
     async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
 
 
-class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, CountingEngine, Protocol):
+class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, CountingEngine, RestoringEngine, Protocol):
     """All of them, and the life of the node that uses them."""
 
     async def start(self, host: Host) -> str:

@@ -18,7 +18,7 @@ from greendot.core.occupants import Occupants
 from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 from greendot.core.typists import Typist, Typists
 from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
-from greendot.engine.base import Engine, Entered, Fenced, Host, Left, Message, Pace, Topic, Typing
+from greendot.engine.base import Engine, Entered, Fenced, Host, Left, Message, Pace, Part, Topic, Typing
 from greendot.engine.turns import Turn
 from greendot.ids import new_incarnation
 
@@ -96,6 +96,12 @@ class MemoryEngine:
             self._settled(key, record, record.settle(now, self._nodes))
         after = sum(len(record.seats) for record in self._users.values()), len(self._users)
         return Swept(before[0] - after[0], before[1] - after[1])
+
+    def is_restoring(self, tenant: str, name: str) -> bool:
+        return False  # what it forgets, it forgets with its node
+
+    async def restored(self, part: Part) -> None:
+        pass
 
     async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
         ended = 0

@@ -22,9 +22,9 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Presence
 
 
-def unknown(user: str) -> Presence:
+def unknown(user: str, *, stale: bool = False) -> Presence:
     """What is shown of somebody nothing is known of, in a snapshot."""
-    return entry(user, NOBODY, None, [])
+    return entry(user, NOBODY, None, [], stale=stale)
 
 
 class Barring:

@@ -58,7 +58,7 @@ from greendot.gateway.targets import Targets
 from greendot.gateway.tasks import Tasks
 from greendot.gateway.tenancy import Tenancy
 from greendot.gateway.timers import Timers
-from greendot.gateway.watching import Watching
+from greendot.gateway.watching import Watching, WatchLimits
 from greendot.gateway.witness import Witness
 from greendot.metrics import Metrics
 from greendot.protocol.events import TypingTimes
@@ -109,7 +109,8 @@ class Parts:
         crowds = self._expect_crowds(settings, engine, shared)
         self.asking = Asking(shared, _answer_periods(settings))
         sights = Sights(store, shared, _rules(settings), self.asking, engine.now_ms)
-        self.watching = Watching(engine, shared, crowds, sights, self.limiting.most_watches, pace.hold_s)
+        watch_limits = WatchLimits(self.limiting.most_watches, pace.hold_s)
+        self.watching = Watching(engine, shared, crowds, sights, self.statuses, watch_limits)
         room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, _typing_times(typing), pace.hold_s)
         self.rooms = Rooms(engine, store, seating, sights, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)

@@ -13,13 +13,14 @@ from msgspec import Raw
 from greendot.core.grants import Grants
 from greendot.core.presence import Snapshot
 from greendot.core.projection import project, without_last_seen
-from greendot.engine.base import Engine, Topic
+from greendot.engine.base import Topic
 from greendot.gateway.barring import Barring, unknown
 from greendot.gateway.crowds import Crowds
 from greendot.gateway.following import Following
 from greendot.gateway.session import Session
 from greendot.gateway.sights import Sights
 from greendot.gateway.slices import STEP, Slices
+from greendot.gateway.snapshots import Snapshots
 from greendot.gateway.watched import Watched
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.events import Presence
@@ -42,13 +43,13 @@ class PresenceReads:
 
     def __init__(
         self,
-        engine: Engine,
+        snapshots: Snapshots,
         followed: tuple[Following[Watched], Barring, Crowds],
         sights: Sights,
         slices: Slices,
         snapshot: Callable[[Watched, Session], Presence],
     ) -> None:
-        self._engine = engine
+        self._snapshots = snapshots
         self._watched, self._barring, self._crowds = followed
         self._sights = sights
         self._slices = slices
@@ -85,7 +86,7 @@ class PresenceReads:
         polled = await self._open_polled(session.tenant, visible)
         # Users who are not to be seen are read under names nobody can have: that takes as long as for the unknown.
         names = [user if user in visible else f".{user}" for user in users if user not in polled]
-        snapshots = iter(await self._engine.read(session.tenant, names) if names else ())
+        snapshots = iter(await self._snapshots.read(session.tenant, names) if names else ())
         return [polled[user] if user in polled else next(snapshots) for user in users]
 
     def _shown(self, session: Session, user: str, found: Found, allowed: Collection[str]) -> Presence:
@@ -107,7 +108,9 @@ class PresenceReads:
 
     def _hidden(self, session: Session, user: str) -> Presence:
         watched = self._watched.get(Topic("watch", session.tenant, user))
-        return unknown(user) if watched is None else self._barring.snapshot(watched, session.connection)
+        if watched is None:
+            return unknown(user, stale=self._snapshots.is_restoring(session.tenant, user))
+        return self._barring.snapshot(watched, session.connection)
 
     async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, Watched]:
         """Follow those of the users whom thousands ask for, if only for some seconds: their state is known here."""

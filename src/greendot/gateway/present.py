@@ -11,8 +11,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Sequence
 from itertools import islice
 
+from msgspec import UNSET
+
 from greendot.core.wheel import has_come
-from greendot.engine.base import Entered, Left, RoomEngine
+from greendot.engine.base import Engine, Entered, Left
 from greendot.errors import StoreUnavailable
 from greendot.gateway.channel import Channel, RoomKey
 from greendot.gateway.connection import Connection
@@ -30,14 +32,21 @@ RETRY_S = 1.0  # after the store could not say who may see somebody
 
 
 def page(
-    ordered: Sequence[str], also: str | None, after: str | None, limit: int, count: int | None = None
+    ordered: Sequence[str],
+    also: str | None,
+    after: str | None,
+    limit: int,
+    count: int | None = None,
+    *,
+    stale: bool = False,
 ) -> PresentReply:
     """A part of the users, and of `also`, by id; and how many there are, `count` if those are not all."""
     at = 0 if after is None else bisect_right(ordered, after)
     users = [*ordered[at : at + limit]]
     if also is not None and (after is None or also > after):
         insort(users, also)
-    return PresentReply(users[:limit], (len(ordered) if count is None else count) + (also is not None))
+    there = len(ordered) if count is None else count
+    return PresentReply(users[:limit], there + (also is not None), stale or UNSET)
 
 
 class PresentLine:
@@ -59,6 +68,7 @@ class PresentLine:
         "_unknown",
         "_users",
         "curtain",
+        "stale",
     )
 
     def __init__(
@@ -78,6 +88,7 @@ class PresentLine:
         self._held_until = float("-inf")  # monotonic seconds
         self._counting = Counting(shared.timers, self._tell_count)
         self.curtain = Curtain(channel, shared, sights, lambda: self._users)
+        self.stale = False  # some may be missing: it was read while lost records were being restored
 
     # --- what is known ---
 
@@ -105,25 +116,28 @@ class PresentLine:
         ordered, sees = self.ordered(), self.curtain.sees
         at = 0 if after is None else bisect_right(ordered, after)
         seen = (ordered[number] for number in range(at, len(ordered)) if sees(reader, ordered[number]))
-        return page([*islice(seen, limit)], self.unseen(reader), after, limit, self.curtain.count(reader))
+        some, count = [*islice(seen, limit)], self.curtain.count(reader)
+        return page(some, self.unseen(reader), after, limit, count, stale=self.stale)
 
     def unseen(self, reader: str | None) -> str | None:
         """A reader who is there and whom nobody else sees: invisible, or just coming."""
         return reader if reader is not None and reader not in self._users and self._devices(reader) else None
 
-    async def read(self, engine: RoomEngine) -> None:
+    async def read(self, engine: Engine) -> None:
         """Compare with the engine and tell what is different. Not while it is held: then absence means nothing."""
         if self._is_held:
             return
         self._reads += 1
         number, meanwhile = self._reads, dict[str, bool]()
         self._readings[number] = meanwhile
+        stale = engine.is_restoring(self._tenant, self._room)
         try:
             found = {*await engine.present(self._tenant, self._room)}
             known = await self._look_up(found)
             if number < self._newest or self._is_held:
                 return
             self._newest = number
+            self.stale = stale or engine.is_restoring(self._tenant, self._room)
             self._order = None
             async for users in self._shared.slices.cut([*(found ^ self._users)]):
                 if number < self._newest or self._is_held:

@@ -30,6 +30,7 @@ from greendot.metrics import Metrics
 PAUSE_S = 0.1  # between two batches
 JITTER_S = 0.5  # before the first
 AGAIN_S = 2.0  # before another attempt
+HOLD_S = 600.0  # what was lost is shown as before for so long at most; it ends when all nodes have restored theirs
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class Pace(Struct, frozen=True):
 
     batch: int = 500  # sessions restored together
     stale_after_s: float = 30.0
-    hold_s: float = 7.0  # how long all nodes together take to restore what was lost
+    hold_s: float = 7.0  # how long a user stays as shown who is restored before this node knows of a loss
 
 
 class Parts(Struct, frozen=True):
@@ -50,6 +51,17 @@ class Parts(Struct, frozen=True):
     watching: Watching
     rooms: Rooms
     inboxes: Inboxes
+
+
+class _Except(Part):
+    """A part without the users and rooms of others."""
+
+    def __init__(self, part: Part, others: Sequence[Part]) -> None:
+        self._part = part
+        self._others = others
+
+    def covers(self, tenant: str, name: str) -> bool:
+        return self._part.covers(tenant, name) and not any(other.covers(tenant, name) for other in self._others)
 
 
 class _Users(Part):
@@ -77,6 +89,7 @@ class Recovery:
         self._pace = pace
         self._metrics = metrics
         self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
+        self._lost: list[Part] = []  # what is being restored; the latest loss last
         self._unhealed: list[Part] = []  # whose loss could not be repaired before they went away again
         self._is_healing = False  # from something that was told of, so that its end is told of too
         self._deaths = 0  # of other nodes, since the rooms were looked through
@@ -95,15 +108,20 @@ class Recovery:
         """It is there again, or was found to have forgotten."""
         unhealed, self._unhealed = self._unhealed, []
         for lost in unhealed:
-            self._begin(lost, intact=False)
+            if intact or not lost.within(part):
+                self._begin(lost, intact=False)
         self._begin(part, intact=intact)
 
     def _begin(self, part: Part, *, intact: bool) -> None:
         if not intact:
             self._is_healing = True
-            self._parts.watching.hold(part)
-            self._parts.rooms.hold(part)
+            self._hold(part, HOLD_S)
+            self._lost.append(part)
         self._shared.tasks.spawn(self._recover(part, intact))
+
+    def _hold(self, part: Part, seconds: float) -> None:
+        self._parts.watching.hold(part, seconds)
+        self._parts.rooms.hold(part, seconds)
 
     def reborn(self, incarnation: str) -> None:
         """Every session is told again, under the new name."""
@@ -137,13 +155,16 @@ class Recovery:
             else:
                 await self._restore(sessions, part)
                 await self._compare_inboxes(part)
-                # Whose end was lost is found while what is shown is held.
-                await asyncio.gather(self._audit(), self._resync_held(part, started))
+                await self._audit()  # sessions whose end was lost are found while what is shown is held
+                await self._engine.restored(part)
+                await self._resync_held(part)
             if is_healing:
                 self._metrics.presence_recovery.observe(self._shared.timers.now() - started)
             self._tell_end(started, len(sessions))
         except (EngineUnavailable, StoreUnavailable) as error:
             tell(events.WORK_LATER, work="recovery", reason=error)
+            if not intact:
+                self._lost.remove(part)
             await self._failed(part, intact)
 
     def _tell_end(self, started: float, sessions: int) -> None:
@@ -157,6 +178,7 @@ class Recovery:
             await self._shared.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
             self._begin(part, intact=intact)
         elif not intact:
+            self._unhealed = [lost for lost in self._unhealed if not lost.within(part)]
             self._unhealed.append(part)  # its return will not say that something had been lost before
 
     async def _restore(self, sessions: list[Session], part: Part) -> None:
@@ -202,10 +224,12 @@ class Recovery:
         await self._parts.watching.resync(users, intact=intact)
         await self._parts.rooms.resync(part)
 
-    async def _resync_held(self, part: Part, since: float) -> None:
-        """What is not there yet is being restored by its own node: it is read when all have had the time."""
-        await self._shared.timers.sleep(since + self._pace.hold_s - self._shared.timers.now())
-        await self._resync(part, part, intact=False)
+    async def _resync_held(self, part: Part) -> None:
+        """All nodes have restored it: read it, without what was lost again since. That has a recovery of its own."""
+        rest = _Except(part, self._lost[self._lost.index(part) + 1 :])
+        self._hold(rest, 0.0)
+        await self._resync(rest, rest, intact=False)
+        self._lost.remove(part)
 
     async def _compare_inboxes(self, part: Part) -> None:
         # After the sessions were restored: only then does what is told to a user come here.

@@ -192,14 +192,16 @@ class Rooms:
         """Who is in the room, on whichever node, as far as `reader` (None: the app) may see."""
         local = self._local.get(topic)
         if local is not None and local.opening is None:
-            users, unseen = local.present.ordered(), local.present.unseen(reader)
+            users, unseen, stale = local.present.ordered(), local.present.unseen(reader), local.present.stale
         else:
+            stale = self._engine.is_restoring(topic.tenant, topic.name)
             local, users, unseen = None, await self._engine.present(topic.tenant, topic.name), None
+            stale = stale or self._engine.is_restoring(topic.tenant, topic.name)
         if reader is not None and self._sights.matters(topic.tenant):
             if local is not None and local.present.is_viewer(reader):
                 return local.present.page(reader, after, limit)
             users = await self._sights.visible(topic.tenant, reader, [*users])
-        return page(users, unseen, after, limit)
+        return page(users, unseen, after, limit, stale=stale)
 
     async def list_for(self, session: Session) -> RoomsReply:
         rooms = await self._store.rooms_of(session.tenant, session.user)
@@ -368,10 +370,10 @@ class Rooms:
         for at in range(0, len(rooms), AT_ONCE):
             await asyncio.gather(*(local.present.read(self._engine) for local in rooms[at : at + AT_ONCE]))
 
-    def hold(self, part: Part) -> None:
-        """The engine has forgotten who is in them: until it is read again nobody leaves."""
+    def hold(self, part: Part, seconds: float) -> None:
+        """The engine has forgotten who is in them: for so long, or until they are held anew and read, nobody leaves."""
         for local in self._local.within(part):
-            local.present.hold(self._limits.hold_s)
+            local.present.hold(seconds)
 
     def _restored(self, local: LocalRoom) -> None:
         """One that was seen to be restored before this node knew of any loss."""

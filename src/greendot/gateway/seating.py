@@ -17,7 +17,10 @@ from greendot.gateway.statuses import Statuses
 
 RETRY_S = 1.0  # between two attempts to tell the engine something
 DOUBT_S = 5.0  # what failed may be carried out late, after what was said next: it is said once more after this
-RECENT_S = 60.0  # what Redis was told is lost in a failover, if it was so shortly before
+# Exits that are told again after a loss. A failover loses the last seconds, a snapshot may be older: as many as cost
+# little are kept for longer.
+RECENT_S, LONGEST_S = 60.0, 3_600.0
+MOST_EXITS = 5_000  # that are not recent
 MOVED_S = 5.0  # a session that went on to another node has entered its rooms there by then
 
 Seat = tuple[Session, str]  # a session, and a room it is in or was
@@ -68,8 +71,11 @@ class Seating:
         now = self._shared.timers.now()
         self._exited.pop(seat, None)
         self._exited[seat] = now
-        while (first := next(iter(self._exited))) and self._exited[first] < now - RECENT_S:
-            del self._exited[first]
+        while self._exited and self._is_old(now - next(iter(self._exited.values()))):
+            del self._exited[next(iter(self._exited))]
+
+    def _is_old(self, age_s: float) -> bool:
+        return age_s > RECENT_S and (age_s > LONGEST_S or len(self._exited) > MOST_EXITS)
 
     def _user_changed(self, key: tuple[str, str]) -> None:
         """The user is invisible from now on, or no longer."""

@@ -268,11 +268,21 @@ class Sessions:
     def _remains(self, session: Session, ref: Ref, remaining: int | None) -> None:
         if session.ref is not ref or session.connection is not None:  # it came back meanwhile
             return
+        if remaining is None and self._is_forgotten(session):
+            session.confirmed = False
+            self._tasks.spawn(self._linger(session, ref))
+            return
         if not remaining:
             self._forget(session)
         else:
             self._timers.cancel(session.leave_timer)
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
+
+    def _is_forgotten(self, session: Session) -> bool:
+        """Whether the engine may have lost a session that it does not know, rather than ended it."""
+        if session.moved or session.leaving is None or not session.leaving.since(self._timers.now())[0]:
+            return False
+        return self._engine.is_restoring(*session.key)
 
     def _forget(self, session: Session) -> None:
         self._timers.cancel(session.leave_timer)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
-from greendot.core.presence import Manual, Snapshot
+from greendot.core.presence import Face, Manual, Snapshot
 from greendot.core.wheel import Timer
 from greendot.engine.base import Engine, Restated, Topic
 from greendot.errors import EngineUnavailable, Refused
@@ -42,6 +42,8 @@ class Statuses:
         self._shared.witness.stated(key, kept)
         snapshot = await self._show(key, kept)
         self._engine.publish(Topic("user", *key), Restated())
+        if snapshot.stale:
+            snapshot = self.with_sessions(key, snapshot)
         # The engine knows the status only of users with sessions; who set it for somebody else is told all the same.
         return snapshot._replace(own=structs.replace(snapshot.own, status=kept.status, until=kept.until))
 
@@ -52,7 +54,10 @@ class Statuses:
     async def learn(self, key: Key) -> None:
         """Ask the engine, which knows the status of a user who is somewhere else as well."""
         (snapshot,) = await self._engine.read(key[0], [key[1]])
-        self._note(key, snapshot)
+        if snapshot.stale:
+            await self.copy(key)  # the engine may have lost it: the store has not
+        else:
+            self._note(key, snapshot)
 
     def look_again(self, key: Key) -> None:
         """The status was set, here or elsewhere."""
@@ -91,9 +96,21 @@ class Statuses:
         self._invisible.discard(key)
         self._seen.pop(key, None)
 
+    def with_sessions(self, key: Key, snapshot: Snapshot) -> Snapshot:
+        """Return a stale snapshot with the user's sessions on this node in place of an absence."""
+        sessions = self._shared.registry.sessions_of(*key)
+        if not sessions or snapshot.own.state != "offline":
+            return snapshot
+        own = Face("idle" if all(session.idle for session in sessions) else "online")
+        face = snapshot.face if self.is_invisible(key) else own
+        devices = sorted({session.device for session in sessions})
+        return Snapshot(face, own, sessions[0].grants.name or snapshot.name, devices, stale=True)
+
     async def _show(self, key: Key, manual: Manual) -> Snapshot:
         snapshot = await self._engine.set_status(*key, manual)
         self._note(key, snapshot)
+        if snapshot.stale and self._shared.registry.sessions_of(*key):
+            self.learnt(key, manual)  # the engine may not know the user yet
         return snapshot
 
     def _note(self, key: Key, snapshot: Snapshot) -> None:
@@ -126,10 +143,12 @@ class Statuses:
 
     async def _settle(self, key: Key) -> None:
         # Every verb ends what has run out; this one does nothing else.
+        snapshot: Snapshot | None
         try:
             (snapshot,) = await self._engine.read(key[0], [key[1]])
         except EngineUnavailable:
-            if self._shared.registry.sessions_of(*key) and key not in self._ends:
-                self._ends[key] = self._shared.timers.set(RETRY_S, self._over, key)
-            return
-        self._note(key, snapshot)
+            snapshot = None
+        if snapshot is not None and not snapshot.stale:
+            self._note(key, snapshot)
+        elif self._shared.registry.sessions_of(*key) and key not in self._ends:
+            self._ends[key] = self._shared.timers.set(RETRY_S, self._over, key)

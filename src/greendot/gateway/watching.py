@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from msgspec import Raw, structs
+from msgspec import Raw, Struct, structs
 
 from greendot.core.grants import Grants
 from greendot.core.presence import Change, Face, Snapshot
@@ -29,12 +29,21 @@ from greendot.gateway.session import Session
 from greendot.gateway.shared import Shared
 from greendot.gateway.sights import Sights
 from greendot.gateway.slices import STEP
+from greendot.gateway.snapshots import Snapshots
+from greendot.gateway.statuses import Statuses
 from greendot.gateway.watched import Entry, Watched
 from greendot.protocol.codec import encode_event, encode_part, joined
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
 
 AT_ONCE = 250  # users read or told of in one turn of the loop
+
+
+class WatchLimits(Struct, frozen=True):
+    """From the settings."""
+
+    users: Callable[[str], int]  # one connection may watch, by its tenant
+    hold_s: float  # how long all nodes together take to restore a user
 
 
 class Watching:
@@ -46,19 +55,20 @@ class Watching:
         shared: Shared,
         crowds: Crowds,
         sights: Sights,
-        most: Callable[[str], int],
-        hold_s: float,
+        statuses: Statuses,
+        limits: WatchLimits,
     ) -> None:
         self._engine = engine
         self._shared = shared
         self._crowds = crowds
         self._sights = sights
-        self._most = most  # users one connection may watch, by its tenant
-        self._hold_s = hold_s  # how long all nodes together take to restore what was lost
+        self._most = limits.users
+        self._hold_s = limits.hold_s
         self._watched = Following(engine, shared, self._make, self._read, crowds.close)
         self._barring = Barring(shared, self._watched, crowds, engine.now_ms)
         followed = self._watched, self._barring, crowds
-        self.read = PresenceReads(engine, followed, sights, shared.slices, self._snapshot).read
+        self.snapshots = Snapshots(engine, statuses, self.watched)
+        self.read = PresenceReads(self.snapshots, followed, sights, shared.slices, self._snapshot).read
         self._restoring: list[Watched] = []
 
     def watched(self, topic: Topic) -> Watched | None:
@@ -201,11 +211,7 @@ class Watching:
         if watched is None or watched.held:
             return
         if change.restored and not (_same(change.face, watched.face) and _same_own(change.own, watched.own)):
-            # The user's other sessions may be still to come: showing this now would be a flicker.
-            watched.held = True
-            if not self._restoring:
-                self._shared.timers.set(self._hold_s, self._restored)
-            self._restoring.append(watched)
+            self._await_restored(watched)  # its other sessions may be still to come: showing this would be a flicker
             return
         watched.name, watched.devices = change.name or watched.name, change.devices
         if change.public and change.face.version > watched.face.version:
@@ -292,15 +298,20 @@ class Watching:
 
     # --- when something may have been missed ---
 
-    def hold(self, part: Part) -> None:
-        """Show nothing new of these users until they are read again: their sessions are being restored.
-
-        Who holds them reads them when the time is over. What else reads them before leaves them alone: another return
-        of the engine, or an earlier loss.
+    def hold(self, part: Part, seconds: float) -> None:
+        """Show nothing new of these users for so long, or until they are held anew and read: their sessions are being
+        restored. What else reads them before leaves them alone: another return of the engine, or an earlier loss.
         """
-        until = self._shared.timers.now() + self._hold_s
+        until = self._shared.timers.now() + seconds
         for watched in self._watched.within(part):
             watched.held, watched.held_until = True, until
+
+    def _await_restored(self, watched: Watched) -> None:
+        """Show nothing new of the user until all sessions had time to be restored, then read it."""
+        watched.held = True
+        if not self._restoring:
+            self._shared.timers.set(self._hold_s, self._restored)
+        self._restoring.append(watched)
 
     def _restored(self, _: None) -> None:
         """Users that were restored before this node knew of any loss must all be back by now."""
@@ -346,6 +357,9 @@ class Watching:
 
     def _again(self, watched: Watched, snapshot: Snapshot, *, settled: bool) -> None:
         """What was read. Unless `settled`, it stands even if its version is older: what was newer is lost."""
+        if snapshot.stale:
+            self._await_restored(watched)
+            return
         was_stale, watched.stale = watched.stale, False
         if snapshot.face.version >= watched.face.version or not settled:
             watched.name, watched.devices = snapshot.name or watched.name, snapshot.devices
@@ -356,12 +370,15 @@ class Watching:
 
     async def _read(self, fresh: Sequence[Watched]) -> None:
         topics = [watched.channel.topic for watched in fresh]
-        snapshots = await self._engine.read(topics[0].tenant, [topic.name for topic in topics])
+        snapshots = await self.snapshots.read(topics[0].tenant, [topic.name for topic in topics])
         for watched, snapshot in zip(fresh, snapshots, strict=True):
             watched.name, watched.devices = snapshot.name, snapshot.devices
             # A change that came between subscribing and reading may be newer than what was read.
-            watched.face = max(watched.face, snapshot.face, key=lambda face: face.version)
-            watched.own = max(watched.own, snapshot.own, key=lambda face: face.version)
+            watched.face = max(snapshot.face, watched.face, key=lambda face: face.version)
+            watched.own = max(snapshot.own, watched.own, key=lambda face: face.version)
+            if snapshot.stale:
+                watched.stale = True
+                self._await_restored(watched)
 
 
 def _watchers(watched: Watched) -> set[str]:

@@ -72,8 +72,9 @@ class UnreadReminder:
         ]
         if due:
             seen = await self._engine.read(due[0].tenant, [one.user for one in due])
-            # How they are really: who hides from others is not away.
-            due = [one for one, snapshot in zip(due, seen, strict=True) if snapshot.own.state in ("offline", "idle")]
+            # How they are really: who hides from others is not away, and who is not known is looked at next time.
+            known = ((one, snapshot.own.state) for one, snapshot in zip(due, seen, strict=True) if not snapshot.stale)
+            due = [one for one, state in known if state in ("offline", "idle")]
         if due:
             await self._notify([self._notice(one, now) for one in due])
             await self._store.put_reminded([one[:2] for one in due], now)

@@ -27,6 +27,12 @@ NODE_DEAD = Event(
 NODE_FOUND_DEAD = Event(
     "node.found_dead", WARNING, "node %(peer)s died when nobody was there to see it", apart=("peer",)
 )
+NODE_DEAD_AGAIN = Event(
+    "node.dead_again",
+    WARNING,
+    "node %(peer)s is dead: Redis came back with records from before its death",
+    apart=("peer",),
+)
 NODE_REAPED = Event(
     "node.reaped", INFO, "reaped %(peers)s: %(sessions)d sessions ended, %(users)d users offline", apart=("peers",)
 )

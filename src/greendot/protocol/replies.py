@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from greendot.protocol import commands
 from greendot.protocol.commands import LastSeen
@@ -74,6 +74,7 @@ class PresentReply(Reply, frozen=True, gc=True):
 
     users: list[str]
     count: int
+    stale: bool | UnsetType = UNSET  # some may be missing: lost records are being restored
 
 
 class SendReply(Reply, frozen=True):

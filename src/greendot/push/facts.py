@@ -75,6 +75,8 @@ class Facts:
         faces: dict[Key, Face] = {}
         for tenant, theirs in users.items():
             found = await self._engine.read(tenant, theirs)
+            if any(snapshot.stale for snapshot in found):
+                raise EngineUnavailable("not all nodes have restored who is there")
             faces |= {(tenant, user): snapshot.own for user, snapshot in zip(theirs, found, strict=True)}
         return faces
 

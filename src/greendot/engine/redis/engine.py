@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -20,11 +20,13 @@ from greendot.core.presence import Ref
 from greendot.engine.answers import NodeInfo, Swept
 from greendot.engine.base import Engine, Host, Message, Pace, Part, Topic
 from greendot.engine.redis import keys, url
+from greendot.engine.redis.background import Background
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.census import Census
 from greendot.engine.redis.checks import check
 from greendot.engine.redis.figures import Figures
 from greendot.engine.redis.link import RedisError
+from greendot.engine.redis.losses import Losses
 from greendot.engine.redis.messages import Messages
 from greendot.engine.redis.nodes import HOME, Death, Nodes, Periods, Table
 from greendot.engine.redis.presence import RedisPresence, Verbs
@@ -75,12 +77,15 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.lives = Nodes(verbs, self._clock, options.periods)
         self.sweeper = Sweeper(verbs, self.lives, self.bus, options.seen_retention_ms)
         self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)
+        self.losses = Losses(self.servers, self.watchdog, self._clock, options.periods)
+        self.lives.restored = self.losses.digest
+        verbs.restoring, verbs.answered = self.losses.restoring, self._answered
         self.census = Census(self.servers, options.prefix)
         self._figures = Figures(self.servers, self.bus, self.lives, self.sweeper, self.census)
         self._host: Host | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._background = Background()
+        self._spawn = self._background.spawn
         self._being_born = asyncio.Lock()
-        self._busy: set[str] = set()  # what is being done in the background, by name
         self._looked_at = HOME  # the partition that was last seen to know this node
         self._struck: set[int] = set()  # partitions that did not, and may have dropped its sessions meanwhile
         self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
@@ -101,6 +106,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             for server in self.servers.all.values():
                 await self._settle_in(server, server.partitions)
             await self._listen()
+            self.losses.told(Part())  # it has nothing to restore
             self.time.learnt(alone=len(self._verbs.alive) == 1)
         except BaseException:
             self._host = None
@@ -125,9 +131,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     async def close(self) -> None:
         host, self._host = self._host, None
-        for task in [*self._tasks]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.cancel()
         if host is not None and self.trouble is None:
             await self.bus.drained()
             try:
@@ -159,21 +163,30 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._spawn(f"reconcile {server.address}", self.lives.reconcile([*server.partitions]))
 
     def is_up(self, server: Server) -> None:
+        self._found(server.partitions, intact=server.intact)
+
+    def _found(self, partitions: Iterable[int], *, intact: bool) -> None:
         if self._host is not None:
-            self._host.found(Partitions(server.partitions, self.servers), intact=server.intact)
+            part = Partitions(partitions, self.servers)
+            if not intact:
+                self._lose(partitions)
+            self._host.found(part, intact=intact)
+
+    def _lose(self, partitions: Iterable[int]) -> None:
+        self.losses.began(partitions, {*self._verbs.alive} - self.bus.own)
 
     def went_down(self, server: Server) -> None:
         self.bus.counts.gaps += 1
         if HOME in server.partitions:
             self.lives.restart_observation()
+        self.losses.cut_off(server.partitions)
         if self._host is not None:
             self._host.lost(Partitions(server.partitions, self.servers))
 
     async def moved(self, server: Server, partitions: set[int]) -> None:
         self.bus.counts.gaps += 1
         await self._settle_in(server, partitions)
-        if self._host is not None:
-            self._host.found(Partitions(partitions, self.servers), intact=False)
+        self._found(partitions, intact=False)
 
     def pushed(self, push: list[Any]) -> None:
         self.bus.pushed(push)
@@ -222,6 +235,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def tick(self) -> None:
         """Once a second."""
         for server in await self.watchdog.round():
+            self._lose(server.partitions)  # before the others' lives are looked at: they may be lost, too
             self._spawn(f"lost {server.address}", self._lost_state(server))
         table = await self.lives.look()
         life = table.lives.get(self.lives.incarnation)
@@ -232,6 +246,10 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._spawn("rebirth", self._rebirth(self.lives.incarnation))
         else:
             self._look_after(table)
+            if risen := self.lives.risen(table):
+                self._spawn("bury risen", self.lives.bury_risen(risen))
+            else:
+                self.losses.review(table.lives, table.restored())
             await self._look_around()
         if self._clock.monotonic() >= self._restore_at and self._host is not None:
             self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
@@ -257,7 +275,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             await self._repair("UNKNOWN", self._looked_at, self.lives.incarnation)
         if self._struck and self._host is not None:
             struck, self._struck = self._struck, set()
-            self._host.found(Partitions(struck, self.servers), intact=False)
+            self._found(struck, intact=False)
 
     async def _reap(self, wait_s: float) -> None:
         if wait_s > 0:
@@ -280,7 +298,14 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         if server.up and self._host is not None:
             tell(events.REDIS_FORGOT, server=str(server.address))
             await self.watchdog.compare(server, await self.lives.register(server.partitions))
-            self._host.found(Partitions(server.partitions, self.servers), intact=False)
+            self._found(server.partitions, intact=False)
+
+    def _answered(self, partition: int, epoch: str) -> None:
+        """A read has told the epoch of a partition: if it is another one, what was read before it says nothing."""
+        server = self.servers.of(partition)
+        if self._host is not None and server.up and self.watchdog.is_lost(partition, epoch):
+            self._lose(server.partitions)
+            self._spawn(f"lost {server.address}", self._lost_state(server))
 
     async def _rebirth(self, taken_for_dead: str, coming: Server | None = None) -> None:
         """Nothing is accepted under that name any more. `coming` is a server that is not up yet."""
@@ -311,30 +336,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             else:
                 self._struck.add(partition)
 
-    def _spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Do it in the background, unless it is being done."""
-        if name in self._busy:
-            work.close()
-            return
-        self._busy.add(name)
-        task = asyncio.get_running_loop().create_task(self._quietly(name, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _quietly(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
-        try:
-            await work
-        except EngineUnavailable as error:
-            tell(events.WORK_LATER, work=name, reason=error)
-        except Exception as error:
-            tell(events.WORK_FAILED, error, work=name)
-        finally:
-            self._busy.discard(name)
-
     async def settled(self) -> None:
         """Everything in the background is done (for tests; with `driven` there is always something)."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._background.settled()
 
     # --- bus, and what operators ask for ---
 
@@ -371,6 +375,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     async def sweep(self) -> Swept:
         return await self.sweeper.sweep()
+
+    async def restored(self, part: Part) -> None:
+        await self.losses.over(part)
 
     async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
         return await self.sweeper.audit(holds, pace)

@@ -5,7 +5,7 @@
 | `presence:{tag}:BB` | hash | `tenant/user` → the packed record of a user with sessions |
 | `seen:{tag}:BB` | hash | `tenant/user` → the packed face and name of a user without |
 | `nodes:{tag}` | hash | incarnation → `live`, or when its last renewal was and from when its sessions do not count |
-| `leases:{tag}` | hash | incarnation → counter, when it was renewed, how loaded it is; only in the first partition |
+| `leases:{tag}` | hash | incarnation → counter, last renewal, load, what it has restored; only in the first partition |
 | `claim:{tag}:WHAT` | string | who is about to bury a node, reap or sweep; only in the first partition |
 | `typing:{tag}:tenant/room` | sorted set | user (and name) → when the start came, negated once stopped |
 | `present:{tag}:tenant/room` | hash | user → the sessions the user has in the room |

@@ -9,7 +9,7 @@ starts the observation anew and kills nobody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from greendot.clock import Clock
@@ -25,6 +25,7 @@ from greendot.logs.telling import tell
 
 HOME = 0  # the partition with the leases and claims; the last to learn of a death, so that it is found unfinished
 CLAIM_MS = 5_000
+MOST_DEAD = 10_000  # dead nodes that are remembered
 LATE_S = 1.0  # so much may pass until all have buried a node where they could not before
 RECONNECT_S = 4.0  # after Redis was away all nodes are connected again by then
 
@@ -58,7 +59,7 @@ class Table(NamedTuple):
     """The nodes and leases, as of one look."""
 
     lives: dict[str, str]  # incarnation → `live`, or renewed,ends in hexadecimal
-    leases: dict[str, str]  # incarnation → counter,renewed,level
+    leases: dict[str, str]  # incarnation → counter,renewed,level,digest of what it has restored
     now: int  # the engine's time
 
     def dead(self) -> list[Death]:
@@ -73,6 +74,11 @@ class Table(NamedTuple):
         """How loaded a live node says it is."""
         told = self.leases.get(node, "").split(",")[2:]
         return Level(int(told[0])) if told else Level.NORMAL
+
+    def restored(self) -> dict[str, str | None]:
+        """Return the digests of what nodes have restored; None for those that do not say."""
+        told = {node: lease.split(",")[3:] for node, lease in self.leases.items()}
+        return {node: digest[0] if digest else None for node, digest in told.items()}
 
     def refusing(self) -> frozenset[str]:
         live = (node for node, life in self.lives.items() if life == "live")
@@ -103,10 +109,13 @@ class Nodes:
         self._observed: dict[str, _Observed] = {}
         self.level = Level.NORMAL  # of this node; told to the others with the lease
         self._level_told = Level.NORMAL
+        self.restored: Callable[[], str] = str  # a digest of what this node has restored; told in the same way
+        self._restored_told = ""
         self.refusing: frozenset[str] = frozenset()  # nodes that take no new work, as of the last look
         self._looked_at = float("-inf")
         self._renewed_at = float("-inf")
         self._over: set[str] = set()  # dead nodes whose end was told of
+        self._dead: dict[str, str] = {}  # nodes that were seen dead, and their lives then; the latest last
         self._late: dict[str, float] = {}  # those that end later in some partition: when they will have (monotonic)
 
     # --- this node ---
@@ -158,27 +167,30 @@ class Nodes:
         now = self._clock.monotonic()
         if now - self._looked_at > 2.5 * self._periods.sample:
             self._observed.clear()  # we were away or stopped: what stood still may have been us
-        level = self.level
-        renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2 or level != self._level_told
+        told = self.level, self.restored()
+        renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2
+        renew = renew or told != (self._level_told, self._restored_told)
         try:
-            table = await self._look(self.incarnation, renew, level)
+            table = await self._look(self.incarnation, renew, *told)
         except EngineUnavailable:
             self._observed.clear()
             self.refusing = frozenset()  # nobody can say any more
             raise
         self._looked_at = now
         if renew:
-            self._renewed_at, self._level_told = now, level
+            self._renewed_at, (self._level_told, self._restored_told) = now, told
         self.refusing = table.refusing()
-        self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
+        if self.incarnation in table.lives:  # else the others' lives are lost with ours
+            self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
         return table
 
     async def table(self) -> Table:
         """Everybody's, without any life of our own."""
         return await self._look("", renew=False)
 
-    async def _look(self, incarnation: str, renew: bool, level: Level = Level.NORMAL) -> Table:
-        now, leases, lives = await self._on(HOME, "look", incarnation, "1" if renew else "", int(level), leases=True)
+    async def _look(self, incarnation: str, renew: bool, level: Level = Level.NORMAL, restored: str = "") -> Table:
+        arguments = incarnation, "1" if renew else "", int(level), restored
+        now, leases, lives = await self._on(HOME, "look", *arguments, leases=True)
         if self._verbs.time.learning or not self._verbs.time.known:
             self._verbs.time.heard(now)
         nodes = {node: life for node, life in _pairs(lives).items() if not node.startswith("~")}
@@ -245,6 +257,24 @@ class Nodes:
 
     async def _bury(self, partition: int, node: str, renewed: str, grace_ms: int) -> None:
         await self._on(partition, "bury", node, renewed, grace_ms, self._verbs.time.text())
+
+    def risen(self, table: Table) -> dict[str, str]:
+        """Return nodes that live again though they were seen dead, each with its last renewal.
+
+        A name is never used again: Redis has come back with records that are older than their death.
+        """
+        self._dead |= {node: life for node, life in table.lives.items() if life != "live"}
+        for node in [*self._dead][:-MOST_DEAD]:
+            del self._dead[node]
+        risen = [node for node, life in table.lives.items() if life == "live" and node in self._dead]
+        return {node: str(int(self._dead[node].partition(",")[0], 16)) for node in risen}
+
+    async def bury_risen(self, risen: dict[str, str]) -> None:
+        """Their graces are over: nothing of them counts."""
+        for node, renewed in risen.items():
+            await self.bury(node, renewed, grace_s=0)
+            self._over.discard(node)
+            tell(events.NODE_DEAD_AGAIN, peer=node)
 
     def ending(self, table: Table) -> list[Death]:
         """The dead whose sessions stop counting before the next look, each once; `ends` 0 for those who did late."""

@@ -31,6 +31,8 @@ class Verbs:
         self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
         self.alive: Collection[str] = ()  # incarnations known to live, as of the latest look
         self.turned: Callable[[Turn], None] | None = None
+        self.restoring: Callable[[], Collection[int]] = lambda: ()  # partitions in which absence means nothing
+        self.answered: Callable[[int, str], None] = lambda partition, epoch: None  # told the epoch of a partition
         # Awaited when a verb was refused: with the error's code, and the incarnation it was refused for.
         self.repair: Callable[[str, int, str], Any] = lambda code, partition, refused: None
 
@@ -55,6 +57,17 @@ class Verbs:
         if self.turned is not None:
             self.turned(Turn(kind, tenant, name, bool(answer[1])))
         return answer[2]
+
+    async def compare_epoch(self, partition: int) -> None:
+        """Find out whether the partition has lost its records. Sent behind a verb, it covers what that answered."""
+        await self.read([keys.nodes_key(self.prefix, partition)], partition)
+
+    async def read(self, names: Sequence[str], partition: int, *fields: str) -> list[bytes]:
+        """Return the records of some users; the last name is the partition's nodes."""
+        *records, epoch = await self.servers.run(partition, "read", names, *fields)
+        self.answered(partition, epoch.decode())
+        found: list[bytes] = records
+        return found
 
     async def _on(
         self, partition: int, name: str, names: Sequence[str], where: Sequence[str], arguments: Sequence[Argument]
@@ -109,23 +122,34 @@ class RedisPresence:
 
     async def adopt(self, tenant: str, user: str, session: str, ref: Ref) -> Adopted | None:
         answer = await self._verbs.on_user("adopt", tenant, user, *ref, session)
+        if not answer:
+            await self._verbs.compare_epoch(keys.partition_of(tenant, user))
         return Adopted(answer[0].decode(), answer[1] == b"i") if answer else None
 
     async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
-        return _remaining(await self._verbs.on_user("linger", tenant, user, *ref, grace_ms, silent_ms))
+        remaining = _remaining(await self._verbs.on_user("linger", tenant, user, *ref, grace_ms, silent_ms))
+        if remaining is None:
+            await self._verbs.compare_epoch(keys.partition_of(tenant, user))
+        return remaining
 
     async def leave(self, tenant: str, user: str, ref: Ref) -> int | None:
         return _remaining(await self._verbs.on_user("leave", tenant, user, *ref))
 
     async def set_status(self, tenant: str, user: str, manual: Manual) -> Snapshot:
         answer = await self._verbs.on_user("status", tenant, user, *_packed(manual))
-        return cast(Snapshot, read_snapshot(answer, _Everybody(), 0))
+        if not answer:
+            await self._verbs.compare_epoch(keys.partition_of(tenant, user))
+        snapshot = cast(Snapshot, read_snapshot(answer, _Everybody(), 0))
+        return snapshot._replace(stale=self.is_restoring(tenant, user))
 
     # --- reading ---
 
+    def is_restoring(self, tenant: str, name: str) -> bool:
+        return keys.partition_of(tenant, name) in self._verbs.restoring()
+
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
         where = [keys.user_keys(self._verbs.prefix, tenant, user) for user in users]
-        shares = self._shares(where)
+        shares, restoring = self._shares(where), {*self._verbs.restoring()}
         answers = await asyncio.gather(*(self._read_share(where, share) for share in shares))
         found: list[Snapshot | None] = [None] * len(users)
         for share, answer in zip(shares, answers, strict=True):
@@ -135,7 +159,10 @@ class RedisPresence:
         settled = await asyncio.gather(*(self._settled(tenant, users[index]) for index in due))
         for index, one in zip(due, settled, strict=True):
             found[index] = one
-        return found  # type: ignore[return-value]
+        snapshots = cast(list[Snapshot], found)
+        if restoring := restoring.union(self._verbs.restoring()):
+            return [s._replace(stale=w.partition in restoring) for s, w in zip(snapshots, where, strict=True)]
+        return snapshots
 
     def _shares(self, where: Sequence[keys.UserKeys]) -> list[list[int]]:
         """Which users are asked for in one script: those of a slot, or as many as take half a millisecond."""
@@ -151,8 +178,10 @@ class RedisPresence:
         names: list[str] = []
         for index in share:
             names += (where[index].presence, where[index].seen)
-        fields = [where[index].field for index in share]
-        answer = await self._verbs.servers.run(where[share[0]].partition, "read", names, *fields)
+        first = where[share[0]]
+        answer = await self._verbs.read(
+            [*names, first.nodes], first.partition, *(where[index].field for index in share)
+        )
         alive, now = self._verbs.alive, self._verbs.time.now()
         return [read_snapshot(record, alive, now) for record in answer]
 

@@ -37,4 +37,7 @@ class RedisRooms:
         }
 
     async def present(self, tenant: str, room: str) -> list[str]:
-        return sorted(user.decode() for user in await self._verbs.on_room("present", tenant, room))
+        partition = keys.partition_of(tenant, room)
+        present = self._verbs.on_room("present", tenant, room)
+        users, _ = await asyncio.gather(present, self._verbs.compare_epoch(partition))
+        return sorted(user.decode() for user in users)

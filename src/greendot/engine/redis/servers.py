@@ -217,12 +217,15 @@ class Partitions(Part):
     """The users and rooms on some partitions."""
 
     def __init__(self, partitions: Iterable[int], servers: Servers) -> None:
-        self._partitions = frozenset(partitions)
+        self.numbers = frozenset(partitions)
         self._servers = servers
 
     def covers(self, tenant: str, name: str) -> bool:
-        return partition_of(tenant, name) in self._partitions
+        return partition_of(tenant, name) in self.numbers
+
+    def within(self, other: Part) -> bool:
+        return self.numbers <= other.numbers if isinstance(other, Partitions) else super().within(other)
 
     def away(self) -> Part | None:
-        away = [partition for partition in self._partitions if not self._servers.of(partition).up]
+        away = [partition for partition in self.numbers if not self._servers.of(partition).up]
         return Partitions(away, self._servers) if away else None

@@ -86,7 +86,7 @@ class Watchdog:
         except EngineUnavailable as error:
             self._verbs.servers.refused(server, error)
             return None
-        return server if self._epochs.get(server.beat_partition, epoch) != epoch else None
+        return server if self.is_lost(server.beat_partition, epoch) else None
 
     def _beaten(self, server: Server) -> None:
         sent = next((sent for number, sent in server.unheard if number == server.beat_heard), None)
@@ -112,6 +112,14 @@ class Watchdog:
             self._epochs[partition], self._runs[partition] = epoch, server.run_id
         await self._set_right(answers)
         return intact
+
+    def state(self, partition: int) -> str:
+        """Return what tells one life of a partition's records from another."""
+        return f"{self._epochs.get(partition, '')}/{self._runs.get(partition, '')}"
+
+    def is_lost(self, partition: int, epoch: str) -> bool:
+        """Whether a partition that was known has another epoch."""
+        return self._epochs.get(partition, epoch) != epoch
 
     def is_other(self, answers: dict[int, tuple[str, int, str]]) -> bool:
         return any(self._epochs.get(partition) != epoch for partition, (epoch, _, _) in answers.items())

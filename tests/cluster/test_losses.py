@@ -1,0 +1,152 @@
+"""A loss is over when every node that lived has restored its sessions, and a lease later at the latest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from cluster.engines import GRACE_S, LEASE_S, PERIODS, PREFIX, RENEW_S, TENANT, come, findings, state, until
+from cluster.nodes import redis_url
+from greendot.engine.base import Part
+from greendot.engine.redis import keys
+from greendot.errors import EngineUnavailable
+from hosts import RedisNode
+from redis_servers import RedisProcess
+
+LEASES = keys.leases_key(PREFIX)
+
+
+@asynccontextmanager
+async def two(redis: RedisProcess, lease_s: float = LEASE_S) -> AsyncIterator[tuple[RedisNode, RedisNode]]:
+    """Engines that do nothing by themselves, each with a session; then Redis forgets everything."""
+    periods = PERIODS._replace(lease=lease_s)
+    nodes = [RedisNode(redis_url(redis.port), PREFIX, periods=periods) for _ in range(2)]
+    try:
+        for node in nodes:
+            await node.start()
+        for node, user in zip(nodes, ("ann", "bob"), strict=True):
+            await come(node, user)
+            await node.tick()
+        redis.command("FLUSHALL")
+        yield nodes[0], nodes[1]
+    finally:
+        for node in nodes:
+            await node.close()
+
+
+async def is_stale(node: RedisNode, user: str) -> bool:
+    return (await node.engine.read(TENANT, [user]))[0].stale
+
+
+async def restore(node: RedisNode, user: str) -> asyncio.Task[None]:
+    """The node restores its user and says so; done when it is told that all have."""
+    await node.engine.settled()  # it lives there again
+    await come(node, user)
+    task = asyncio.get_running_loop().create_task(node.engine.restored(Part()))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_a_read_finds_the_loss_and_answers_are_stale_until_all_nodes_have_restored(redis: RedisProcess) -> None:
+    async with two(redis) as (first, second):
+        assert not first.engine.is_restoring(TENANT, "bob"), "nobody has noticed"
+        assert await is_stale(first, "bob")
+        await first.engine.settled()
+        assert findings(first) == [False], "the node is told to restore its sessions"
+        mine = await restore(first, "ann")
+        await first.tick()
+        assert not mine.done(), "the second node has not restored bob"
+        assert await is_stale(first, "bob")
+        await second.tick()
+        theirs = await restore(second, "bob")
+        await second.tick()  # says so in its lease
+        await first.tick()
+        await asyncio.gather(mine, theirs)
+        assert not await is_stale(first, "bob")
+        assert not await is_stale(second, "ann")
+        assert await state(first, "bob") == await state(second, "ann") == "online"
+
+
+async def test_nobody_is_waited_for_longer_than_a_lease(redis: RedisProcess) -> None:
+    async with two(redis) as (first, second):
+        await first.tick()
+        mine = await restore(first, "ann")
+        await first.advance(LEASE_S - 0.5, second)
+        await first.tick()
+        assert not mine.done()
+        await first.advance(0.6, second)
+        await first.tick()
+        await mine
+        assert not await is_stale(first, "bob")
+
+
+async def test_a_node_that_does_not_say_what_it_has_restored_gets_a_renewal_and_two_seconds(
+    redis: RedisProcess,
+) -> None:
+    async with two(redis, lease_s=10.0) as (first, second):
+        await first.tick()
+        mine = await restore(first, "ann")
+        await second.tick()
+        await first.advance(RENEW_S, second)
+        await second.tick()
+        lease = redis.command("HGET", LEASES, second.incarnation).decode()
+        redis.command("HSET", LEASES, second.incarnation, lease.rpartition(",")[0])  # as the version before writes it
+        await first.tick()
+        assert not mine.done()
+        await first.advance(1.9, second)
+        await first.tick()
+        assert not mine.done()
+        await first.advance(0.2, second)
+        await first.tick()
+        await mine
+
+
+async def test_a_node_that_is_dead_is_not_waited_for(redis: RedisProcess) -> None:
+    async with two(redis) as (first, second):
+        await first.tick()
+        await second.tick()
+        mine = await restore(first, "ann")
+        await second.engine.lives.end()
+        await first.tick()
+        await mine
+
+
+async def test_who_waits_is_told_when_redis_goes_away(redis: RedisProcess) -> None:
+    async with two(redis) as (first, _):
+        await first.tick()
+        mine = await restore(first, "ann")
+        redis.kill()
+        with pytest.raises(EngineUnavailable):
+            await mine
+        assert first.engine.is_restoring(TENANT, "ann")
+
+
+async def test_a_node_that_was_seen_dead_is_buried_again_when_a_snapshot_brings_it_back(redis: RedisProcess) -> None:
+    nodes = [RedisNode(redis_url(redis.port), PREFIX, periods=PERIODS) for _ in range(2)]
+    first, second = nodes
+    try:
+        await first.start()
+        await second.start()
+        await come(second, "bob")
+        redis.command("SAVE")
+        await second.engine.lives.end()
+        await first.advance(GRACE_S + 0.1, second)
+        await first.tick()
+        assert await state(first, "bob") == "offline"
+        redis.kill()
+        server = first.engine.servers.of(0)
+        await until(lambda: not server.up, "the node knows that Redis is away")
+        redis.start()
+        redis.ready()
+        await until(lambda: server.up, "it is connected again")
+        await first.engine.settled()
+        assert (await first.engine.lives.table()).lives[second.incarnation] == "live", "the snapshot says so"
+        await first.tick()
+        assert (await first.engine.lives.table()).lives[second.incarnation] != "live"
+        assert await state(first, "bob") == "offline"
+    finally:
+        for node in nodes:
+            await node.close()

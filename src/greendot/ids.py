@@ -1,6 +1,7 @@
-"""What an id may look like, and how Greendot makes its own.
+"""What ids and text from outside may look like, and how Greendot makes its own ids.
 
-Ids come from outside and go into keys, channels and log lines, so they are checked once, at the door.
+Ids go into keys, channels and log lines; text is kept by stores and sent in frames. Both are checked once, where they
+come in.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import secrets
 
 ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}\Z"
 ID_RULE = "1 to 128 of the characters A-Z a-z 0-9 _ . @ = + - and not starting with a sign or dot"
+
+# PostgreSQL keeps no NUL, and half of a surrogate pair is no UTF-8: no store can keep it, no frame carry it.
+TEXT_PATTERN = r"^[^\x00\ud800-\udfff]*\Z"
+TEXT_RULE = "no NUL and no half of a surrogate pair"
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 _match = re.compile(ID_PATTERN).match
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -24,6 +30,22 @@ class Id(str):
 def valid_id(text: str) -> bool:
     """Whether `text` may name a user, room, tenant, device or key."""
     return _match(text) is not None
+
+
+def valid_text(text: str) -> bool:
+    """Whether every store can keep `text`."""
+    if "\0" in text or text.isascii():
+        return "\0" not in text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def storable(text: str) -> str:
+    """Return `text` with U+FFFD in place of what no store keeps: for what others answered, which is kept to be read."""
+    return _NO_TEXT.sub("\ufffd", text)
 
 
 def _token(length: int) -> str:

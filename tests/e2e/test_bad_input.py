@@ -11,11 +11,11 @@ import jwt
 import msgspec
 import pytest
 
-from e2e.processes import serves_a_fresh_client, until
+from e2e.processes import ask, serves_a_fresh_client, until
 from greendot.protocol.commands import COMMANDS
 from greendot.protocol.decoding import MAX_DEPTH
 from greendot.testing import Closed, Served, WireClient, serving
-from greendot.testing.server import SECRET
+from greendot.testing.server import API_KEY, SECRET
 from greendot.testing.wire import BINARY, CLOSE, PING, TEXT, make_frame
 
 CONTINUATION = 0x0
@@ -310,6 +310,56 @@ PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
     "signal.send kind": lambda bad: {"type": "signal.send", "kind": bad, "user": "bob"},
     "signal.send key": lambda bad: {"type": "signal.send", "kind": "wave", "user": "bob", "key": bad},
 }
+
+
+BAD_TEXTS = ["\0", "a\0b"]  # half of a surrogate pair is not even JSON, see `NOT_COMMANDS`
+
+TEXTS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "status.set": lambda bad: {"type": "status.set", "status": "busy", "text": bad},
+    "device.register": lambda bad: {"type": "device.register", "provider": "fcm", "token": bad},
+}
+
+TEXTS_OVER_HTTP: dict[str, tuple[str, str, Callable[[str], dict[str, Any]]]] = {
+    "name of a message": ("POST", "/v1/rooms/lobby/messages", lambda bad: {"user": "app", "body": 1, "name": bad}),
+    "name of a signal": ("POST", "/v1/signals", lambda bad: {"kind": "k", "room": "lobby", "name": bad}),
+    "status": ("PUT", "/v1/users/ann/status", lambda bad: {"status": "busy", "text": bad}),
+    "device token": ("PUT", "/v1/users/ann/devices/phone", lambda bad: {"provider": "fcm", "token": bad}),
+    "time zone": ("PUT", "/v1/users/ann/push", lambda bad: {"time_zone": bad}),
+    "jti": ("POST", "/v1/tokens/revoke", lambda bad: {"jti": bad}),
+    "collapse": ("POST", "/v1/notifications", lambda bad: {"user": "a", "kind": "k", "body": 1, "collapse": bad}),
+}
+
+
+@pytest.mark.parametrize("place", TEXTS.values(), ids=TEXTS.keys())
+async def test_text_that_no_store_keeps_is_refused_before_the_store(place: Callable[[str], dict[str, Any]]) -> None:
+    async with serving() as served:
+        alice = await served.client("alice")
+        for bad in BAD_TEXTS:
+            error = await refusal(alice, msgspec.json.encode(place(bad) | {"id": 1}))
+            assert (error["code"], error["id"]) == ("bad_field", 1), (bad, error)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), TEXTS_OVER_HTTP.values(), ids=TEXTS_OVER_HTTP.keys())
+async def test_text_that_no_store_keeps_is_refused_over_http(
+    method: str, path: str, body: Callable[[str], dict[str, Any]]
+) -> None:
+    async with serving() as served:
+        await served.lobby()
+        for bad in BAD_TEXTS:
+            answer = await ask(served.port, method, path, body(bad), Authorization=f"Bearer {API_KEY}")
+            assert (answer.status, answer.json()["code"]) == (400, "bad_field"), (bad, answer)
+
+
+async def test_a_hello_with_text_that_no_store_keeps_is_refused() -> None:
+    async with serving() as served:
+        for bad in BAD_TEXTS:
+            for claims in ({"name": bad}, {"jti": bad}):
+                client = await served.socket()
+                client.send(type="hello", token=served.token("ann", **claims))
+                assert (await client.closed()).code == 4500
+            client = await served.socket()
+            hello = {"type": "hello", "token": served.token("ann"), "client": {"name": bad}}
+            assert (await refusal(client, msgspec.json.encode(hello)))["code"] == "bad_field"
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.ids import incarnation_of, new_incarnation, new_message_id, new_session_id, valid_id
+from greendot.ids import (
+    TEXT_PATTERN,
+    incarnation_of,
+    new_incarnation,
+    new_message_id,
+    new_session_id,
+    storable,
+    valid_id,
+    valid_text,
+)
 
 FIRST = string.ascii_letters + string.digits + "_"
 LATER = FIRST + ".@=+-"
@@ -42,6 +51,20 @@ def test_an_id_has_one_to_128_characters() -> None:
 )
 def test_what_could_break_a_key_a_channel_or_a_log_line_is_no_id(text: str) -> None:
     assert not valid_id(text)
+
+
+@pytest.mark.parametrize("text", ["", "é€🙂", "a\nb\tc", "\u2028", "\ufffd", "\x01"])
+def test_whatever_people_write_is_text(text: str) -> None:
+    assert valid_text(text)
+    assert storable(text) == text
+    assert re.search(TEXT_PATTERN, text)
+
+
+@pytest.mark.parametrize(("text", "instead"), [("\0", "�"), ("a\0b", "a�b"), ("é\ud800", "é�"), ("\udfff!", "�!")])
+def test_a_nul_or_half_of_a_pair_is_no_text(text: str, instead: str) -> None:
+    assert not valid_text(text)
+    assert storable(text) == instead
+    assert not re.search(TEXT_PATTERN, text)
 
 
 def test_an_incarnation_is_short() -> None:

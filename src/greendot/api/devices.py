@@ -12,6 +12,7 @@ from greendot.api.backend import Backend
 from greendot.api.operation import operation
 from greendot.api.problem import Problem
 from greendot.api.request import json, read_body
+from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import PushProvider
 from greendot.store.pushes import MOST_TOKEN, Choices, Device
 
@@ -24,7 +25,7 @@ class PutDevice(Struct):
     """The body of PUT /v1/users/{user}/devices/{device}."""
 
     provider: PushProvider
-    token: Annotated[str, Meta(min_length=1, max_length=MOST_TOKEN)]
+    token: Annotated[str, Meta(min_length=1, max_length=MOST_TOKEN, pattern=TEXT_PATTERN)]
 
 
 class ShownDevice(Struct):

@@ -9,10 +9,17 @@ Json = dict[str, Any]
 
 
 def ecma(schema: Any) -> Any:
-    """Patterns as JSON Schema has them: Python's `\\Z` is its `$`."""
+    """Return `schema` with its patterns as JSON Schema has them: Python's `\\Z` is its `$`.
+
+    Halves of surrogate pairs are left out. JSON in UTF-8 cannot hold them, and validators refuse a pattern with them.
+    """
     if isinstance(schema, Mapping):
         return {
-            key: value.replace(r"\Z", "$") if key == "pattern" and isinstance(value, str) else ecma(value)
+            key: _pattern(value) if key == "pattern" and isinstance(value, str) else ecma(value)
             for key, value in schema.items()
         }
     return [ecma(value) for value in schema] if isinstance(schema, list | tuple) else schema
+
+
+def _pattern(python: str) -> str:
+    return python.replace(r"\Z", "$").replace(r"\ud800-\udfff", "")

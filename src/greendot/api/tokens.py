@@ -12,11 +12,12 @@ from greendot.api.operation import operation
 from greendot.api.problem import Problem
 from greendot.api.rules import having, never
 from greendot.core.revocations import Kind, Revocation
+from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import Id
 
 AHEAD_MS = 60_000  # the app's clock may be so much ahead of ours
 LEEWAY_MS = 600_000  # a token may hold so much longer than it says (auth.leeway_s)
-TokenId = Annotated[str, Meta(min_length=1, max_length=200)]
+TokenId = Annotated[str, Meta(min_length=1, max_length=200, pattern=TEXT_PATTERN)]
 
 
 class PostRevoke(Struct, forbid_unknown_fields=True):

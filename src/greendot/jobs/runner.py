@@ -10,7 +10,7 @@ from socket import gethostname
 
 from greendot.clock import Clock
 from greendot.errors import GreendotError, StoreUnavailable
-from greendot.ids import new_message_id
+from greendot.ids import new_message_id, storable
 from greendot.jobs.job import Planned
 from greendot.jobs.run import LEASE_S, Lost, Run, Stopped, Telling
 from greendot.logs import events
@@ -75,7 +75,7 @@ class Runner:
             next_at = planned.plan.again(now, failures, chance)
         else:
             next_at = min(claimed.next_at, now)  # whoever comes next goes on with it
-        ended = Ended(outcome, now, next_at, failures, run.done, note[:MOST_NOTE])
+        ended = Ended(outcome, now, next_at, failures, run.done, storable(note[:MOST_NOTE]))
         if not await self._store.end_job(run.name, claimed.fence, ended):
             tell(events.JOB_LOST, job=run.name)
             return None

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from greendot.ids import ID_PATTERN
+from greendot.ids import ID_PATTERN, TEXT_PATTERN
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN, max_length=128)]
 Seq = Annotated[int, Meta(ge=0, le=2**53)]  # every client can count so far, and every store keep it
-Text = Annotated[str, Meta(max_length=200)]
+Text = Annotated[str, Meta(max_length=200, pattern=TEXT_PATTERN)]
 Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=300)]
 LastSeen = Literal["shown", "hidden"]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from greendot.core.hooks import pause_s
+from greendot.ids import storable
 from greendot.logs import events
 from greendot.logs.telling import tell
 from greendot.push.sender import Sender, Sent, parcel
@@ -67,12 +68,14 @@ class Trial(NamedTuple):
 
     def put_off(self, reason: str) -> Settled:
         """It could not even be tried. In the end it is given up too."""
-        found = Settled(self.push.id, reason, results=self.push.results, tried=True)
+        found = Settled(self.push.id, storable(reason), results=self.push.results, tried=True)
         return self._again(found, 0.0, None)
 
     def _result(self, device: Device, sent: Sent, before: Result | None) -> Result:
         attempts = sent.is_tried + (before.attempts if before is not None else 0)
-        return Result(device.device, device.provider, sent.outcome, self.now, attempts, sent.reason[:MOST_REASON])
+        return Result(
+            device.device, device.provider, sent.outcome, self.now, attempts, storable(sent.reason[:MOST_REASON])
+        )
 
     def _again(self, found: Settled, wait_s: float, expires_at: int | None) -> Settled:
         # Being held back is no failure of its own: that wait grows by itself.

@@ -14,13 +14,15 @@ Times are milliseconds UTC and come from the caller.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from greendot.core.gate import Importance
 from greendot.core.presence import Manual
+from greendot.errors import Unstorable
+from greendot.ids import TEXT_RULE, valid_text
 from greendot.store.hooks import HookStore
 from greendot.store.jobs import JobStore
 from greendot.store.keys import KeyStore, TenantStore
@@ -150,6 +152,11 @@ class Notice(Struct, frozen=True, gc=False):
         times = (self.created_at, self.expires_at)
         return Notification(seq, id, self.kind, self.body, *times, traceparent=self.traceparent, ack=self.ack)
 
+    @property
+    def texts(self) -> tuple[str | None, ...]:
+        """All text in it but the body, which is bytes."""
+        return self.tenant, self.user, self.kind, self.key, self.room, self.collapse, self.traceparent
+
 
 class Created(NamedTuple):
     """What became of a notice."""
@@ -171,6 +178,15 @@ class Marked(NamedTuple):
 
     ids: list[str]  # those it changed, in order
     inbox: Inbox  # afterwards
+
+
+def check_text(texts: Iterable[str | None]) -> None:
+    """Raise Unstorable if one of these holds what some store cannot keep.
+
+    Asked before a write joins others in a transaction: PostgreSQL refuses all of that, and each is written again alone.
+    """
+    if not valid_text("".join(text for text in texts if text is not None)):  # at once: there may be tens of thousands
+        raise Unstorable(f"text may have {TEXT_RULE}")
 
 
 class RoomStore(Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from greendot.core.gate import Importance
+from greendot.ids import TEXT_RULE, valid_text
 
 if TYPE_CHECKING:  # the whole port includes this part of it
     from greendot.store.base import Notification
@@ -29,6 +30,8 @@ def check_size(provider: Provider, token: str) -> None:
     """ValueError, which says what is expected: what holds for the tokens of all providers."""
     if not token or len(token) > MOST_TOKEN:
         raise ValueError(f"a token has 1 to {MOST_TOKEN} characters")
+    if not valid_text(token):
+        raise ValueError(f"a token has {TEXT_RULE}")
 
 
 class Device(NamedTuple):

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
 from greendot.errors import Unstorable
 from greendot.store.base import Created, Inbox, Notification, Store
-from greendot.testing.store_harness import HUGE, NOW, StoreHarness, T, notice, recounted
+from greendot.testing.store_harness import BAD_TEXTS, HUGE, NOW, StoreHarness, T, notice, recounted
 
 
 async def filled(store: Store, count: int, user: str = "ann") -> list[str]:
@@ -73,6 +74,18 @@ class InboxSuite(StoreHarness):
             assert await recounted(store) == Inbox(5, 5, 5)
             assert await store.inbox(T, "cy") == Inbox()
             assert await store.notifications(T, "cy", limit=5) == []
+
+    async def test_a_notification_with_text_that_no_store_keeps_fails_alone(self) -> None:
+        async with self.opened() as store:
+            for text in BAD_TEXTS:
+                fields = ({"user": text}, {"key": text}, {"kind": text}, {"room": text}, {"collapse": text})
+                bad = [structs.replace(notice(key=f"b{n}"), **field) for n, field in enumerate(fields)]
+                good = (store.notify([notice("ann", f"{text!r}{n}")]) for n in range(5))
+                calls = (store.notify([notice("bob", "of a call that fails"), one]) for one in bad)
+                results = await asyncio.gather(*good, *calls, return_exceptions=True)
+                assert [isinstance(result, Unstorable) for result in results] == [False] * 5 + [True] * 5
+            assert await recounted(store) == Inbox(20, 20, 20)
+            assert await store.inbox(T, "bob") == Inbox()
 
     async def test_ten_thousand_in_one_call(self) -> None:
         async with self.opened() as store:

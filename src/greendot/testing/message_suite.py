@@ -6,10 +6,11 @@ import asyncio
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from greendot.errors import StaleMembers, Unstorable
 from greendot.store.base import Record
-from greendot.testing.store_harness import HUGE, NOW, StoreHarness, T, draft, numbers, seq
+from greendot.testing.store_harness import BAD_TEXTS, HUGE, NOW, StoreHarness, T, draft, numbers, seq
 
 
 class MessageSuite(StoreHarness):
@@ -114,6 +115,17 @@ class MessageSuite(StoreHarness):
             assert [n for n, result in enumerate(results) if isinstance(result, Unstorable)] == [3, 13, 23, 33]
             assert sum(isinstance(result, BaseException) for result in results) == 4
             assert await numbers(store) == [*range(1, 37)]
+
+    async def test_a_message_with_text_that_no_store_keeps_fails_alone(self) -> None:
+        async with self.opened() as store:
+            await store.put_room(T, "r1", open=True)
+            bad = [structs.replace(draft(key=f"b{n}"), name=text) for n, text in enumerate(BAD_TEXTS)]
+            bad += [draft(user=text) for text in BAD_TEXTS] + [draft(key=text) for text in BAD_TEXTS]
+            drafts = [one for n, text in enumerate(bad) for one in (draft(key=f"k{n}"), text)]
+            calls = (store.append(T, "r1", one) for one in drafts)
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert [isinstance(result, Unstorable) for result in results] == [False, True] * len(bad)
+            assert await numbers(store) == [*range(1, len(bad) + 1)]
 
     async def test_a_message_to_a_room_that_does_not_exist_is_not_written(self) -> None:
         async with self.opened() as store:

@@ -8,12 +8,14 @@ from collections import Counter
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 
+import pytest
 from msgspec import structs
 
+from greendot.errors import Unstorable
 from greendot.store.base import Mark, Store
 from greendot.store.people import Place
 from greendot.store.pushes import Choices, Device, Push, PushCounts, Result, Settled
-from greendot.testing.store_harness import NOW, StoreHarness, T, notice
+from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T, notice
 
 OTHER = "t3"  # another tenant that pushes
 PUSHED = (T, OTHER)
@@ -95,6 +97,16 @@ class PushSuite(StoreHarness):
                 assert await store.put_device(PHONE._replace(user=user, token=token))
             assert await store.devices(T, "ann") == []
             assert [device.token for device in await store.devices(T, "bob")] == [token]
+
+    async def test_a_device_or_a_choice_with_text_that_no_store_keeps_is_refused(self) -> None:
+        async with self.pushing() as (store, _):
+            for text in BAD_TEXTS:
+                for device in (PHONE._replace(token=text), PHONE._replace(device=text)):
+                    with pytest.raises(Unstorable):
+                        await store.put_device(device)
+                with pytest.raises(Unstorable):
+                    await store.put_choices(T, "ann", Choices(text))
+            assert await store.devices(T, "ann") == []
 
     async def test_devices_nobody_used_for_long_are_removed_a_few_at_a_time(self) -> None:
         async with self.pushing() as (store, _):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from greendot.core.revocations import Kind, Revocation
+from greendot.errors import Unstorable
 from greendot.store.revocations import KEPT_MS
-from greendot.testing.store_harness import NOW, StoreHarness, T
+from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T
 
 
 def entry(
@@ -33,6 +36,13 @@ class RevocationSuite(StoreHarness):
             read = await two.revocations(0, 3)
             assert [revocation for _, revocation in read] == entries[:3]
             assert [revocation for _, revocation in await two.revocations(read[-1].number, 3)] == entries[3:]
+
+    async def test_a_revocation_of_text_that_no_store_keeps_is_refused(self) -> None:
+        async with self.opened() as store:
+            for text in BAD_TEXTS:
+                with pytest.raises(Unstorable):
+                    await store.put_revocation(entry(text, "jti"))
+            assert await store.revocations(0, 10) == []
 
     async def test_revoked_again_the_later_dates_count_and_it_is_read_again(self) -> None:
         async with self.opened() as store:

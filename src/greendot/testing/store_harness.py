@@ -10,6 +10,7 @@ from greendot.store.base import Draft, Inbox, Notice, Store, Written
 T = "t1"  # a tenant
 NOW = 1_800_000_000_000
 HUGE = 2**70  # no database holds it
+BAD_TEXTS = ("\0", "a\0b", "\ud800", "b\udfff")  # no store keeps these: a NUL, or half of a surrogate pair
 
 
 def draft(user: str = "ann", key: str = "k1", body: bytes = b'{"text":"hi"}', at: int = NOW) -> Draft:

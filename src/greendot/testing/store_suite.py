@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from greendot.core.presence import Manual
+from greendot.errors import Unstorable
 from greendot.testing.inbox_suite import InboxSuite
 from greendot.testing.key_suite import KeySuite
 from greendot.testing.message_suite import MessageSuite
@@ -11,7 +14,7 @@ from greendot.testing.privacy_suite import PrivacySuite
 from greendot.testing.revocation_suite import RevocationSuite
 from greendot.testing.room_suite import RoomSuite
 from greendot.testing.snapshot_suite import SnapshotSuite
-from greendot.testing.store_harness import T
+from greendot.testing.store_harness import BAD_TEXTS, T
 
 
 class StoreSuite(
@@ -27,6 +30,13 @@ class StoreSuite(
             assert await store.statuses([(T, "ann"), (T, "bob"), ("t2", "ann")]) == {(T, "ann"): second}
             assert (first.status, first.until, first.text) == ("busy", 5, "away")
             assert await store.statuses([]) == {}
+
+    async def test_a_status_with_text_that_no_store_keeps_is_refused(self) -> None:
+        async with self.opened() as store:
+            for text in BAD_TEXTS:
+                with pytest.raises(Unstorable):
+                    await store.put_status(T, "ann", Manual("busy", text=text))
+            assert await store.statuses([(T, "ann")]) == {}
 
     async def test_the_store_answers(self) -> None:
         async with self.opened() as store:

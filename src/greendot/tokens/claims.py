@@ -10,13 +10,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from greendot.core.grants import Grants
 from greendot.errors import TokenError
-from greendot.ids import ID_PATTERN
+from greendot.ids import ID_PATTERN, TEXT_PATTERN
 from greendot.tokens.keyring import Key
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
 Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@=+*-]{1,128}\Z")]
 Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=100)]
-Name = Annotated[str, Meta(max_length=200, pattern=r"^[^\ud800-\udfff]*\Z")]  # half a surrogate pair cannot be sent
+Text = Annotated[str, Meta(max_length=200, pattern=TEXT_PATTERN)]
 Seconds = Annotated[float, Meta(ge=0, le=1e11)]  # since 1970; JSON as Python reads it knows Infinity too
 
 
@@ -26,13 +26,13 @@ class Claims(Struct):
     sub: Id
     exp: Seconds
     tenant: Id | UnsetType = UNSET
-    name: Name | None = None
+    name: Text | None = None
     rooms: Patterns = ()
     watch: Patterns | None = None
     send: bool = True
     iat: Seconds | None = None
     nbf: Seconds | None = None
-    jti: Annotated[str, Meta(max_length=200)] | None = None
+    jti: Text | None = None
     aud: Any = None  # these two are the app's own too, unless the rules ask for them
     iss: Any = None
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.core.hooks import ALONE_AFTER, Verdict, batches, pause_s
 from greendot.errors import StoreUnavailable
-from greendot.ids import new_message_id
+from greendot.ids import new_message_id, storable
 from greendot.logs import events
 from greendot.logs.telling import tell
 from greendot.protocol.webhooks import HookEvent
@@ -135,7 +135,7 @@ class RecordLanes:
         now = self._clock.now_ms()
         for lane in self._lanes.values():
             if lane.hook.gone is not None:
-                await self._store.stop_hook(lane.hook.tenant, lane.hook.place, lane.hook.gone, now)
+                await self._store.stop_hook(lane.hook.tenant, lane.hook.place, storable(lane.hook.gone), now)
                 lane.hook.gone = None
         claims = await self._store.claim_hooks(self._holder, sorted(self._lanes), now, round(LEASE_S * 1000))
         for tenant, (held, stopped) in claims.items():
@@ -234,7 +234,7 @@ class RecordLanes:
         is_over = row.first_at is not None and now - row.first_at >= self._pace.give_up_ms
         if is_over:
             tell(events.WEBHOOK_DEAD_LETTER, tenant=row.tenant, message=row.id, reason=found.reason)
-        return Failed(row.id, None if is_over else now + round(pause * 1000), found.reason[:MOST_REASON])
+        return Failed(row.id, None if is_over else now + round(pause * 1000), storable(found.reason[:MOST_REASON]))
 
 
 def _traceparent(batch: Sequence[tuple[Queued, object]]) -> str | None:

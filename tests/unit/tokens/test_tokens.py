@@ -161,6 +161,9 @@ def test_a_token_without_a_user_or_an_end_is_refused_by_name(missing: str) -> No
         ("watch", ["x"] * 101),
         ("send", "no"),
         ("jti", 5),
+        ("jti", "half a smile \ud83d"),
+        *((claim, "a\0b") for claim in ("sub", "tenant", "name", "jti")),
+        *((claim, ["a\0b*"]) for claim in ("rooms", "watch")),
     ],
 )
 def test_a_claim_that_makes_no_sense_is_refused(claim: str, value: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from greendot.ids import new_message_id, numbered_id
-from greendot.store.base import Created, Filter, Inbox, Key, Notice, Notification
+from greendot.store.base import Created, Filter, Inbox, Key, Notice, Notification, check_text
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.links import Link, Links
 from greendot.store.postgres.messages import columns
@@ -91,6 +91,7 @@ class PostgresInbox:
     async def notify(self, notices: Sequence[Notice]) -> list[Created]:
         if not notices:
             return []
+        check_text(text for notice in notices for text in notice.texts)
         letters = [Letter(notice, new_message_id()) for notice in notices]
         streams = frozenset((notice.tenant, notice.user) for notice in notices)
         return await self._notifies.do(letters, streams, len(letters))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from greendot.errors import StaleMembers
 from greendot.ids import new_message_id
-from greendot.store.base import BusMode, Draft, Key, MessageStore, Record, Written
+from greendot.store.base import BusMode, Draft, Key, MessageStore, Record, Written, check_text
 from greendot.store.postgres.batches import Batches
 from greendot.store.postgres.links import Link, Links
 
@@ -78,6 +78,7 @@ class PostgresMessages:
     _appends: Batches[Message, Written | None]
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
+        check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent))
         message = Message(tenant, room, draft, new_message_id())
         return await self._appends.do(message, frozenset((message.stream,)))
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from greendot.core.shares import divide
-from greendot.store.base import Key, Notice, Notification
+from greendot.store.base import Key, Notice, Notification, check_text
 from greendot.store.postgres.links import Link, Links
 from greendot.store.postgres.messages import columns
 from greendot.store.pushes import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled
@@ -158,6 +158,8 @@ class PostgresPushes:
     # --- devices ---
 
     async def put_device(self, device: Device) -> bool:
+        check_text(device[:5])
+
         async def work(link: Link) -> bool:
             token_hash = sha256(device.token.encode()).hexdigest()
             await link.execute(_REGISTER_ALONE, device.tenant, device.provider, token_hash)
@@ -180,6 +182,7 @@ class PostgresPushes:
         return len(await self._links.fetch(_DROP_UNUSED, before, limit))
 
     async def put_choices(self, tenant: str, user: str, choices: Choices) -> None:
+        check_text((tenant, user, choices.zone))
         await self._links.fetch(_CHOOSE, tenant, user, choices.zone, choices.quiet_begins, choices.quiet_ends)
 
     async def choices(self, tenant: str, user: str) -> Choices:

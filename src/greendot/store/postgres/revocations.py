@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greendot.core.revocations import Name, Revocation
+from greendot.store.base import check_text
 from greendot.store.postgres.links import Link, Links
 from greendot.store.postgres.messages import columns
 from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
@@ -46,6 +47,8 @@ class PostgresRevocations:
     _links: Links
 
     async def put_revocation(self, revocation: Revocation) -> Revocation:
+        check_text(revocation.name)
+
         async def work(link: Link) -> Revocation:
             number = await link.fetchval(_NEXT)
             row = *revocation.name, revocation.expires_at, revocation.before, number

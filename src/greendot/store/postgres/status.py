@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greendot.core.presence import Manual
-from greendot.store.base import Key, StatusStore
+from greendot.store.base import Key, StatusStore, check_text
 from greendot.store.postgres.links import Links
 
 _PUT = """
@@ -26,6 +26,7 @@ class PostgresStatus:
     _links: Links
 
     async def put_status(self, tenant: str, user: str, manual: Manual) -> Manual:
+        check_text((tenant, user, manual.text))
         rows = await self._links.fetch(_PUT, tenant, user, manual.status, manual.until, manual.text)
         return Manual(*rows[0])
 

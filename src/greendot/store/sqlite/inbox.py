@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from greendot.ids import new_message_id, number_of, numbered_id
-from greendot.store.base import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification
+from greendot.store.base import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification, check_text
 from greendot.store.sqlite.hooks import SqliteHooks, queue, queue_marked
 from greendot.store.sqlite.pushes import SqlitePushes
 
@@ -72,6 +72,8 @@ class SqliteInbox(SqliteHooks, SqlitePushes):
     """See `InboxStore`."""
 
     async def notify(self, notices: Sequence[Notice]) -> list[Created]:
+        check_text(text for notice in notices for text in notice.texts)
+
         def work(db: sqlite3.Connection) -> list[Created]:
             created = _notify(db, notices)
             made = ((n.tenant, n.user, c.notification) for n, c in zip(notices, created, strict=True) if c.new)

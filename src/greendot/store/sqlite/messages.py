@@ -6,7 +6,7 @@ import sqlite3
 
 from greendot.errors import StaleMembers
 from greendot.ids import new_message_id
-from greendot.store.base import Draft, Key, MessageStore, Record, Written
+from greendot.store.base import Draft, Key, MessageStore, Record, Written, check_text
 from greendot.store.sqlite.hooks import QUEUE, SqliteHooks
 from greendot.store.sqlite.rooms import read_room
 
@@ -21,6 +21,7 @@ class SqliteMessages(SqliteHooks):
     """See `MessageStore`."""
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
+        check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent))
         hooked = self._wants(tenant, "room.message")
         return await self._thread.do(lambda db: _append(db, tenant, room, draft, hooked=hooked))
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from greendot.core.shares import divide
-from greendot.store.base import Created, Notice, Notification
+from greendot.store.base import Created, Notice, Notification, check_text
 from greendot.store.pushes import (
     NAMED,
     Choices,
@@ -113,6 +113,8 @@ class SqlitePushes:
     # --- devices ---
 
     async def put_device(self, device: Device) -> bool:
+        check_text(device[:5])
+
         def work(db: sqlite3.Connection) -> bool:
             db.execute(_TAKE_OVER, device[:5])
             same = (
@@ -141,6 +143,7 @@ class SqlitePushes:
         return await self._thread.do(lambda db: db.execute(sql, (before, limit)).rowcount)
 
     async def put_choices(self, tenant: str, user: str, choices: Choices) -> None:
+        check_text((tenant, user, choices.zone))
         row = (tenant, user, choices.zone, choices.quiet_begins, choices.quiet_ends)
         await self._thread.do(lambda db: db.execute("INSERT OR REPLACE INTO push_choices VALUES (?, ?, ?, ?, ?)", row))
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from greendot.core.revocations import Name, Revocation
+from greendot.store.base import check_text
 from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
 from greendot.store.sqlite.lock import is_locked
 from greendot.store.sqlite.thread import DatabaseThread
@@ -33,6 +34,8 @@ class SqliteRevocations:
     _thread: DatabaseThread
 
     async def put_revocation(self, revocation: Revocation) -> Revocation:
+        check_text(revocation.name)
+
         def work(db: sqlite3.Connection) -> Revocation:
             (number,) = db.execute("UPDATE revocations_head SET number = number + 1 RETURNING number").fetchone()
             row = *revocation.name, revocation.expires_at, revocation.before, number

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from greendot.core.presence import Manual
-from greendot.store.base import Key, StatusStore
+from greendot.store.base import Key, StatusStore, check_text
 from greendot.store.sqlite.thread import DatabaseThread
 
 
@@ -16,6 +16,8 @@ class SqliteStatus:
     _thread: DatabaseThread
 
     async def put_status(self, tenant: str, user: str, manual: Manual) -> Manual:
+        check_text((tenant, user, manual.text))
+
         def work(db: sqlite3.Connection) -> Manual:
             row = db.execute(
                 "INSERT INTO status VALUES (?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET"

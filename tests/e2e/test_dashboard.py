@@ -21,7 +21,7 @@ from greendot.store.keys import OPERATOR, ApiKey, Secret
 from greendot.store.remembering import BELIEVED_S
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
-from greendot.testing.wire import TEXT
+from greendot.testing.wire import PING, PONG, TEXT, make_frame
 from redis_servers import free_port
 
 KEY = "the operator's own key, long enough to be"
@@ -209,6 +209,18 @@ async def test_silent_sockets_lock_no_operator_out() -> None:
         assert served.greendot.dashboard is not None
         assert served.greendot.dashboard.onlookers == len(operators)
         assert served.node.metrics.dashboard_refused_total == len(silent)
+
+
+@pytest.mark.parametrize(
+    "frame", [make_frame(PING), make_frame(PONG), make_frame(TEXT, fin=False)], ids=["pings", "pongs", "fragments"]
+)
+async def test_a_socket_that_floods_is_closed_4003_whether_it_has_a_key_or_not(frame: bytes) -> None:
+    rest = make_frame(0x0, fin=False) if frame[0] == TEXT else frame
+    async with serving(admin=ON) as served:
+        for flooder in (await served.socket("/admin/live"), await look(served)):
+            flooder.send_bytes(frame + rest * 1_000)
+            assert await ends(flooder) == 4003
+        assert (await look(served)).welcome["every"]
 
 
 async def test_sockets_without_a_key_are_bounded_and_the_oldest_goes_first() -> None:

@@ -18,7 +18,7 @@ FLOOD_S = 2.0
 BYTES_S = 2.0
 HALF_CLOSED = 200
 ROOM_TURNS = 10_000
-FLOOD_CLOSES_S = 12.0  # ten seconds, and a little more where the loop is late
+FLOOD_CLOSES_S = 15.0  # at most: it is seen after ten whole seconds, later where the loop is late
 pytestmark = pytest.mark.alone
 
 

@@ -5,6 +5,7 @@ Nothing that is sent here must arrive: an onlooker who does not keep up gets the
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from greendot.protocol.codec import close_frame, pong_frame, text_frame
 from greendot.protocol.codes import Close
 
 MOST_WAITING = 512 * 1024  # bytes that the kernel has not taken
+LINGER_S = 2.0  # for a peer that goes on sending to read the close frame
 RATE, BURST = 20, 100  # frames a second, and at once: a page sends a few when somebody clicks
 
 
@@ -52,6 +54,7 @@ class Onlooker(Framing):
 
     def on_counted(self) -> bool:
         if self._limit.admit(monotonic()):
+            self.deaf = True
             self.close(Close.OVERLOADED, "too many frames: come back later")
             return False
         return True
@@ -76,11 +79,16 @@ class Onlooker(Framing):
 
     def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
         if not self.closing:
+            sends_on = self.deaf  # after a violation or a flood
             self.closing = self.deaf = True
             if last is not None:
                 self.socket.write(last)
             self.socket.write(close_frame(code, reason))
-            self.socket.close()
+            if sends_on:
+                self.linger()
+                asyncio.get_running_loop().call_later(LINGER_S, self.abort)
+            else:
+                self.socket.close()
 
     def abort(self) -> None:
         """End at once: the peer does not read."""

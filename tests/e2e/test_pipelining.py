@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,11 +19,13 @@ from greendot.gateway.http1 import HttpProtocol
 from greendot.testing import Served, WireClient, hold, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.wire import PONG, TEXT, make_frame
+from redis_servers.tls import certificates
 
 STATUS = re.compile(rb"HTTP/1\.[01] (\d+)")
 LIVE = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 READY = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"  # waits for the store
 LAST = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+DOCUMENT = b"GET /asyncapi.json HTTP/1.1\r\nHost: a\r\n\r\n"  # larger than what the server writes ahead
 QUERY = b"POST /v1/presence/query HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\n" % API_KEY.encode()
 CHUNKED = QUERY + b"Transfer-Encoding: chunked\r\n\r\n"
 BODY = b'{"users": ["bob"]}'
@@ -173,6 +176,63 @@ async def test_a_second_request_has_ten_seconds_of_its_own() -> None:
         await served.advance(0.1)
         assert statuses(await client.rest()) == [408]
         assert counted(served, "slow") == 1
+
+
+async def test_a_server_that_stops_finishes_the_request_it_answers_and_no_other() -> None:
+    async with serving() as served, raw(served) as client:
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY * 3)
+            await held.reached()
+            closing = asyncio.ensure_future(served.greendot.server.close())
+            await served.settle()
+        received = await client.rest()
+        assert statuses(received) == [200]
+        assert received.count(b"connection: close") == 1
+        await closing
+        assert held.calls == 1
+
+
+# --- over TLS ---
+
+
+@asynccontextmanager
+async def raw_tls(folder: Path) -> AsyncIterator[tuple[Served, Raw]]:
+    made = certificates(folder)
+    async with serving(tls={"cert": str(made.certificate), "key": str(made.key)}) as served:
+        streams = await asyncio.open_connection("127.0.0.1", served.port, ssl=made.context(), limit=2**20)
+        async with Raw(*streams) as client:
+            yield served, client
+
+
+async def test_over_tls_a_pipeline_ends_in_a_websocket_too(tmp_path: Path) -> None:
+    async with raw_tls(tmp_path) as (served, client):
+        hello = make_frame(TEXT, msgspec.json.encode({"type": "hello", "token": served.token("alice")}))
+        client.send_bytes(DOCUMENT * 7 + upgrade() + hello)
+        received = b""
+        while statuses(received) != [200] * 7 + [101] or not received.endswith(b"\r\n\r\n"):
+            received += await client.read_until(b"\r\n\r\n")
+        await client.receive("welcome")
+        await served.advance(20, [client])
+        assert (await client.request(type="room.list"))["rooms"] == []
+
+
+async def test_over_tls_the_bounds_are_the_same(tmp_path: Path) -> None:
+    async with raw_tls(tmp_path) as (served, client):
+        client.send_bytes(LIVE * 100)
+        assert statuses(await client.rest()) == [200] * 8
+        assert counted(served, "pipelined") == 1
+    async with raw_tls(tmp_path) as (served, client):
+        client.send_bytes(CHUNKED + b"0\r\nX-Trailer: " + b"x" * 300_000)
+        assert statuses(await client.rest()) == [431]
+    async with raw_tls(tmp_path) as (served, client):
+        client._writer.transport.pause_reading()
+        client.send_bytes(DOCUMENT * 8)
+        for _ in range(40):
+            client.send_bytes(b"\r\n")
+            await served.settle()
+        await until(lambda: served.timers == 1)
+        await served.advance(10)
+        await until(lambda: not served.greendot.server._web.connections)
 
 
 # --- an upgrade behind a request ---
@@ -340,9 +400,6 @@ async def test_half_a_request_on_a_half_closed_socket_ends_it_at_once(sent: byte
 
 
 # --- unread responses ---
-
-
-DOCUMENT = b"GET /asyncapi.json HTTP/1.1\r\nHost: a\r\n\r\n"  # larger than what the server writes ahead
 
 
 async def stalled(served: Served, client: Raw, asked: bytes) -> HttpProtocol:

@@ -83,8 +83,8 @@ def accept(sockets: Sockets, transport: asyncio.Transport, request: WebSocketReq
             by_name=asked.by_name,
         )
     protocol.connection_made(transport)
+    transport.set_protocol(protocol)  # before the 101 is written: the flow of what follows is the WebSocket's affair
     protocol.feed(b"%b%b\r\n\r\n" % (_HANDSHAKE, request.key))
-    transport.set_protocol(protocol)
     if request.rest and not transport.is_closing():
         protocol.feed(request.rest)
 

@@ -295,6 +295,16 @@ async def test_entries_end_with_the_last_token_they_could_be_about() -> None:
         assert await served.node.store.revocations(0, 10, served.clock.now_ms()) == []
 
 
+async def test_a_store_that_is_away_turns_nobody_away_who_has_a_token_without_iat() -> None:
+    async with revoking() as (served, _):
+
+        async def away(names: Any) -> Any:
+            raise StoreUnavailable("away")
+
+        served.node.revoking._kept._read = away
+        await served.client("bob", claims={"ttl_s": 60, "iat": None})
+
+
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.parametrize("what", [{"user": "alice"}, {"jti": "j"}, {"all": True}])
 async def test_a_revoked_token_without_iat_does_not_come_back_when_the_entry_has_ended(

@@ -158,6 +158,10 @@ async def test_what_is_revoked_or_disconnected_is_closed() -> None:
             assert [(await socket.closed()).code for socket in sockets[1:]] == [4501, 4501, 4501]
             with pytest.raises(BadRequest, match="`before` is in the future"):
                 await ask(server.revoke_user, "alice", before=10**14)
+            others = [await served.client(user) for user in ("bob", "carol")]
+            await served.advance(1)
+            assert (await ask(server.revoke_all)).closed == 2
+            assert [(await socket.closed()).code for socket in others] == [4501, 4501]
 
 
 async def test_a_token_of_the_sdk_opens_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:

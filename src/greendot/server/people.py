@@ -88,6 +88,10 @@ class People:
         """The session is closed and cannot be resumed; its token is revoked with it if it has a `jti`."""
         return self._revoke(session=checked("session", session))
 
+    def revoke_all(self, *, before: int | None = None) -> Revoked:
+        """Every token of the key's tenant issued before now, or before `before` (ms UTC), counts no longer."""
+        return self._revoke(all=True, before=before)
+
     def _revoke(self, **what: object) -> Revoked:
         return self._http.call(Call("POST", "/v1/tokens/revoke", given(**what)), Revoked)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -390,3 +391,23 @@ async def test_counters_that_are_wrong_are_found_and_set_right(path: Path) -> No
         assert await store.recount(fix=True) == wrong
         assert await store.recount(fix=False) == []
         assert await store.inbox(T, "ann") == Inbox(3, 3, 3)
+
+
+async def test_the_log_of_a_database_that_was_moved_is_not_thrown_away_for_a_new_one(
+    path: Path, tmp_path: Path
+) -> None:
+    """SQLite would remove it: it has the last commits of the one that was moved."""
+    async with opened(path) as store:
+        await store.put_room(T, "lobby", open=True)
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", tmp_path / f"killed{suffix}")
+    os.rename(tmp_path / "killed", tmp_path / "moved")
+    log = (tmp_path / "killed-wal").read_bytes()
+    assert log
+    with pytest.raises(ConfigError, match=r"killed-wal .*greendot restore"):
+        await SqliteStore(str(tmp_path / "killed")).start()
+    assert (tmp_path / "killed-wal").read_bytes() == log
+    assert not (tmp_path / "killed").exists()
+    os.rename(tmp_path / "moved", tmp_path / "killed")
+    async with opened(tmp_path / "killed") as store:
+        assert await store.room(T, "lobby") is not None

@@ -100,6 +100,7 @@ class DatabaseThread:
 
 def _open(path: str) -> tuple[sqlite3.Connection, list[str]]:
     """The database with its tables up to date, and what was missing."""
+    _refuse_lone_log(path)
     _make_private(path)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
@@ -112,6 +113,20 @@ def _open(path: str) -> tuple[sqlite3.Connection, list[str]]:
         db.close()
         raise
     return db, applied
+
+
+def _refuse_lone_log(path: str) -> None:
+    """ConfigError if a log is there without its database: SQLite would remove it, with the last commits of that."""
+    log = f"{path}-wal"
+    try:
+        size = os.stat(log).st_size
+    except OSError:
+        return
+    if size and not os.path.exists(path):
+        raise ConfigError(
+            f"it is not there, but its log {log} is, with the last commits of a database that was moved or removed. "
+            "Put that back, restore a backup (greendot restore), or remove the log to begin with an empty store"
+        )
 
 
 def _make_private(path: str) -> None:

@@ -23,7 +23,7 @@ from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
 from redis_servers.tls import certificates
 
 CONTINUATION, BINARY = 0x0, 0x2
-AT_ONCE_S = 2.0  # real seconds, on a busy machine
+AT_ONCE_S = 10.0  # real seconds. The server waits on its own clock, which stands still: "at once" needs no limit
 ACTIVITY = b'{"type":"activity","id":1}'
 
 

@@ -114,9 +114,11 @@ async def test_after_all_nodes_were_killed_only_those_who_return_are_online(
 
             await eventually(alone, "the old lives are over")
             for watcher in watchers:
-                await watcher.sees("gone0", "offline", within_s=LAPSE_S)
-                await watcher.sees("gone1", "offline", within_s=LAPSE_S)
-                assert watcher.changes("back0", "back1") == []
+                # On a busy machine lease and grace are over when the nodes start: then they were offline at first.
+                for user in ("gone0", "gone1"):
+                    await until(lambda: watcher.shown()[user] == "offline", LAPSE_S)  # noqa: B023  (asked here only)
+                    assert len(watcher.states(user)) <= 1
+                assert {watcher.shown()[user] for user in ("back0", "back1")} == {"online"}
             page = (await nodes[1].ask("GET", "/v1/presence/online")).json()["users"]
             assert page == ["back0", "back1", "watcher0", "watcher1"]
 

@@ -52,6 +52,7 @@ async def test_the_first_reader_after_a_flush_is_told_that_the_state_is_unknown(
             watched = await reader.watch("ann")
             assert shown(asked["presence"][0]) == shown(watched["ann"]) == ("offline", True)
             assert await over_http(first, "ann") == {("online", True)}, "its own node has the session"
+            assert (await second.ask("GET", "/v1/presence/online")).json()["stale"] is True
             present = (await second.ask("GET", f"{ROOMS}/present")).json()
             assert present == {"users": [], "count": 0, "stale": True}
             await restoring.reached()
@@ -62,6 +63,7 @@ async def test_the_first_reader_after_a_flush_is_told_that_the_state_is_unknown(
         assert await over_http(second, "ann") == {("online", False)}
         assert reader.states("ann") == ["online"], "never as offline"
         assert (await second.ask("GET", f"{ROOMS}/present")).json() == {"users": ["ann"], "count": 1}
+        assert "stale" not in (await second.ask("GET", "/v1/presence/online")).json()
 
 
 async def test_watchers_see_no_change_and_commands_answer_what_the_session_shows(redis: RedisProcess) -> None:

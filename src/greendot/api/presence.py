@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -39,6 +39,7 @@ class OnlineUsers(Struct):
     users: list[str]
     next: str | None
     count: int
+    stale: bool | UnsetType = UNSET  # some may be missing: lost records are being restored
 
 
 class Sessions(Struct):
@@ -67,8 +68,11 @@ class PresenceRoutes:
     @operation("GET /v1/presence/online")
     async def online(self, request: Request, query: Page) -> OnlineUsers:
         """Who is online, by id."""
-        page = await self._backend.engine.online(self._backend.keys.tenant(request), query.after, query.limit)
-        return OnlineUsers(page.users, page.next, page.total)
+        engine = self._backend.engine
+        stale = await engine.is_any_restoring()
+        page = await engine.online(self._backend.keys.tenant(request), query.after, query.limit)
+        stale = stale or await engine.is_any_restoring()
+        return OnlineUsers(page.users, page.next, page.total, stale or UNSET)
 
     @operation("GET /v1/users/{user}/presence")
     async def one(self, request: Request, user: str) -> Presence:

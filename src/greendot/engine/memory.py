@@ -100,6 +100,9 @@ class MemoryEngine:
     def is_restoring(self, tenant: str, name: str) -> bool:
         return False  # what it forgets, it forgets with its node
 
+    async def is_any_restoring(self) -> bool:
+        return False
+
     async def restored(self, part: Part) -> None:
         pass
 

@@ -31,6 +31,10 @@ class RestoringEngine(Protocol):
         """
         ...
 
+    async def is_any_restoring(self) -> bool:
+        """Whether anything is being restored: a list may lack some. In one round trip per server."""
+        ...
+
     async def restored(self, part: Part) -> None:
         """This node has told the engine all it holds of a part that was lost.
 

@@ -147,6 +147,11 @@ class RedisPresence:
     def is_restoring(self, tenant: str, name: str) -> bool:
         return keys.partition_of(tenant, name) in self._verbs.restoring()
 
+    async def is_any_restoring(self) -> bool:
+        servers = self._verbs.servers.all.values()
+        await asyncio.gather(*(self._verbs.compare_epoch(min(s.partitions)) for s in servers if s.partitions))
+        return bool(self._verbs.restoring())
+
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
         where = [keys.user_keys(self._verbs.prefix, tenant, user) for user in users]
         shares, restoring = self._shares(where), {*self._verbs.restoring()}

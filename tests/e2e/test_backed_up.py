@@ -118,6 +118,7 @@ async def test_a_backup_under_load_has_all_that_was_acknowledged_before_it_and_i
         assert reply["seq"] == max(seq for user, seq in kept if user == "w0") + 1
 
 
+@pytest.mark.timeout(120)
 async def test_a_server_goes_on_from_a_backup_restored_where_a_killed_one_left_its_log(tmp_path: Path) -> None:
     """The database was moved aside by hand, its -wal and -shm were not."""
     data, file = tmp_path / "data", tmp_path / "backup.db"

@@ -126,7 +126,7 @@ async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_se
             assert (ended, ended.report(value)) == (Ended(sure=False, left=left), 1)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_nothing_is_left_of_a_user_who_goes_on_writing_while_being_erased(tmp_path: Path) -> None:
     async with running(tmp_path, GREENDOT_LIMITS_ENABLED="false") as server:
         await server.ask("PUT", "/v1/rooms/lobby", {"open": True})

@@ -23,6 +23,8 @@ export function isNewer(entry: Presence, known: Presence | undefined): boolean {
 
 /** What is shown once `entry` is known besides `known`. An equal version may say more, or less: changes name no devices. */
 export function merge(entry: Presence, known: Presence | undefined): Presence {
+  // The server restores lost records and does not know: its `offline` is no fact, what was shown stays.
+  if (known?.version && entry.stale && entry.version === 0 && entry.state === "offline") return { ...known, stale: true };
   return entry.devices || !known?.devices || entry.version !== known.version ? entry : { ...entry, devices: known.devices };
 }
 

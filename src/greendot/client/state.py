@@ -30,6 +30,11 @@ TYPING_SLACK_S = 1.0  # a repeated start may be late by so much before the typer
 THROTTLE_SLACK_S = 0.1  # a start that arrives sooner than sent must not fall within the server's throttle
 
 
+def _is_unknown(entry: Presence) -> bool:
+    """Whether the server says that it does not know: it restores lost records, and `offline` is no fact."""
+    return entry.version == 0 and entry.stale is True and entry.state == "offline"
+
+
 class People:
     """The newest known presence of each user. Moves forward by version; only version 0, "unknown", replaces any."""
 
@@ -44,6 +49,8 @@ class People:
         # from us now. Held to be old, it would leave them online here for ever.
         if known is not None and 0 < entry.version < known.version:
             return False
+        if known is not None and known.version > 0 and _is_unknown(entry):
+            entry = replace(known, stale=True)
         # An equal version is no news but may say more: snapshots name the devices, changes do not. Whether the server
         # can still follow the user is news, and whether it tells of changes.
         self._known[entry.user] = entry

@@ -409,6 +409,7 @@ function isNewer(entry, known) {
   return !known || entry.version === 0 || entry.version >= known.version;
 }
 function merge(entry, known) {
+  if (known?.version && entry.stale && entry.version === 0 && entry.state === "offline") return { ...known, stale: true };
   return entry.devices || !known?.devices || entry.version !== known.version ? entry : { ...entry, devices: known.devices };
 }
 function aged(entry, now) {

@@ -50,6 +50,17 @@ def test_a_server_that_knows_nothing_of_a_user_any_more_is_believed() -> None:
     assert people.apply(a_presence(version=6))
 
 
+def test_a_server_that_restores_lost_records_does_not_make_anybody_offline() -> None:
+    people = People()
+    people.apply(a_presence(version=5))
+    assert people.apply(replace(a_presence(version=0, state="offline"), stale=True))
+    assert (people.known["bob"].state, people.known["bob"].version, people.known["bob"].stale) == ("online", 5, True)
+    assert people.apply(replace(a_presence(version=0, state="idle"), stale=True)), "its sessions there show this"
+    assert people.known["bob"].state == "idle"
+    assert people.apply(a_presence(version=6, state="offline"))
+    assert people.known["bob"].state == "offline"
+
+
 def test_a_snapshot_of_the_same_version_adds_the_devices_without_being_news() -> None:
     people = People()
     people.apply(a_presence(version=5))

@@ -60,6 +60,14 @@ describe("presence", () => {
     expect(merge(entry(4), known).devices).toBeUndefined();
   });
 
+  test("a server that restores lost records makes nobody offline", () => {
+    const unknown = entry(0, { state: "offline", stale: true });
+    expect(merge(unknown, entry(3))).toMatchObject({ state: "online", version: 3, stale: true });
+    expect(merge(entry(0, { state: "idle", stale: true }), entry(3))).toMatchObject({ state: "idle", version: 0 });
+    expect(merge(entry(0, { state: "offline" }), entry(3))).toMatchObject({ state: "offline", version: 0 });
+    expect(merge(unknown, undefined)).toBe(unknown);
+  });
+
   test("busy is over when its time is, heard of or not", () => {
     const busy = entry(3, { state: "busy", status: "busy", until: 1_000, status_text: "writing" });
     expect(aged(busy, 999)).toBe(busy);

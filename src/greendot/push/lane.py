@@ -31,7 +31,8 @@ class Bounds(Struct, frozen=True):
     at_once: int = 100  # sends to one host
     unproven: int = 20  # sends to all hosts together that have not answered yet
     unproven_each: int = 5
-    patience_s: float = 2.0  # a send that has no slot by then is put off for as long
+    patience_s: float = 2.0  # a send that has no slot by then is put off
+    put_off_s: float = 5.0  # for so long
     rest_after: int = 5  # failures in a row
     longest_rest_s: float = 60.0
     most_places: int = 500
@@ -87,7 +88,7 @@ class Lane:
             return Sent("sent", DRY_RUN)
         place = self._place(self._sender.place(device))
         if place is None:
-            return self._held("too many places are being sent to", self._bounds.patience_s)
+            return self._held("too many places are being sent to", self._bounds.put_off_s)
         place.users += 1
         try:
             return await self._in_turn(place, device, parcel)
@@ -120,13 +121,13 @@ class Lane:
         if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:
             return self._held("the provider rests after failures", wait_s)
         if place.is_stuck and not self._slots.is_free(place.host):
-            return self._held("the provider is slow, and others wait too", self._bounds.patience_s)
+            return self._held("the provider is slow, and others wait too", self._bounds.put_off_s)
         try:
             async with asyncio.timeout(self._bounds.patience_s):
                 slot = await self._slots.acquire(place.host)
         except TimeoutError:
             place.is_stuck = True
-            return self._held("the provider is slow, and others wait too", self._bounds.patience_s)
+            return self._held("the provider is slow, and others wait too", self._bounds.put_off_s)
         try:
             # Sends before this one may have opened the circuit breaker.
             if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:

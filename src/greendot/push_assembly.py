@@ -82,7 +82,11 @@ class Pushing:
         by_reason = dict.fromkeys(get_args(Reason), 0)
         for (_, reason), count in counts.decided.items():
             by_reason[reason] = by_reason.get(reason, 0) + count
+        names = self._terms.strangers
         return {
+            "push_lookups": names.under_way,
+            "push_lookups_failed_total": names.counts.failed,
+            "push_lookups_refused_total": names.counts.refused,
             "push_queue_waiting": counts.queue.waiting,
             "push_queue_due": counts.queue.due,
             "push_queue_oldest_s": counts.oldest_s,

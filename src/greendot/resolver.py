@@ -52,6 +52,13 @@ CONFIGURED = Bounds()
 STRANGERS = Bounds(at_once=32, each_share=8, each_domain=2, patience_s=8.0, pause_s=15.0, longest_pause_s=900.0)
 
 
+class Counts(Struct):
+    """Look-ups since the start."""
+
+    failed: int = 0  # no answer in time, or no address
+    refused: int = 0  # no turn in time
+
+
 class _Outcome(NamedTuple):
     """Result of a look-up: addresses, or the reason why there are none."""
 
@@ -88,6 +95,7 @@ class Resolver:
     """Looks names up for the event loop it is used in."""
 
     def __init__(self, bounds: Bounds, now: Callable[[], float] = time.monotonic) -> None:
+        self.counts = Counts()
         self._bounds = bounds
         self._now = now
         self._under_way: dict[str, _Lookup] = {}  # by host
@@ -117,6 +125,7 @@ class Resolver:
                         return known
                     lookup = await self._turn(wanted) or self._lookup(wanted)
         except TimeoutError:
+            self.counts.refused += 1
             raise ResolverBusy(f"{host} was not looked up: too many other names are waited for") from None
         found = lookup if isinstance(lookup, _Failure) else await asyncio.shield(lookup.outcome)
         if isinstance(found, _Outcome) and found.addresses:
@@ -212,6 +221,7 @@ class Resolver:
             self._failed.pop(host, None)
             _put(self._known, host, (outcome.addresses, self._now()))
             return
+        self.counts.failed += 1
         if outcome.is_final:
             self._known.pop(host, None)
         times = 1 + (self._failed[host].times if host in self._failed else 0)

@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "logs": {"ids"},
     "protocol": FLOOR,
     "core": {"protocol"} | FLOOR,
-    "tokens": {"core", "errors", "ids", "logs", "protocol"},
+    "tokens": {"core", "errors", "ids", "logs", "protocol", "resolver"},
     "settings": {"errors", "ids"},
     "engine": CORE | TOLD,
     "store": CORE | TOLD,

@@ -120,6 +120,7 @@ async def test_who_gets_no_turn_in_time_is_told_to_come_again(names: SilentNames
     waiting = begun(of, ["x1.evil.test", "x2.evil.test"])
     await until(lambda: names.under_way == 2)
     assert (await failure(of, "x3.evil.test")).startswith("ResolverBusy: x3.evil.test was not looked up")
+    assert of.counts.refused == 1
     await asyncio.gather(*waiting, return_exceptions=True)
     names.release()
     await until(lambda: of.under_way == 0)
@@ -155,7 +156,7 @@ async def test_failures_are_remembered_for_longer_each_time(monkeypatch: pytest.
         clock.advance(pause_s - 1)
         assert "no such name" in await failure(of, "gone.example")
         clock.advance(1)
-    assert len(answers.asked) == 5
+    assert (len(answers.asked), of.counts.failed) == (5, 5)
     answers.answer = lambda host: resolver._Outcome(["192.0.2.1"])
     assert [*await of.addresses("gone.example")] == ["192.0.2.1"]
     answers.answer = lambda host: resolver._Outcome(reason="again")

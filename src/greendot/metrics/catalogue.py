@@ -293,6 +293,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge("push_queue_oldest_s", "Seconds the oldest of these has been due; the same on all nodes."),
         gauge("push_dead_letters", "Pushes that were given up and can be replayed; the same on all nodes."),
         counter("push_given_up_total", "Pushes given up by this node."),
+        gauge("push_lookups", "Host names of browsers' push services that are being looked up, each in a thread."),
+        counter("push_lookups_failed_total", "Such look-ups without an address, or without an answer in time."),
+        counter("push_lookups_refused_total", "Such look-ups that got no turn: silent name servers held all threads."),
         *(counter(f"push_decided_{reason}_total", f"Pushes decided, {what}.") for reason, what in _REASONS.items()),
         *(
             counter(f"push_{provider}_{outcome}_total", text.format(name))

@@ -1,13 +1,19 @@
-"""Fetching a document of keys by HTTPS: in bounded time, of bounded size, from no other address than the one given."""
+"""Fetching a document of keys by HTTPS: in bounded time, of bounded size, from no other address than the one given.
+
+Its host is looked up apart before the HTTP client does that in a thread of the event loop: a silent name server would
+keep that thread, which Redis and PostgreSQL need, at every attempt.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import httpx2
 
+from greendot.resolver import CONFIGURED, NotResolved, Resolver, ResolverBusy
 from greendot.tokens.remote import FetchFailed
 
 MOST_BYTES: Final = 256 * 1024
@@ -19,16 +25,28 @@ class Fetching:
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url = url
         self._timeout_s = timeout_s  # for all of it
+        self._resolver = Resolver(CONFIGURED)
 
     async def __call__(self) -> bytes:
         """The document. FetchFailed says why there is none."""
         try:
             async with asyncio.timeout(self._timeout_s):
+                await self._look_up()
                 return await self._get()
         except TimeoutError:
             raise FetchFailed(f"no answer within {self._timeout_s:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise FetchFailed(f"it cannot be reached ({type(error).__name__})") from None
+
+    async def _look_up(self) -> None:
+        parts = urlsplit(self._url)
+        host, proxies = parts.hostname or "", getproxies_environment()
+        if {parts.scheme, "all"} & {*proxies} and not proxy_bypass(host):
+            return  # the proxy looks it up
+        try:
+            await self._resolver.addresses(host)
+        except (NotResolved, ResolverBusy) as error:
+            raise FetchFailed(f"it cannot be reached: {error}") from None
 
     async def _get(self) -> bytes:
         # A proxy of the environment may carry TLS, which it cannot change; plain HTTP never leaves this machine.

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from greendot.tokens.fetching import MOST_BYTES, Fetching
 from greendot.tokens.remote import FetchFailed
 from redis_servers.tls import certificates
 from signers import key_server, signer
+from silent_names import silent_names
 
 KEY = signer("EdDSA").jwk("k")
 
@@ -116,3 +118,26 @@ async def test_a_server_must_show_a_certificate_that_is_trusted(
         monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))
         assert await Fetching(server.url, 5)() == server.document()
         assert "reached" in await why_not(server.url.replace("127.0.0.1", "127.0.0.2"))
+
+
+async def test_a_silent_name_server_of_the_keys_keeps_one_thread_and_none_of_the_loops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))  # uvloop has four
+    with silent_names(monkeypatch) as names:
+        fetching = Fetching("https://keys.silent.test/jwks.json", 0.05)
+        for _ in range(5):
+            with pytest.raises(FetchFailed, match="no answer within"):
+                await fetching()
+        async with asyncio.timeout(10):
+            await loop.getaddrinfo("localhost", 80)
+        assert (names.asked, names.under_way) == (["keys.silent.test"], 1)
+
+
+async def test_a_name_that_only_the_proxy_knows_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with silent_names(monkeypatch) as names:
+        assert "cannot be reached" in await why_not("https://keys.silent.test/jwks.json")
+        assert names.asked == []

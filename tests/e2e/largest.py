@@ -106,10 +106,13 @@ class World:
 
     async def be_online(self, users: list[str]) -> None:
         """Have these users be online, by the engine's word."""
-        engine, node = self.served.node.engine, self.served.node
-        for user in users:
-            await engine.touch(T, user, Ref(f"{node.incarnation}.{user}", node.incarnation, 1), "phone", False, None)
+        engine, node = self.served.node.engine, self.served.node.incarnation
+
+        async def one(user: str) -> None:
+            await engine.touch(T, user, Ref(f"{node}-{user}", node, 1), "phone", False, None)
             await engine.set_status(T, user, Manual())
+
+        await together(one(user) for user in users)
 
     async def crowd(self, room: str, count: int) -> None:
         """Have so many clients listen in the room."""
@@ -385,6 +388,14 @@ async def query_of_10_000(world: World) -> None:
     assert len((await world.http("POST", "/v1/presence/query", {"users": users}))["presence"]) == 10_000
 
 
+@case("GET /v1/presence/online")
+async def a_page_of_10_000_online(world: World) -> None:
+    await world.be_online(NAMES)
+    page = await world.http("GET", "/v1/presence/online?limit=1000")
+    assert (len(page["users"]), page["count"]) == (1_000, 10_000)
+    await world.http("GET", f"/v1/presence/online?limit=1000&after={page['next']}")
+
+
 @case("POST /v1/notifications")
 async def notifications_for_10_000(world: World) -> None:
     many = [{"user": name, "kind": "note", "body": "x" * 1_500} for name in NAMES]
@@ -466,7 +477,6 @@ async def a_room_with_all_there_may_be(world: World) -> None:
 
 
 @case(
-    "GET /v1/presence/online",
     "GET /livez",
     "GET /readyz",
     "GET /metrics",

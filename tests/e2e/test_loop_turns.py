@@ -16,7 +16,14 @@ from redis_servers import redis_server
 
 LIMIT_S = 0.02
 ATTEMPTS = 4  # a turn that was long by chance is not long each time
-ON_REDIS = ("watch_of_10_000", "watch_by_ten_at_once", "presence_of_10_000", "query_of_10_000", "a_room_of_10_000")
+ON_REDIS = (
+    "watch_of_10_000",
+    "watch_by_ten_at_once",
+    "presence_of_10_000",
+    "query_of_10_000",
+    "a_room_of_10_000",
+    "a_page_of_10_000_online",
+)
 ON_POSTGRES = ("notifications_for_10_000", "watch_where_people_hide")
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from greendot.api.backend import Backend
 from greendot.api.operation import operation
-from greendot.api.request import Page, json
+from greendot.api.request import json
 from greendot.core.presence import Manual
 from greendot.core.projection import project
+from greendot.engine.answers import CURSOR
+from greendot.ids import ID_PATTERN
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Seq, Text, Users
 from greendot.protocol.events import Presence
 from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
+
+MOST_TENANTS = 10_000  # of which it is remembered what their pages take
 
 
 class QueryPresence(Struct):
@@ -31,6 +35,13 @@ class SetStatus(Struct):
     status: Literal["auto", "busy", "invisible"] = "auto"
     until: Seq | None = None
     text: Text | None = None
+
+
+class OnlinePage(Struct, frozen=True):
+    """The query of a page of who is online: after what the page before gave as `next`, or after a user."""
+
+    after: Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z", max_length=128)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
 class OnlineUsers(Struct):
@@ -53,6 +64,7 @@ class PresenceRoutes:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._work: dict[tuple[str, bool], int] = {}  # of the last page online, by tenant, of first pages and others
 
     @operation("POST /v1/presence/query", answers={200: (PresenceReply,)})
     async def query(self, request: Request, body: QueryPresence) -> Response:
@@ -65,13 +77,21 @@ class PresenceRoutes:
             entries += [encode_part(project(u, s)) for u, s in zip(users, snapshots, strict=True)]
         return json(joined("presence", entries))
 
-    @operation("GET /v1/presence/online")
-    async def online(self, request: Request, query: Page) -> OnlineUsers:
-        """Who is online, by id."""
-        engine = self._backend.engine
+    @operation("GET /v1/presence/online", fails=(429,))
+    async def online(self, request: Request, query: OnlinePage) -> OnlineUsers:
+        """Who is online. Pages are in no order that means something; each is by id."""
+        tenant, limiting, engine = self._backend.keys.tenant(request), self._backend.limiting, self._backend.engine
+        # The work is known afterwards. What such a page took the last time is charged before, and the rest then.
+        kind = tenant, query.after is None
+        expected = self._work.get(kind, query.limit)
+        limiting.app_query(tenant, expected)
         stale = await engine.is_any_restoring()
-        page = await engine.online(self._backend.keys.tenant(request), query.after, query.limit)
+        page = await engine.online(tenant, query.after, query.limit)
         stale = stale or await engine.is_any_restoring()
+        limiting.app_looked(tenant, max(0, page.work - expected))
+        if len(self._work) > MOST_TENANTS:
+            self._work.clear()
+        self._work[kind] = page.work
         return OnlineUsers(page.users, page.next, page.total, stale or UNSET)
 
     @operation("GET /v1/users/{user}/presence")

@@ -75,6 +75,18 @@ def ask(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, now: float
     return None
 
 
+def owe(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, now: float) -> None:
+    """Take `amount` tokens though there may be fewer: what was done costs more than was asked for, and who asks next
+    waits until it is paid."""
+    for at, buckets, gap_s, _ in rules:
+        key = keys[at]
+        full_at = buckets.get(key)
+        if full_at is None:
+            buckets.begin(key, now + gap_s * amount, now)
+        else:
+            buckets[key] = max(full_at, now) + gap_s * amount
+
+
 def _give_back(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, until: Buckets) -> None:
     """Nobody pays for what one refused: those asked before it get their tokens back."""
     for at, buckets, gap_s, _ in rules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -62,9 +63,23 @@ class Swept(NamedTuple):
     nodes: int = 0  # dead nodes struck off
 
 
+CURSOR = "~[0-9a-f]{4}"  # the beginning of a bucket; no user is called so
+
+
 class Page(NamedTuple):
     """A part of the users online, by id."""
 
     users: list[str]
     next: str | None  # pass as `after` for the next page; None at the end
-    total: int  # all users online now
+    total: int  # all users online, as last counted
+    work: int = 0  # users and buckets looked at for it: what it is to be charged with
+
+
+def cursor(bucket: int) -> str:
+    """Return what to pass as `after` to begin with a bucket."""
+    return f"~{bucket:04x}"
+
+
+def read_cursor(after: str, bucket_of: Callable[[str], int]) -> tuple[int, str]:
+    """Return the bucket a page begins with, and the user in it whom it begins after ("" for the whole bucket)."""
+    return (int(after[1:], 16), "") if after.startswith("~") else (bucket_of(after), after)

@@ -254,8 +254,13 @@ class PresenceEngine(Protocol):
         `stale` while the engine `is_restoring` there."""
         ...
 
-    async def online(self, tenant: Tenant, after: User | None, limit: int) -> Page:
-        """A page of the users others see as not offline, by user id."""
+    async def online(self, tenant: Tenant, after: str | None, limit: int) -> Page:
+        """Return a page of the users others see as not offline.
+
+        Pages are in an order of the engine's own that does not change: following `next` from the first page on, each
+        user who stays online is in one of them. `after` is the `next` of a page, or a user to go on behind. A page may
+        have fewer users than `limit` and still not be the last.
+        """
         ...
 
     async def sessions(self, tenant: Tenant, user: User) -> list[SeatInfo]:

@@ -5,9 +5,9 @@ Also the model the other engines are compared with: it is a thin shell around `c
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
+from zlib import crc32
 
 from msgspec import structs
 
@@ -17,13 +17,38 @@ from greendot.core.histogram import Histogram
 from greendot.core.occupants import Occupants
 from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 from greendot.core.typists import Typist, Typists
-from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
+from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched, cursor, read_cursor
 from greendot.engine.base import Engine, Entered, Fenced, Host, Left, Message, Pace, Part, Topic, Typing
 from greendot.engine.turns import Turn
 from greendot.ids import new_incarnation
 
 Key = tuple[str, str]  # tenant and user, or tenant and room
+BUCKETS = 1_024  # of the users of a tenant
+MOST_LOOKED_AT = 2_000  # users for one page, also where most of them are invisible
 _JUMP_MS = 1_000  # the wall clock is slewed all the time; from here on it was set
+
+
+class _Tenant:
+    """The users of a tenant who have sessions, in buckets: pages of them are made a few buckets at a time."""
+
+    __slots__ = ("online", "users")
+
+    def __init__(self) -> None:
+        self.online = 0  # how many of them others see as not offline
+        self.users: dict[int, set[str]] = {}  # by bucket
+
+    def add(self, user: str) -> None:
+        self.users.setdefault(_bucket(user), set()).add(user)
+
+    def remove(self, user: str) -> None:
+        bucket = _bucket(user)
+        self.users[bucket].discard(user)
+        if not self.users[bucket]:
+            del self.users[bucket]
+
+
+def _bucket(user: str) -> int:
+    return crc32(user.encode()) % BUCKETS
 
 
 class MemoryEngine:
@@ -47,6 +72,7 @@ class MemoryEngine:
         self._seen_retention_ms = seen_retention_ms
         self._nodes: dict[str, NodeLife] = {}
         self._users: dict[Key, UserPresence] = {}  # users with sessions
+        self._tenants: dict[str, _Tenant] = {}  # those with such users
         self._seen: dict[Key, tuple[Face, str | None, int]] = {}  # users without; oldest departure first
         self._typing: dict[Key, Typists] = {}
         self._typing_pruned = 0
@@ -171,6 +197,7 @@ class MemoryEngine:
         if record is None:
             face, name, _ = self._seen.pop(key, (NOBODY, None, 0))
             record = self._users[key] = UserPresence(face, name)
+            self._tenants.setdefault(tenant, _Tenant()).add(user)
         return key, record
 
     async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
@@ -206,14 +233,25 @@ class MemoryEngine:
         return [self._snapshot((tenant, user)) for user in users]
 
     async def online(self, tenant: str, after: str | None, limit: int) -> Page:
-        now = self.now_ms()
-        for key, record in [*self._users.items()]:
-            if key[0] == tenant:
+        there = self._tenants.get(tenant)
+        if there is None:
+            return Page([], None, 0, 1)
+        now, found, last, work = self.now_ms(), list[str](), "", 1
+        first, past = (0, "") if after is None else read_cursor(after, _bucket)
+        for number in range(first, BUCKETS):
+            if work > MOST_LOOKED_AT:
+                return Page(sorted(found), cursor(number), there.online, work)
+            for user in sorted(there.users.get(number, ())):
+                if number == first and user <= past:
+                    continue
+                if len(found) == limit:
+                    return Page(sorted(found), last, there.online, work)
+                key, last, work = (tenant, user), user, work + 1
+                record = self._users[key]
                 self._settled(key, record, record.settle(now, self._nodes))
-        there = [u for (t, u), r in self._users.items() if t == tenant and r.face.state != "offline"]
-        rest = [user for user in there if after is None or user > after]
-        page = heapq.nsmallest(limit, rest)
-        return Page(page, page[-1] if len(rest) > limit else None, len(there))
+                if record.face.state != "offline":
+                    found.append(user)
+        return Page(sorted(found), None, there.online, work)
 
     async def sessions(self, tenant: str, user: str) -> list[SeatInfo]:
         await self.read(tenant, [user])
@@ -230,14 +268,23 @@ class MemoryEngine:
         ]
 
     def _settled(self, key: Key, record: UserPresence, change: Change | None) -> None:
+        self._tenants[key[0]].online += {True: 1, False: -1, None: 0}[record.turned]
         if record.empty:
             del self._users[key]
+            self._forget(key)
             self._seen[key] = (record.face, record.name, self.now_ms())
             self._forget_seen()
         if record.turned is not None and not (change is not None and change.restored):
             self._tell("user", key, record.turned)
         if change is not None:
             self.publish(Topic("watch", *key), change)
+
+    def _forget(self, key: Key) -> None:
+        """Take a user without sessions out of the pages."""
+        of = self._tenants[key[0]]
+        of.remove(key[1])
+        if not of.users:
+            del self._tenants[key[0]]
 
     def _tell(self, kind: Literal["user", "room"], key: Key, on: bool) -> None:
         if self.turned is not None:

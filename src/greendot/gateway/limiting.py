@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from math import ceil
 
 from greendot.clock import Clock
-from greendot.core.buckets import Excess, Rule, ask
+from greendot.core.buckets import Excess, Rule, ask, owe
 from greendot.core.limits import CommandLimit
 from greendot.core.quotas import CONNECTION, KEY, ROOM, USER, Quota, Rules, all_buckets
 from greendot.errors import Refused
@@ -145,6 +145,10 @@ class Limiting:
     def app_query(self, tenant: str, users: int) -> None:
         """Users asked for."""
         self._charge(tenant, self._of(tenant).app_queries, (None, None, None, tenant), users, WATCHES)
+
+    def app_looked(self, tenant: str, users: int) -> None:
+        """Charge for users that were looked at: more, perhaps, than there was left to ask for."""
+        owe(self._of(tenant).app_queries, (None, None, None, tenant), users, self._clock.monotonic())
 
     def app_request(self, tenant: str | None, key: str) -> None:
         """Any request without a limit of its own, with this key; of an operator if there is no tenant."""

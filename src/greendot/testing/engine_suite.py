@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from greendot.core.presence import Manual, Ref
 from greendot.engine.base import Deliver, Fenced, Topic, Typing
-from greendot.testing.engine_harness import AUTO, T
+from greendot.testing.engine_harness import AUTO, EngineHarness, T
 from greendot.testing.life_suite import LifeSuite
 from greendot.testing.occupant_suite import OccupantSuite
 from greendot.testing.turn_suite import TurnSuite
@@ -245,15 +245,55 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             snapshots = await h.engine.read(T, [f"u{n}" for n in range(10_000)])
             assert [n for n, s in enumerate(snapshots) if s.face.state == "online"] == [7777]
 
+    async def pages(self, h: EngineHarness, after: str | None, limit: int) -> list[list[str]]:
+        """All pages of the users online from `after` on."""
+        found = []
+        while True:
+            page = await h.engine.online(T, after, limit)
+            assert page.users == sorted(page.users)
+            assert len(page.users) <= limit
+            found.append(page.users)
+            after = page.next
+            if after is None:
+                return found
+
     async def test_users_online_are_counted_and_paged(self) -> None:
         async with self.harness() as h:
             for number in range(5):
                 await self.come(h, f"u{number}", f"s{number}", conn=number + 1)
             await h.engine.set_status(T, "u2", Manual("invisible", None, None, 2))
-            first = await h.engine.online(T, None, 3)
-            assert (first.users, first.total, first.next) == (["u0", "u1", "u3"], 4, "u3")
-            second = await h.engine.online(T, first.next, 3)
-            assert (second.users, second.next) == (["u4"], None)
+            page = await h.engine.online(T, None, 10)
+            assert (page.users, page.next, page.total) == (["u0", "u1", "u3", "u4"], None, 4)
+            first, second = await self.pages(h, None, 3)
+            assert (len(first), sorted(first + second)) == (3, ["u0", "u1", "u3", "u4"])
+            assert (await h.engine.online(T, None, 3)).total == 4
+
+    async def test_following_the_pages_finds_everybody_once(self) -> None:
+        async with self.harness() as h:
+            users = [f"u{number}" for number in range(60)]
+            for number, user in enumerate(users):
+                await self.come(h, user, f"s{number}", conn=number + 1)
+            for limit in (7, 20, 100):
+                pages = await self.pages(h, None, limit)
+                assert sorted(user for page in pages for user in page) == sorted(users)
+
+    async def test_a_page_goes_on_behind_a_user_who_may_be_gone(self) -> None:
+        async with self.harness() as h:
+            refs = {}
+            for number in range(12):
+                refs[f"u{number}"] = await self.come(h, f"u{number}", f"s{number}", conn=number + 1)
+            order = [user for page in await self.pages(h, None, 1) for user in page]
+            gone = order[5]
+            await h.engine.linger(T, gone, refs[gone], 0, 0)
+            assert sorted((await self.pages(h, gone, 100))[0]) == sorted(order[6:])
+            assert sorted((await self.pages(h, order[4], 100))[0]) == sorted(order[6:])
+            assert (await h.engine.online(T, None, 100)).total == 11
+
+    async def test_the_users_online_of_one_tenant_are_not_in_pages_of_another(self) -> None:
+        async with self.harness() as h:
+            await self.come(h, "ann")
+            page = await h.engine.online(T[:-1] or "x", None, 10)
+            assert (page.users, page.next, page.total) == ([], None, 0)
 
     # --- typing ---
 

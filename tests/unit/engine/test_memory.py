@@ -300,7 +300,8 @@ async def test_a_list_of_those_online_leaves_out_whose_time_is_over() -> None:
     await it.come("bob")
     await it.engine.linger(T, "ann", it.ref(), 1_000, 0)
     it.clock.advance(1.0)
-    assert await it.engine.online(T, None, 10) == (["bob"], None, 1)
+    page = await it.engine.online(T, None, 10)
+    assert (page.users, page.next, page.total) == (["bob"], None, 1)
 
 
 async def test_reading_nobody_is_nothing() -> None:

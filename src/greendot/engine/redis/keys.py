@@ -40,6 +40,12 @@ TAGS = (
 ).split()
 
 
+def bucket_of(tenant: str, user: str) -> tuple[int, int]:
+    """Return a user's partition, and the bucket in it."""
+    number = crc32(f"{tenant}/{user}".encode())
+    return number % PARTITIONS, number // PARTITIONS % BUCKETS
+
+
 class UserKeys:
     """Where one user's presence is."""
 
@@ -47,9 +53,8 @@ class UserKeys:
 
     def __init__(self, prefix: str, tenant: str, user: str) -> None:
         self.field = f"{tenant}/{user}"
-        number = crc32(self.field.encode())
-        self.partition = number % PARTITIONS
-        tag, bucket = TAGS[self.partition], number // PARTITIONS % BUCKETS
+        self.partition, bucket = bucket_of(tenant, user)
+        tag = TAGS[self.partition]
         self.presence = f"{prefix}presence:{{{tag}}}:{bucket:02x}"
         self.seen = f"{prefix}seen:{{{tag}}}:{bucket:02x}"
         self.nodes = nodes_key(prefix, self.partition)

@@ -12,6 +12,7 @@ from greendot.engine.base import Fenced, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.link import Argument, RedisError
 from greendot.engine.redis.messages import Messages
+from greendot.engine.redis.online import OnlinePages
 from greendot.engine.redis.pack import STATUS_LETTERS, escape, read_seats, read_snapshot
 from greendot.engine.redis.servers import Servers
 from greendot.engine.redis.timekeeping import EngineTime
@@ -96,6 +97,7 @@ class RedisPresence:
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
+        self._pages = OnlinePages(verbs.servers, verbs.prefix, self._read_record, self._settled)
 
     def now_ms(self) -> int:
         return self._verbs.time.now()
@@ -196,21 +198,10 @@ class RedisPresence:
         return cast(Snapshot, read_snapshot(answer, _Everybody(), 0))
 
     async def online(self, tenant: str, after: str | None, limit: int) -> Page:
-        there: list[str] = []
-        for partition in range(keys.PARTITIONS):
-            users = await self._in_partition(tenant, partition)
-            snapshots = await self.read(tenant, users)
-            there += [u for u, snapshot in zip(users, snapshots, strict=True) if snapshot.face.state != "offline"]
-        there.sort()
-        rest = [user for user in there if after is None or user > after]
-        return Page(rest[:limit], rest[limit - 1] if len(rest) > limit else None, len(there))
+        return await self._pages.page(tenant, after, limit)
 
-    async def _in_partition(self, tenant: str, partition: int) -> list[str]:
-        server = self._verbs.servers.of(partition)
-        buckets = [keys.buckets(self._verbs.prefix, partition, bucket)[0] for bucket in range(keys.BUCKETS)]
-        found = await asyncio.gather(*(server.call("HKEYS", bucket) for bucket in buckets))
-        fields = [field.decode() for bucket in found for field in bucket]
-        return [field.removeprefix(f"{tenant}/") for field in fields if field.startswith(f"{tenant}/")]
+    def _read_record(self, record: bytes) -> Snapshot | None:
+        return read_snapshot(record, self._verbs.alive, self._verbs.time.now())
 
     async def forget(self, tenant: str, user: str) -> None:
         """When the user was last seen, and under which name. For operators, once the last session has ended."""

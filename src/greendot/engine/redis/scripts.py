@@ -9,6 +9,7 @@ from importlib import resources
 _FLAGS = {
     "audit": "no-writes",
     "census": "no-writes",
+    "online": "no-writes",
     "read": "no-writes",
     "room_nodes": "no-writes",
     "typers": "no-writes",
@@ -54,8 +55,8 @@ def _load() -> dict[str, Script]:
         name = file.name.removesuffix(".lua")
         if file.name.endswith(".lua") and name != "record":
             flags = f" flags={_FLAGS[name]}" if name in _FLAGS else ""
-            # A dumb read is called for many users at once: it does without what the others share.
-            begin = "" if name == "read" else shared
+            # These read many users at once, as they are: they do without what the others share.
+            begin = "" if name in ("online", "read") else shared
             found[name] = Script(name, f"#!lua{flags}\n{begin}\n{file.read_text()}")
     return found
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,13 +47,15 @@ class Raw(WireClient):
 
 
 @asynccontextmanager
-async def raw(served: Served, *, receive_buffer: int = 0) -> AsyncIterator[Raw]:
+async def raw(served: Served, *, receive_buffer: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Raw]:
     pipe = socket.socket()
     if receive_buffer:
         pipe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     pipe.setblocking(False)
     await asyncio.get_running_loop().sock_connect(pipe, ("127.0.0.1", served.port))
-    async with Raw(*await asyncio.open_connection(sock=pipe, limit=2**12 if receive_buffer else 2**20)) as client:
+    name = None if tls is None else "127.0.0.1"
+    limit = 2**12 if receive_buffer else 2**20
+    async with Raw(*await asyncio.open_connection(sock=pipe, ssl=tls, server_hostname=name, limit=limit)) as client:
         yield client
 
 
@@ -198,10 +201,9 @@ async def test_a_server_that_stops_finishes_the_request_it_answers_and_no_other(
 @asynccontextmanager
 async def raw_tls(folder: Path) -> AsyncIterator[tuple[Served, Raw]]:
     made = certificates(folder)
-    async with serving(tls={"cert": str(made.certificate), "key": str(made.key)}) as served:
-        streams = await asyncio.open_connection("127.0.0.1", served.port, ssl=made.context(), limit=2**20)
-        async with Raw(*streams) as client:
-            yield served, client
+    sections = {"tls": {"cert": str(made.certificate), "key": str(made.key)}}
+    async with serving(**sections) as served, raw(served, tls=made.context()) as client:
+        yield served, client
 
 
 async def test_over_tls_a_pipeline_ends_in_a_websocket_too(tmp_path: Path) -> None:
@@ -224,15 +226,21 @@ async def test_over_tls_the_bounds_are_the_same(tmp_path: Path) -> None:
     async with raw_tls(tmp_path) as (served, client):
         client.send_bytes(CHUNKED + b"0\r\nX-Trailer: " + b"x" * 300_000)
         assert statuses(await client.rest()) == [431]
-    async with raw_tls(tmp_path) as (served, client):
-        client._writer.transport.pause_reading()
-        client.send_bytes(DOCUMENT * 8)
-        for _ in range(40):
-            client.send_bytes(b"\r\n")
-            await served.settle()
-        await until(lambda: served.timers == 1)
-        await served.advance(10)
-        await until(lambda: not served.greendot.server._web.connections)
+
+
+async def test_over_tls_unread_responses_end_the_socket_too(tmp_path: Path) -> None:
+    made = certificates(tmp_path)
+    async with serving(tls={"cert": str(made.certificate), "key": str(made.key)}) as served:
+        pipe = socket.socket()  # streams over TLS would read ahead, however they are paused
+        pipe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await asyncio.to_thread(pipe.connect, ("127.0.0.1", served.port))
+        with await asyncio.to_thread(made.context().wrap_socket, pipe, server_hostname="127.0.0.1") as unread:
+            await asyncio.to_thread(unread.sendall, DOCUMENT * 8)
+            protocol = await stuck(served)
+            assert protocol.transport.get_write_buffer_size() < 256 * 1024  # TLS would take 512 KiB by itself
+            await served.advance(10)
+            await until(lambda: not served.greendot.server._web.connections)
+            assert counted(served, "unread") == 1
 
 
 # --- an upgrade behind a request ---
@@ -406,10 +414,18 @@ async def stalled(served: Served, client: Raw, asked: bytes) -> HttpProtocol:
     """Send requests and read nothing until the kernel takes no more of the responses."""
     client._writer.transport.pause_reading()
     client.send_bytes(asked)
-    stuck = lambda one: isinstance(one, HttpProtocol) and not one._writable.is_set()  # noqa: E731
-    await until(lambda: any(map(stuck, served.greendot.server._web.connections)))
+    return await stuck(served)
+
+
+async def stuck(served: Served) -> HttpProtocol:
+    """Wait until the only HTTP client does not take what is written to it."""
+
+    def found() -> list[HttpProtocol]:
+        return [one for one in served.greendot.server._web.connections if isinstance(one, HttpProtocol)]
+
+    await until(lambda: any(not one._writable.is_set() for one in found()))
     await served.settle()
-    (protocol,) = served.greendot.server._web.connections
+    (protocol,) = found()
     return protocol
 
 

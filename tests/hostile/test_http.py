@@ -14,7 +14,7 @@ from e2e.processes import running
 from hostile.flood import Flood, Step, flood
 from hostile.probe import metric, probing
 
-FLOOD_S = 2.0
+FLOOD_S = 1.0
 SOCKETS = 150
 EACH = 50  # sockets of each slow kind
 ENDED_S = 14.0  # by then a slow socket is closed: 10 s, and some for the machine
@@ -51,8 +51,8 @@ async def test_pipelined_requests_in_two_pieces_slow_nobody_down(tmp_path: Path,
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("opening", "repeated"),
-    [(b"0\r\n", b"X-Trailer: x\r\n"), (b"0\r\nX-Trailer: ", b"x" * 1_000), (b"5;", b"x" * 1_000)],
-    ids=["many trailers", "one trailer", "a chunk extension"],
+    [(b"0\r\n", b"X-Trailer: x\r\n"), (b"0\r\nX-Trailer: ", b"x" * 1_000)],
+    ids=["many trailers", "one trailer"],
 )
 async def test_trailers_without_end_slow_nobody_down(tmp_path: Path, opening: bytes, repeated: bytes) -> None:
     async with running(tmp_path) as server:

@@ -26,6 +26,7 @@ MAX_HEAD = 16 * 1024  # bytes of a request that are not its body: line, headers,
 MAX_PIPELINED = 8  # requests of a socket that are not answered yet
 MAX_WAITING_BODY = 64 * 1024  # bytes of a body the application has not taken; more are not read
 MAX_EARLY = 4 * 1024  # bytes of frames in the packet of a handshake: all of them are handled in one turn
+MAX_UNREAD = 64 * 1024  # bytes of responses the kernel has not taken; no other response is begun (TLS: 512 KiB else)
 MAX_DISCARDED = 1024 * 1024  # bytes of a body that are read after its request was answered
 REQUEST_S = 10.0  # for a whole request
 KEEP_ALIVE_S = 5.0  # between two requests
@@ -76,6 +77,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
+        transport.set_write_buffer_limits(high=MAX_UNREAD)
         self._web.connections.add(self)
         self._expect(self._within_s, HttpProtocol._too_slow)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest, WSUpgradeResponse
@@ -277,7 +276,6 @@ _SILENT = _Silent()
 # One answer serves every upgrade: picows only sets the accept key in it before it is sent.
 _UPGRADED = WSUpgradeResponse.create_101_response()
 _UPGRADED_BY_NAME = WSUpgradeResponse.create_101_response({"Sec-WebSocket-Protocol": SUBPROTOCOL.decode()})
-_PLAIN_WORD = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 _NO_AUTO_PING = (False, 0, 0, 1)
 _get_buffer: Callable[[Any, int], memoryview] = WSProtocol.get_buffer
 
@@ -294,19 +292,12 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         household: object = None,
         *,
         by_name: bool = False,
-        path: bytes = PATH,
     ) -> None:
-        """For the address `path` alone. `depart` is called with `household` when the socket is closed, whether it
-        became a WebSocket or not."""
+        """`depart` is called with `household` when the socket is closed. `by_name` names our subprotocol in the 101."""
         self._depart = depart
         self._household = household
 
         def route(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
-            if request.path.partition(b"?")[0] != path:
-                body = b"WebSockets connect to " + path
-                return WSUpgradeResponseWithListener(
-                    WSUpgradeResponse.create_error_response(HTTPStatus.NOT_FOUND, body, _PLAIN_WORD), None
-                )
             answer = _UPGRADED_BY_NAME if by_name else _UPGRADED
             return WSUpgradeResponseWithListener(answer, make_listener(request))
 

@@ -12,6 +12,7 @@ from cluster.engines import GRACE_S, LEASE_S, PERIODS, PREFIX, RENEW_S, TENANT, 
 from cluster.nodes import redis_url
 from greendot.engine.base import Part
 from greendot.engine.redis import keys
+from greendot.engine.redis.server import Server
 from greendot.errors import EngineUnavailable
 from hosts import RedisNode
 from redis_servers import RedisProcess
@@ -122,6 +123,38 @@ async def test_who_waits_is_told_when_redis_goes_away(redis: RedisProcess) -> No
         with pytest.raises(EngineUnavailable):
             await mine
         assert first.engine.is_restoring(TENANT, "ann")
+
+
+async def test_a_loss_is_not_forgotten_when_the_connection_that_found_it_fails(
+    redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(redis) as (first, _):
+        await first.tick()
+        await (await restored_by_both(first, _))
+        resubscribe, attempts = first.engine.bus.resubscribe, 0
+
+        async def once_lost(server: Server, partitions: set[int]) -> None:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 1:
+                raise EngineUnavailable("the connection was lost")
+            await resubscribe(server, partitions)
+
+        monkeypatch.setattr(first.engine.bus, "resubscribe", once_lost)
+        told = len(findings(first))
+        redis.restart()
+        await until(lambda: len(findings(first)) > told, "it is connected again")
+        assert attempts > 1
+        assert findings(first)[told:] == [False], "the sessions are to be restored, and nobody is offline meanwhile"
+
+
+async def restored_by_both(first: RedisNode, second: RedisNode) -> asyncio.Task[None]:
+    mine = await restore(first, "ann")
+    await second.tick()
+    await restore(second, "bob")
+    await second.tick()
+    await first.tick()
+    return mine
 
 
 async def test_a_node_that_was_seen_dead_is_buried_again_when_a_snapshot_brings_it_back(redis: RedisProcess) -> None:

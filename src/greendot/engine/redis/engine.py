@@ -160,6 +160,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             while more := server.partitions - settled:  # some may come to it meanwhile: they would be deaf
                 server.intact = await self._settle_in(server, more) and server.intact
                 settled |= more
+            # A loss that an attempt before this one found, and did not live to tell.
+            server.intact = server.intact and self.losses.is_told(settled)
             self._spawn(f"reconcile {server.address}", self.lives.reconcile([*server.partitions]))
 
     def is_up(self, server: Server) -> None:
@@ -237,7 +239,11 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         for server in await self.watchdog.round():
             self._lose(server.partitions)  # before the others' lives are looked at: they may be lost, too
             self._spawn(f"lost {server.address}", self._lost_state(server))
-        table = await self.lives.look()
+        try:
+            table = await self.lives.look()
+        except EngineUnavailable:
+            self.losses.review({}, {})  # nobody is waited for longer than a lease, whatever is known of them
+            raise
         life = table.lives.get(self.lives.incarnation)
         if life is None:
             home = self.servers.of(HOME)

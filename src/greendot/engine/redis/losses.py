@@ -52,6 +52,10 @@ class Losses:
         self._restored |= {partition: self._watchdog.state(partition) for partition in partitions}
         return partitions
 
+    def is_told(self, partitions: Iterable[int]) -> bool:
+        """Whether this node has told the engine all its sessions of these partitions since they were last lost."""
+        return all(self._restored.get(partition) == self._watchdog.state(partition) for partition in partitions)
+
     def digest(self) -> str:
         """Return what this node has restored, as its lease says it."""
         return _digest(self._restored)
@@ -81,8 +85,10 @@ class Losses:
         wanted = _digest({partition: state(partition) for partition in range(PARTITIONS)})
         said = [(lives.get(node), stated.get(node, "")) for node in self._awaited]
         for partition, since in [*self._open.items()]:
-            is_told, age_s = self._restored.get(partition) == state(partition), now - since
-            if is_told and not any(self._is_missing(life, digest, age_s, wanted) for life, digest in said):
+            age_s = now - since
+            if self.is_told([partition]) and not any(
+                self._is_missing(life, digest, age_s, wanted) for life, digest in said
+            ):
                 del self._open[partition]
         if not self._open:
             self._awaited.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -91,8 +92,13 @@ class PostgresInbox:
     async def notify(self, notices: Sequence[Notice]) -> list[Created]:
         if not notices:
             return []
-        check_text(text for notice in notices for text in notice.texts)
-        letters = [Letter(notice, new_message_id()) for notice in notices]
+        letters: list[Letter] = []
+        for at in range(0, len(notices), _AT_ONCE):
+            some = notices[at : at + _AT_ONCE]
+            check_text(text for notice in some for text in notice.texts)
+            letters += [Letter(notice, new_message_id()) for notice in some]
+            if len(letters) < len(notices):  # the rest in the next turn of the loop
+                await asyncio.sleep(0)
         streams = frozenset((notice.tenant, notice.user) for notice in notices)
         return await self._notifies.do(letters, streams, len(letters))
 

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from greendot.core.presence import Change, Manual, Ref
 from greendot.engine.answers import Known
-from greendot.engine.base import Topic
+from greendot.engine.base import Part, Topic
 from greendot.testing.engine_harness import AUTO, EngineTests, T
 
 KNOWN = Known("d1", False, "Ann", 60_000, AUTO)
@@ -26,6 +26,18 @@ class LifeSuite(EngineTests):
             assert await self.see(h, "ann") == before
             await h.settle()
             assert h.heard == []
+
+    async def test_where_nothing_was_lost_absence_is_a_fact(self) -> None:
+        async with self.harness() as h:
+            await self.come(h, "ann")
+            snapshots = await h.engine.read(T, ["ann", "nobody"])
+            assert [(snapshot.face.state, snapshot.stale) for snapshot in snapshots] == [
+                ("online", False),
+                ("offline", False),
+            ]
+            assert not h.engine.is_restoring(T, "ann")
+            assert not await h.engine.is_any_restoring()
+            await h.engine.restored(Part())  # nobody has to be waited for
 
     async def test_restoring_what_was_lost_goes_on_since_when_it_was_and_says_so(self) -> None:
         async with self.harness() as h:

@@ -46,7 +46,7 @@ async def restore(node: RedisNode, user: str) -> asyncio.Task[None]:
     """The node restores its user and says so; done when it is told that all have."""
     await node.engine.settled()  # it lives there again
     await come(node, user)
-    task = asyncio.get_running_loop().create_task(node.engine.restored(Part()))
+    task = asyncio.get_running_loop().create_task(node.engine.restored(Part(), node.engine.records_state(Part())))
     await asyncio.sleep(0)
     return task
 

@@ -162,3 +162,24 @@ async def test_who_left_after_the_snapshot_of_a_restarted_redis_is_never_shown_a
         assert watcher.states("bob") == ["offline"]
         assert len(watcher.of("room.entered")) == 1
         assert (await first.ask("GET", f"{ROOMS}/present")).json()["users"] == ["watcher"]
+
+
+async def test_records_lost_again_are_not_restored_by_the_recovery_from_the_loss_before(redis: RedisProcess) -> None:
+    async with nodes(redis) as (first, second):
+        await first.join("ann")
+        await second.join("bob")
+        async with hold(second.node.engine, "restored") as others, hold(first.node.engine, "restored") as told:
+            others.release()  # they are only counted
+            redis.command("FLUSHALL")
+            await told.reached()  # ann was restored, and is lost again before that is said
+            async with hold(first.node.engine, "restore") as restoring:
+                redis.command("FLUSHALL")
+                await restoring.reached()
+                await passing(lambda: others.calls == 2)
+                told.release()
+                for node in (first, second, first, second):
+                    await node.node.engine.tick()  # type: ignore[attr-defined]
+                assert await over_http(second, "ann") == {("offline", True)}
+                assert await over_http(first, "ann") == {("online", True)}
+        await eventually(lambda: is_settled(second, "ann"), "ann is restored")
+        assert await over_http(second, "ann") == {("online", False)}

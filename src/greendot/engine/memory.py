@@ -19,6 +19,7 @@ from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, 
 from greendot.core.typists import Typist, Typists
 from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched, cursor, read_cursor
 from greendot.engine.base import Engine, Entered, Fenced, Host, Left, Message, Pace, Part, Topic, Typing
+from greendot.engine.restoring import RecordsState
 from greendot.engine.turns import Turn
 from greendot.ids import new_incarnation
 
@@ -129,7 +130,10 @@ class MemoryEngine:
     async def is_any_restoring(self) -> bool:
         return False
 
-    async def restored(self, part: Part) -> None:
+    def records_state(self, part: Part) -> RecordsState:
+        return {}
+
+    async def restored(self, part: Part, since: RecordsState) -> None:
         pass
 
     async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:

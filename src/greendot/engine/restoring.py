@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
+
+RecordsState = Mapping[int, str]  # by partition: another one after a loss
 
 
 class Part:
@@ -35,9 +38,14 @@ class RestoringEngine(Protocol):
         """Whether anything is being restored: a list may lack some. In one round trip per server."""
         ...
 
-    async def restored(self, part: Part) -> None:
-        """This node has told the engine all it holds of a part that was lost.
+    def records_state(self, part: Part) -> RecordsState:
+        """Return the state of a part's records, which changes when they are lost. It costs nothing."""
+        ...
 
+    async def restored(self, part: Part, since: RecordsState) -> None:
+        """This node has told the engine all it holds of a part that was lost; it began in the state `since`.
+
+        Where the state has changed since, records were lost again, and this does not count.
         Returns when every live node has, or a lease after the loss; EngineUnavailable if the part goes away meanwhile.
         """
         ...

@@ -144,6 +144,7 @@ class Recovery:
         started, is_healing = self._shared.timers.now(), self._is_healing  # else it is what is done every hour
         try:
             await self._shared.timers.sleep(random.uniform(0, JITTER_S))
+            state = self._engine.records_state(part)
             sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
             if intact:
                 # Whose sessions are here may have lapsed for others, who see them return: here nothing happened.
@@ -156,7 +157,7 @@ class Recovery:
                 await self._restore(sessions, part)
                 await self._compare_inboxes(part)
                 await self._audit()  # sessions whose end was lost are found while what is shown is held
-                await self._engine.restored(part)
+                await self._engine.restored(part, state)
                 await self._resync_held(part)
             if is_healing:
                 self._metrics.presence_recovery.observe(self._shared.timers.now() - started)

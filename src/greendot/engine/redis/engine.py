@@ -37,6 +37,7 @@ from greendot.engine.redis.sweeper import Sweeper
 from greendot.engine.redis.timekeeping import EngineTime
 from greendot.engine.redis.typing import RedisTyping
 from greendot.engine.redis.watchdog import Watchdog
+from greendot.engine.restoring import RecordsState
 from greendot.errors import EngineUnavailable
 from greendot.logs import events
 from greendot.logs.telling import live_as, tell
@@ -106,7 +107,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             for server in self.servers.all.values():
                 await self._settle_in(server, server.partitions)
             await self._listen()
-            self.losses.told(Part())  # it has nothing to restore
+            self.losses.told(self.losses.state(Part()))  # it has nothing to restore
             self.time.learnt(alone=len(self._verbs.alive) == 1)
         except BaseException:
             self._host = None
@@ -382,8 +383,11 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def sweep(self) -> Swept:
         return await self.sweeper.sweep()
 
-    async def restored(self, part: Part) -> None:
-        await self.losses.over(part)
+    def records_state(self, part: Part) -> RecordsState:
+        return self.losses.state(part)
+
+    async def restored(self, part: Part, since: RecordsState) -> None:
+        await self.losses.over(since)
 
     async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
         return await self.sweeper.audit(holds, pace)

@@ -17,6 +17,7 @@ from greendot.engine.redis.keys import PARTITIONS
 from greendot.engine.redis.nodes import Periods
 from greendot.engine.redis.servers import Partitions, Servers
 from greendot.engine.redis.watchdog import Watchdog
+from greendot.engine.restoring import RecordsState
 from greendot.errors import EngineUnavailable
 
 SILENT_S = 2.0  # a node of an older version does not say what it has restored: it gets a renewal and so much
@@ -46,11 +47,17 @@ class Losses:
         self._awaited.update(alive)
         self._open |= dict.fromkeys(partitions, self._clock.monotonic())
 
-    def told(self, part: Part) -> frozenset[int]:
-        """This node has told the engine all its sessions of the part, as they are now. Returns the partitions."""
-        partitions = part.numbers if isinstance(part, Partitions) else frozenset(range(PARTITIONS))
-        self._restored |= {partition: self._watchdog.state(partition) for partition in partitions}
-        return partitions
+    def state(self, part: Part) -> RecordsState:
+        """Return the state of the part's records."""
+        partitions = part.numbers if isinstance(part, Partitions) else range(PARTITIONS)
+        return {partition: self._watchdog.state(partition) for partition in partitions}
+
+    def told(self, since: RecordsState) -> None:
+        """This node has told the engine all its sessions in these partitions, beginning in the state `since`.
+
+        Partitions that were lost again meanwhile do not count.
+        """
+        self._restored |= {p: state for p, state in since.items() if state == self._watchdog.state(p)}
 
     def is_told(self, partitions: Iterable[int]) -> bool:
         """Whether this node has told the engine all its sessions of these partitions since they were last lost."""
@@ -60,9 +67,10 @@ class Losses:
         """Return what this node has restored, as its lease says it."""
         return _digest(self._restored)
 
-    async def over(self, part: Part) -> None:
+    async def over(self, since: RecordsState) -> None:
         """See `engine.base.Engine.restored`."""
-        waited = self.told(part)
+        self.told(since)
+        waited = frozenset(since)
         if not self._open.keys().isdisjoint(waited):
             future = asyncio.get_running_loop().create_future()
             self._waiting[future] = waited

@@ -37,7 +37,7 @@ class LifeSuite(EngineTests):
             ]
             assert not h.engine.is_restoring(T, "ann")
             assert not await h.engine.is_any_restoring()
-            await h.engine.restored(Part())  # nobody has to be waited for
+            await h.engine.restored(Part(), h.engine.records_state(Part()))  # nobody has to be waited for
 
     async def test_restoring_what_was_lost_goes_on_since_when_it_was_and_says_so(self) -> None:
         async with self.harness() as h:

@@ -256,6 +256,26 @@ async def test_what_is_nested_too_deeply_for_others_to_read_is_refused(command: 
         assert await bob.quiet() == []
 
 
+@pytest.mark.parametrize("command", ["room.send", "signal.send", "room.edit"])
+async def test_a_number_too_large_for_others_to_read_is_refused(command: str) -> None:
+    fields = {"room.send": {}, "signal.send": {"kind": "k"}, "room.edit": {"ref": 1}}[command]
+    async with serving() as served:
+        await served.lobby()
+        alice, bob = await served.joined("alice"), await served.joined("bob")
+        await alice.request(type="room.send", room="lobby", body="1e309")
+        await alice.quiet()
+        await bob.quiet()
+        vast = msgspec.Raw(b'{"a":[1e309]}')
+        error = await refusal(
+            alice, msgspec.json.encode({"id": 7, "type": command, "room": "lobby", "body": vast} | fields)
+        )
+        assert (error["code"], error["id"]) == ("bad_field", 7)
+        assert "a number beyond 1.8e308" in error["message"]
+        await goes_on(alice)
+        assert await bob.quiet() == []
+        assert len((await bob.request(type="room.history", room="lobby"))["messages"]) == 1
+
+
 @pytest.mark.parametrize(("fields", "wrong"), [row[1:] for row in WRONG_FIELDS if row[0] == "hello"])
 async def test_a_wrong_field_of_hello_is_named_before_the_socket_is_closed(fields: dict[str, Any], wrong: str) -> None:
     async with serving() as served:

@@ -181,7 +181,7 @@ async def test_too_large_a_body_is_refused() -> None:
         await nothing_was_written(served)
 
 
-async def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
+async def test_a_body_that_others_cannot_read_is_refused() -> None:
     async with backend() as (served, api):
         body: list[Any] = []
         for _ in range(MAX_DEPTH - 1):
@@ -191,6 +191,8 @@ async def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
         said = is_problem(await api("POST", PATH, GOOD | {"body": [body]}), 400, "bad_field")
         assert "nested at most 64 levels" in said
         is_problem(await api("POST", PATH, {"notifications": [GOOD, GOOD | {"body": [body]}]}), 400, "bad_field")
+        vast = is_problem(await api("POST", PATH, GOOD | {"body": msgspec.Raw(b"[1e309]")}), 400, "bad_field")
+        assert "a number beyond 1.8e308" in vast
         await nothing_was_written(served)
 
 

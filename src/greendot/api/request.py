@@ -15,7 +15,7 @@ from greendot.api.problem import Problem
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.commands import Id, Limit
-from greendot.protocol.decoding import MAX_DEPTH, is_too_deep
+from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.protocol.decoding import decode as decode_json
 
 MAX_BODY = 2 * 1024 * 1024  # 10,000 ids of the greatest length fit
@@ -123,13 +123,15 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def check_size(body: Raw | UnsetType) -> None:
-    """Refuse a body that is larger, or nested deeper, than what a client may send in a frame."""
+    """Refuse a body that is larger, or nested deeper, than what a client may send, or has a number too large."""
     if not isinstance(body, Raw):
         return
     if len(bytes(body)) > MAX_FRAME:
         raise Problem(413, f"a `body` may have at most {MAX_FRAME} bytes, as on the wire", code="bad_field")
     if is_too_deep(bytes(body)):
         raise Problem(400, f"a `body` may be nested at most {MAX_DEPTH} levels deep", code="bad_field")
+    if has_vast_number(bytes(body)):
+        raise Problem(400, f"a `body` {VAST_NUMBER}", code="bad_field")
 
 
 def json(data: Any, status: int = 200) -> Response:

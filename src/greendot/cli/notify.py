@@ -16,7 +16,7 @@ from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
 from greendot.protocol.codec import MAX_FRAME
-from greendot.protocol.decoding import MAX_DEPTH, decode, is_too_deep
+from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, decode, has_vast_number, is_too_deep
 from greendot.settings import Settings, check_id
 from greendot.store.base import Notice
 
@@ -91,6 +91,8 @@ def _json(text: str) -> bytes:
         raise ConfigError(f"--body may have at most {MAX_FRAME} bytes.")
     if is_too_deep(body):
         raise ConfigError(f"--body may be nested at most {MAX_DEPTH} levels deep.")
+    if has_vast_number(body):
+        raise ConfigError(f"--body {VAST_NUMBER}.")
     return body
 
 

@@ -15,8 +15,8 @@ from msgspec import Raw, Struct
 
 from greendot.errors import Refused
 from greendot.protocol.codes import RETRYABLE, Err
-from greendot.protocol.commands import COMMANDS, AnyCommand, Command, CommandId
-from greendot.protocol.decoding import MAX_DEPTH, is_too_deep
+from greendot.protocol.commands import COMMANDS, AnyCommand, Command, CommandId, RoomEdit, RoomSend, SignalSend
+from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.protocol.events import Event
 from greendot.protocol.replies import Reply
 
@@ -35,6 +35,7 @@ class _Envelope(Struct):
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _TOO_DEEP = f"a frame may be nested at most {MAX_DEPTH} levels deep"
+_WITH_BODY = (RoomSend, RoomEdit, SignalSend)  # passed on as it is
 _FIELD = re.compile(r"`\$\.([^`]*)`$|missing required field `([^`]*)`")
 
 
@@ -54,6 +55,8 @@ def decode_command(text: str | bytes) -> Command:
         raise _explain(text, error) from None
     if is_too_deep(text):
         raise BadCommand(Err.BAD_FIELD, _TOO_DEEP, command.id)
+    if isinstance(command, _WITH_BODY) and isinstance(command.body, Raw) and has_vast_number(bytes(command.body)):
+        raise BadCommand(Err.BAD_FIELD, f"field `body` of {command.__struct_config__.tag} {VAST_NUMBER}", command.id)
     return command
 
 

@@ -1,4 +1,4 @@
-"""Decoding of JSON from outside: every failure is one error, and nesting is bounded.
+"""Decoding of JSON from outside: every failure is one error, and nesting and numbers are bounded.
 
 msgspec raises RecursionError for JSON that is nested deeper than the stack has room for, and UnicodeDecodeError for a
 string that is not UTF-8. Callers of this module catch `msgspec.DecodeError` and nothing else.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import isinf
 from typing import TypeVar
 
 import msgspec
@@ -19,12 +20,18 @@ Json = bytes | bytearray | str | Raw
 # Of what clients and apps send on to others. The stack of whoever decodes it later may have less room than ours, and
 # decoders of other languages stop at 100.
 MAX_DEPTH = 64
+VAST_NUMBER = "has a number beyond 1.8e308, which many clients cannot read"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _OPEN = ord("[")
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _RUNS = re.compile(rb"\[+|\]+")
 _PEELED = 8  # levels taken away from inside before runs are counted: few runs are left of what is flat and long
+
+# Of a number beyond the range of a double: either has 200 digits, or an exponent of three.
+_MANY_DIGITS, _LARGE_EXPONENT = b"0" * 200, b"e000"
+_DIGITS_AS_0 = bytes.maketrans(b"123456789E", b"000000000e")
+_NUMBER = re.compile(rb"[0-9][0-9.eE+-]*")
 
 
 def decoder(kind: type[T]) -> Callable[[Json], T]:
@@ -64,6 +71,14 @@ def is_too_deep(text: bytes | str) -> bool:
         if depth > MAX_DEPTH:
             return True
     return False
+
+
+def has_vast_number(text: bytes) -> bool:
+    """Return whether valid JSON has a number beyond the range of a double, which many decoders refuse."""
+    digits = text.translate(_DIGITS_AS_0, b"+")
+    if _LARGE_EXPONENT not in digits and _MANY_DIGITS not in digits:
+        return False
+    return any(isinf(float(number)) for number in _NUMBER.findall(_STRING.sub(b"", text)))
 
 
 def _as_decode_error(error: UnicodeError | RecursionError) -> msgspec.DecodeError:

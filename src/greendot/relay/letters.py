@@ -8,7 +8,7 @@ import msgspec
 
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.codec import MAX_FRAME
-from greendot.protocol.decoding import MAX_DEPTH, is_too_deep
+from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.store.base import Draft, Notice
 from greendot.store.outbox import MOST_BODY, Aside, OutboxRow
 
@@ -78,6 +78,8 @@ def _body(text: str) -> bytes:
         raise _Unfit("body is nested too deeply") from None
     if is_too_deep(body):
         raise _Unfit(f"body may be nested at most {MAX_DEPTH} levels deep")
+    if has_vast_number(body):
+        raise _Unfit(f"body {VAST_NUMBER}")
     if len(body) > MAX_FRAME:
         raise _Unfit(f"body may have at most {MAX_FRAME} bytes, and has {len(body)}")
     return body

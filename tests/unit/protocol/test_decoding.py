@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from greendot.protocol.decoding import MAX_DEPTH, decode, decoder, is_too_deep
+from greendot.protocol.decoding import MAX_DEPTH, decode, decoder, has_vast_number, is_too_deep
 
 
 class Point(Struct):
@@ -79,3 +79,24 @@ def test_any_json_is_judged_by_its_depth(value: Any, around: int, padding: int) 
     for level in range(around):
         value = [value] if level % 2 else {"k": value, "[": "]" * padding}
     assert is_too_deep(msgspec.json.encode(value)) == (depth_of(value) > MAX_DEPTH)
+
+
+VAST = [b"1e309", b"-1E+309", b"1.8e308", b"9" * 309, b"1" + b"0" * 200 + b"e109", b"1e" + b"9" * 5_000, b"9" * 5_000]
+
+
+@pytest.mark.parametrize("number", VAST)
+@pytest.mark.parametrize("around", [b"%b", b"[1,%b]", b'{"a":"\\"","b":%b}'])
+def test_numbers_beyond_a_double_are_found(number: bytes, around: bytes) -> None:
+    assert has_vast_number(around % number)
+    assert not has_vast_number(b'["%b"]' % number)
+
+
+@pytest.mark.parametrize("number", [b"1.7e308", b"-1e+308", b"1e-999", b"0.%b" % (b"1" * 500), b"0e999", b"9" * 308])
+def test_numbers_within_a_double_are_not(number: bytes) -> None:
+    assert not has_vast_number(b'{"a":[%b],"b":"1e999"}' % number)
+
+
+def test_a_number_that_is_vast_is_one_that_decoders_refuse() -> None:
+    for number in VAST[:3]:
+        with pytest.raises(msgspec.DecodeError):
+            decode(number, object)

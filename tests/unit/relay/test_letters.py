@@ -77,6 +77,7 @@ def test_a_body_may_be_as_large_as_a_frame_without_the_spaces_between() -> None:
         (changed(body='"' + "x" * (MOST_BODY - 1)), f"at most {MAX_FRAME} bytes"),
         (changed(body="[" * 30_000 + "]" * 30_000), "nested too deeply"),
         (changed(body="[" * 65 + "]" * 65), "nested at most 64 levels"),
+        (changed(body="1" + "0" * 309), "a number beyond 1.8e308"),
         (changed(created_s=math.inf), "created_at"),
         (changed(created_s=-1.0), "created_at"),
         (changed(created_s=math.nan), "created_at"),

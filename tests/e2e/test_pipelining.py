@@ -7,8 +7,10 @@ import asyncio
 import re
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import msgspec
@@ -485,3 +487,12 @@ async def test_the_last_response_unread_ends_the_socket_too() -> None:
         await until(lambda: not served.greendot.server._web.connections)
         assert served.timers == 0
         assert counted(served, "unread") == 1
+
+
+@pytest.mark.parametrize("request_bytes", [LAST, b"GET / HTTP/1.1\r\n\r\n"], ids=["answered", "refused"])
+async def test_every_response_has_the_date(request_bytes: bytes) -> None:
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(request_bytes)
+        dates = re.findall(rb"\r\ndate: ([^\r]*)", await client.rest())
+        assert len(dates) == 1
+        assert abs(parsedate_to_datetime(dates[0].decode()).timestamp() - time.time()) < 60

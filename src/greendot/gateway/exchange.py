@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -22,6 +24,18 @@ _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.en
 _BAD_NAME = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a line break would begin another field
 PER_TURN = 16  # requests whose answering begins in one turn of the loop
+
+
+_dated = (0, b"")  # a second of the wall clock, and its Date field
+
+
+def date_field() -> bytes:
+    """Return the Date field every response has (RFC 9110, 6.6.1), as a line. It is made once a second."""
+    global _dated
+    now = int(time.time())
+    if _dated[0] != now:
+        _dated = now, b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
+    return _dated[1]
 
 
 def scope_of(head: Head, transport: asyncio.Transport) -> dict[str, Any]:
@@ -201,7 +215,7 @@ class Exchange:
             self._make_head(message["status"], [*self._default_headers, *message.get("headers", ())])
 
     def _make_head(self, status: int, fields: list[Field]) -> None:
-        lines = [_STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status)]
+        lines = [_STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status), date_field()]
         options: list[bytes] = []  # of the connection
         length: int | None = None
         for name, value in fields:

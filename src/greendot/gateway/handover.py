@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from greendot.gateway.connection import Connection
 from greendot.gateway.doorstep import Doorstep, Visit
-from greendot.gateway.exchange import App, Gate
+from greendot.gateway.exchange import App, Gate, date_field
 from greendot.gateway.request_head import Field, Refusal
 from greendot.gateway.timers import Timers
 from greendot.gateway.upgrade import PATH, Asked
@@ -21,7 +21,7 @@ _HANDSHAKE = (  # as picows wants it; the key follows
 )
 _CLOSE = b"connection: close\r\n"
 _REFUSED = (
-    b"HTTP/1.1 %b\r\n%bcache-control: no-store\r\nx-content-type-options: nosniff\r\n"
+    b"HTTP/1.1 %b\r\n%b%bcache-control: no-store\r\nx-content-type-options: nosniff\r\n"
     b"referrer-policy: no-referrer\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
 )
 
@@ -101,4 +101,4 @@ def refusal_bytes(refusal: Refusal) -> bytes:
     headers = refusal.headers if b"connection:" in refusal.headers else refusal.headers + _CLOSE
     if refusal.retry_s is not None:
         headers += b"retry-after: %d\r\n" % refusal.retry_s
-    return _REFUSED % (refusal.status, headers, len(refusal.word), refusal.word)
+    return _REFUSED % (refusal.status, date_field(), headers, len(refusal.word), refusal.word)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from cluster.inside import Inside, inside, passing
-from cluster.nodes import eventually, redis_url
+from cluster.nodes import Listener, eventually, redis_url
+from greendot.engine.base import Part
 from greendot.gateway import seating
 from greendot.testing import hold
 from redis_servers import RedisProcess
@@ -183,3 +185,36 @@ async def test_records_lost_again_are_not_restored_by_the_recovery_from_the_loss
                 assert await over_http(first, "ann") == {("online", True)}
         await eventually(lambda: is_settled(second, "ann"), "ann is restored")
         assert await over_http(second, "ann") == {("online", False)}
+
+
+async def test_nobody_leaves_a_room_that_is_looked_through_before_the_loss_is_known(redis: RedisProcess) -> None:
+    async with nodes(redis) as (first, second):
+        ann, bob = await first.join("ann"), await second.join("bob")
+        await ann.request(type="room.join", room="den")
+        await bob.request(type="room.join", room="den")
+        async with hold(first.node.engine, "restore"):
+            redis.command("FLUSHALL")
+            await second.node.rooms.look_around(Part())  # as after the death of a node
+            found = await bob.request(type="room.present", room="den")
+            assert (found["users"], found.get("stale")) == (["ann", "bob"], True)
+        await eventually(lambda: is_settled(second, "ann"), "ann is restored")
+        assert not [told for told in bob.told if told.type == "room.left"]
+
+
+async def test_a_room_that_is_opened_until_all_is_restored_is_not_stale_for_ever(redis: RedisProcess) -> None:
+    async with nodes(redis) as (first, second):
+        ann, bob = await first.join("ann"), await second.join("bob")
+        await ann.request(type="room.join", room="den")
+        async with hold(second.node.engine, "present", at="after") as opening:
+            async with hold(first.node.engine, "restore"):
+                redis.command("FLUSHALL")
+                assert await over_http(second, "ann") == {("offline", True)}
+                joining = asyncio.ensure_future(bob.request(type="room.join", room="den"))
+                await opening.reached()
+            await eventually(lambda: is_settled(second, "ann"), "ann is restored")
+        await joining
+        await eventually(lambda: is_complete(bob), "the room is read again")
+
+
+async def is_complete(client: Listener) -> bool:
+    return await client.request(type="room.present", room="den") == {"users": ["ann", "bob"], "count": 2}

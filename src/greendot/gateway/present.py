@@ -139,7 +139,9 @@ class PresentLine:
             self._newest = number
             self.stale = stale or engine.is_restoring(self._tenant, self._room)
             self._order = None
-            async for users in self._shared.slices.cut([*(found ^ self._users)]):
+            # While records are being restored absence means nothing: nobody leaves by what was read.
+            different = found - self._users if self.stale else found ^ self._users
+            async for users in self._shared.slices.cut([*different]):
                 if number < self._newest or self._is_held:
                     return
                 for user in users:
@@ -148,7 +150,8 @@ class PresentLine:
                         self._correct(user, is_there=user in found, is_known=user in known)
         finally:
             del self._readings[number]
-        self._unknown &= found.union(user for user, entered in meanwhile.items() if entered)
+        if not self.stale:
+            self._unknown &= found.union(user for user, entered in meanwhile.items() if entered)
 
     def _correct(self, user: str, *, is_there: bool, is_known: bool) -> None:
         """Show what the engine says of a user."""

@@ -383,8 +383,8 @@ class Rooms:
     async def _look_quietly(self, local: LocalRoom) -> None:
         try:
             await local.present.read(self._engine)
-        except EngineUnavailable:
-            pass  # everything is read again when it is back
+        except EngineUnavailable:  # perhaps for a moment, in which no loss is found that has all read again
+            self._shared.timers.set(self._limits.hold_s, self._restored, local)
 
     # --- local rooms ---
 
@@ -406,6 +406,9 @@ class Rooms:
             if room is not None:
                 local.room, local.members_rev = room, max(local.members_rev, room.members_rev)
                 self.feed.begin(local, room.head)
+        for local, key in zip(fresh, keys, strict=True):
+            if local.present.stale and not self._engine.is_restoring(*key):
+                self._restored(local)  # the recovery has ended, and does not read rooms that are being opened
 
     def _dropped(self, local: LocalRoom) -> None:
         local.typing.close()

@@ -320,10 +320,14 @@ class Watching:
         self._shared.tasks.spawn(self._quietly(known))
 
     async def _quietly(self, known: list[Watched]) -> None:
-        try:
-            await self._resync(known, False)
-        except EngineUnavailable:
-            pass  # everything is read again when it is back
+        for at in range(0, len(known), AT_ONCE):
+            some = known[at : at + AT_ONCE]
+            try:
+                await self._resync(some, False)
+            except EngineUnavailable:  # perhaps for a moment, in which no loss is found that has all read again
+                for watched in some:
+                    if self._watched.get(watched.channel.topic) is watched:
+                        self._await_restored(watched)
 
     async def mark_stale(self, part: Part) -> None:
         """Watchers are told that what they see is not followed any more."""

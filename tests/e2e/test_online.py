@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_http import Backend, backend, is_problem
 
-from greendot.engine import memory
+from greendot.engine import answers, memory
 from greendot.engine.redis import keys, online
 from greendot.testing import Served
 from redis_servers import redis_server
@@ -92,15 +92,32 @@ async def test_pages_are_charged_by_what_was_looked_at() -> None:
     users = [f"u{number}" for number in range(30)]
     async with backend(limits={"tenant_watches_per_s": 10, "burst_s": 1.0}) as (served, api):
         await come(served, *users)
-        assert (await api.get(f"{ONLINE}?limit=2"))["count"] == 30
-        assert len((await api.get(ONLINE))["users"]) == 30  # there was something left, and now there is a debt
+        assert (await api.get(f"{ONLINE}?limit=2"))["count"] == 30  # all 30 were looked at: now there is a debt
         detail = is_problem(await api("GET", ONLINE), 429, "rate_limited")
         assert "names of users" in detail
         await served.advance(5)
         assert len((await api.get(f"{ONLINE}?limit=3"))["users"]) == 3
 
 
-@pytest.mark.parametrize("bad", ["~", "~12", "~123g", "~00001", "a/b", "~0000x"])
+@pytest.mark.parametrize("engine", ["memory", "redis"])
+async def test_a_tenant_that_grows_while_it_is_paged_is_paged_to_the_end(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "ORDERED", 10)
+    with redis_server("redis", tmp_path) as port:
+        url = "memory" if engine == "memory" else f"redis://127.0.0.1:{port}"
+        async with backend(engine={"url": url}) as (served, api):
+            users = [f"u{number:02}" for number in range(10)]
+            await come(served, *users)
+            assert (first := await api.get(f"{ONLINE}?limit=4"))["next"] == "u03"
+            await come(served, *(f"v{number}" for number in range(5)))
+            rest = await api.get(f"{ONLINE}?limit=20&after=u03")  # by id still
+            assert (first["users"] + rest["users"], rest["next"]) == ([*users, *(f"v{n}" for n in range(5))], None)
+            pages = await everybody(api, 4)
+            assert (len(pages), sorted(pages)) == (15, sorted(first["users"] + rest["users"]))
+
+
+@pytest.mark.parametrize("bad", ["~", "~12", "~123g", "~00001", "a/b", "~0000x", "~0000~", "~0000~a/b"])
 async def test_what_is_no_place_to_begin_with_is_refused(bad: str) -> None:
     async with backend() as (_, api):
         assert "after" in is_problem(await api("GET", f"{ONLINE}?after={bad}"), 400, "bad_field")

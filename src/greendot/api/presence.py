@@ -40,7 +40,7 @@ class SetStatus(Struct):
 class OnlinePage(Struct, frozen=True):
     """The query of a page of who is online: after what the page before gave as `next`, or after a user."""
 
-    after: Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z", max_length=128)] | None = None
+    after: Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z", max_length=134)] | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 

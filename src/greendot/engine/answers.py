@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -63,7 +63,8 @@ class Swept(NamedTuple):
     nodes: int = 0  # dead nodes struck off
 
 
-CURSOR = "~[0-9a-f]{4}"  # the beginning of a bucket; no user is called so
+ORDERED = 1_000  # users online: a tenant with no more of them is paged by id
+CURSOR = "~[0-9a-f]{4}(?:~[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127})?"  # a bucket, and a user in it; no user is called so
 
 
 class Page(NamedTuple):
@@ -75,11 +76,28 @@ class Page(NamedTuple):
     work: int = 0  # users and buckets looked at for it: what it is to be charged with
 
 
-def cursor(bucket: int) -> str:
-    """Return what to pass as `after` to begin with a bucket."""
-    return f"~{bucket:04x}"
+def most_by_id(after: str | None) -> int:
+    """Return up to how many users online a page is by id: more for further pages, as the tenant may have grown."""
+    if after is None:
+        return ORDERED
+    return -1 if after.startswith("~") else 2 * ORDERED
+
+
+def page_by_id(users: Collection[str], after: str | None, limit: int, work: int) -> Page:
+    """Return a page of all users online, by id."""
+    behind = sorted(user for user in users if after is None or user > after)
+    page = behind[:limit]
+    return Page(page, page[-1] if len(behind) > limit else None, len(users), work)
+
+
+def cursor(bucket: int, user: str = "") -> str:
+    """Return what to pass as `after` to begin with a bucket, or behind a user in it."""
+    return f"~{bucket:04x}~{user}" if user else f"~{bucket:04x}"
 
 
 def read_cursor(after: str, bucket_of: Callable[[str], int]) -> tuple[int, str]:
     """Return the bucket a page begins with, and the user in it whom it begins after ("" for the whole bucket)."""
-    return (int(after[1:], 16), "") if after.startswith("~") else (bucket_of(after), after)
+    if not after.startswith("~"):
+        return bucket_of(after), after
+    bucket, _, user = after[1:].partition("~")
+    return int(bucket, 16), user

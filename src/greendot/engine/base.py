@@ -257,9 +257,10 @@ class PresenceEngine(Protocol):
     async def online(self, tenant: Tenant, after: str | None, limit: int) -> Page:
         """Return a page of the users others see as not offline.
 
-        Pages are in an order of the engine's own that does not change: following `next` from the first page on, each
-        user who stays online is in one of them. `after` is the `next` of a page, or a user to go on behind. A page may
-        have fewer users than `limit` and still not be the last.
+        Following `next` from the first page on, each user who stays online is in one of the pages. `after` is the
+        `next` of a page, or a user to go on behind. In tenants of up to `answers.ORDERED` users online, pages are by
+        id. Others are in an order of the engine's own that does not change, and a page may have fewer users than
+        `limit` and still not be the last.
         """
         ...
 

@@ -17,7 +17,19 @@ from greendot.core.histogram import Histogram
 from greendot.core.occupants import Occupants
 from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 from greendot.core.typists import Typist, Typists
-from greendot.engine.answers import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched, cursor, read_cursor
+from greendot.engine.answers import (
+    Adopted,
+    Known,
+    NodeInfo,
+    Page,
+    SeatInfo,
+    Swept,
+    Touched,
+    cursor,
+    most_by_id,
+    page_by_id,
+    read_cursor,
+)
 from greendot.engine.base import Engine, Entered, Fenced, Host, Left, Message, Pace, Part, Topic, Typing
 from greendot.engine.restoring import RecordsState
 from greendot.engine.turns import Turn
@@ -240,6 +252,11 @@ class MemoryEngine:
         there = self._tenants.get(tenant)
         if there is None:
             return Page([], None, 0, 1)
+        size = sum(map(len, there.users.values()))
+        if there.online <= most_by_id(after) and size <= MOST_LOOKED_AT:
+            users = [user for bucket in [*there.users.values()] for user in [*bucket]]
+            shown = zip(users, await self.read(tenant, users), strict=True)
+            return page_by_id([user for user, of in shown if of.face.state != "offline"], after, limit, 1 + size)
         now, found, last, work = self.now_ms(), list[str](), "", 1
         first, past = (0, "") if after is None else read_cursor(after, _bucket)
         for number in range(first, BUCKETS):
@@ -250,7 +267,7 @@ class MemoryEngine:
                     continue
                 if len(found) == limit:
                     return Page(sorted(found), last, there.online, work)
-                key, last, work = (tenant, user), user, work + 1
+                key, last, work = (tenant, user), cursor(number, user), work + 1
                 record = self._users[key]
                 self._settled(key, record, record.settle(now, self._nodes))
                 if record.face.state != "offline":

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from greendot.core.presence import Snapshot
-from greendot.engine.answers import Page, cursor, read_cursor
+from greendot.engine.answers import Page, cursor, most_by_id, page_by_id, read_cursor
 from greendot.engine.redis import keys
 from greendot.engine.redis.servers import Servers
 
@@ -61,6 +61,8 @@ class OnlinePages:
 
     async def page(self, tenant: str, after: str | None, limit: int) -> Page:
         """See `engine.base.PresenceEngine.online`."""
+        if (page := await self._page_by_id(tenant, after, limit)) is not None:
+            return page
         first, past = (0, "") if after is None else read_cursor(after, lambda user: _position(tenant, user))
         users, following, seen = await self._find(tenant, first, past, limit)
         total, work = self._known(tenant, after), seen.work
@@ -70,6 +72,18 @@ class OnlinePages:
             total, work = counted.online, counted.work if is_first else work + counted.work
             self._remember(tenant, total)
         return Page(sorted(users), following, total, 1 + work)
+
+    async def _page_by_id(self, tenant: str, after: str | None, limit: int) -> Page | None:
+        """Read all users of a small tenant, and return a page of them by id; None if the tenant is not small."""
+        count = self._counts.get(tenant)
+        online = 0 if count is None or monotonic() - count.at > COUNTED_S else count.users
+        if online > (most := most_by_id(after)):
+            return None
+        users, following, seen = await self._find(tenant, 0, "", most)
+        if following is not None:
+            return None
+        self._remember(tenant, len(users))
+        return page_by_id(users, after, limit, 1 + seen.work)
 
     async def _find(self, tenant: str, first: int, past: str, limit: int) -> tuple[list[str], str | None, Seen]:
         """Look for users online from a bucket on. Returns them, what to go on with, and what was looked at."""
@@ -91,7 +105,7 @@ class OnlinePages:
                         found.append(user)
                     # The script counts what was shown last, and that may have run out.
                     seen = seen._replace(online=seen.online + is_online - (not record.startswith(b"f")))
-                    following = user
+                    following = cursor(bucket, user)
         return found, cursor(seen.ends) if seen.ends < _ALL else None, seen
 
     async def _count(self, tenant: str, seen: Seen) -> Seen:

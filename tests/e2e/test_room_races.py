@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from backends import on_each_pair, serving_on
 from e2e.processes import until
 from greendot.engine.base import Topic
 from greendot.gateway.room import LocalRoom
 from greendot.store.base import Draft
-from greendot.testing import Served, WireClient, hold
+from greendot.testing import Served, WireClient, hold, serving
 
 CLUB = Topic("room", "default", "club")
 
@@ -70,7 +72,8 @@ async def test_a_join_while_the_members_are_looked_up_is_decided_by_the_newest_m
             await looking.reached()
             # The joiner goes on first: it must not be attached behind the list the look-up works with.
             entering.release()
-            assert (await bob.receive("error"))["code"] == "not_a_member"
+            await alice.request(type="presence.get", users=["bob"])
+        assert (await bob.receive("error"))["code"] == "not_a_member"
         await hears_nothing_of_a_message(served, alice, bob)
 
 
@@ -154,3 +157,34 @@ async def test_a_change_on_its_way_while_its_author_becomes_a_reader_is_refused(
             await held.reached()
             await served.node.speaking.put_member("default", "club", "alice", "reader")
         assert (await alice.receive("error"))["code"] == "forbidden"
+
+
+@on_each_pair
+async def test_a_join_waits_for_the_members_and_does_not_ask_the_store_meanwhile(
+    pair: str, tmp_path: Path, postgres: str
+) -> None:
+    async with serving_on(pair, tmp_path, postgres) as served:
+        await open_club(served)
+        bob, carol = await served.client("bob"), await served.client("carol")
+        membership = served.node.rooms.membership
+        async with hold(membership, "look_again") as looking, hold(membership, "admit") as asked:
+            asked.release()  # they are only counted
+            await served.node.speaking.put_member("default", "club", "dave", "member")
+            await looking.reached()
+            bob.send(type="room.join", room="club", id="j")
+            await until(lambda: asked.calls >= 2)
+            for _ in range(20):
+                await carol.request(type="presence.get", users=["bob"])
+            assert asked.calls == 2
+        assert (await bob.receive("reply"))["data"]["room"] == "club"
+
+
+async def test_a_join_is_put_off_where_the_members_never_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as served:
+        await open_club(served)
+        bob = await served.client("bob")
+        monkeypatch.setattr(served.node.rooms, "_is_current", lambda local, admitted: False)
+        bob.send(type="room.join", room="club", id="j")
+        assert (await bob.receive("error"))["code"] == "unavailable"
+        monkeypatch.undo()
+        assert (await bob.request(type="room.join", room="club"))["room"] == "club"

@@ -49,6 +49,7 @@ class LocalRoom(Followed):
     """A room with listeners on this node."""
 
     __slots__ = (
+        "checking",
         "gap_timer",
         "hinted",
         "line",
@@ -79,6 +80,7 @@ class LocalRoom(Followed):
         self.roles: dict[str, Standing] = {}  # of those who asked, as of `members_rev`; the marker is not looked at
         # What waits while the members are looked up: records, and news that they have changed again.
         self.unchecked: list[Deliver | MembersChanged] | None = None
+        self.checking: asyncio.Future[None] | None = None  # done when they were looked up
         self.removals = 0  # how often somebody was removed while it was local
 
     @property

@@ -43,6 +43,7 @@ from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsR
 from greendot.store.base import Store
 from greendot.store.events import message_event
 
+ATTEMPTS = 100  # to join while the members of the room change
 MOST_PAIRS = 1_000_000  # of viewers and those they see in a room, to be looked through in case a change was missed
 AT_ONCE = 100  # rooms looked through together
 
@@ -96,6 +97,16 @@ class Rooms:
         self, connection: Connection, session: Session, room: str, after: int | None, most: int
     ) -> JoinReply:
         """As a part of a hello: what was missed, up to `most` bytes of it."""
+        for _ in range(ATTEMPTS):
+            reply = await self._try_to_join(connection, session, room, after, most)
+            if reply is not None:
+                return reply
+        raise StoreUnavailable(f"the members of room {room!r} changed each time they were read")
+
+    async def _try_to_join(
+        self, connection: Connection, session: Session, room: str, after: int | None, most: int
+    ) -> JoinReply | None:
+        """None if the room or its members changed meanwhile: then it is to be tried again."""
         joined = connection.rooms or set()
         if room not in joined and len(joined) >= (most_rooms := self._limits.rooms(session.tenant)):
             raise Refused(Err.TOO_MANY, f"a connection may be in at most {most_rooms} rooms")
@@ -105,7 +116,7 @@ class Rooms:
         await self._local.open([topic])
         local = self._local.get(topic)
         if local is None:
-            return await self.rejoin(connection, session, room, after, most)
+            return None
         removals = local.removals
         # Now that removals are heard: who was removed in between must not slip in.
         admitted = await self.membership.admit(session, room, fresh=True)
@@ -113,7 +124,9 @@ class Rooms:
         await self._sights.know(session.tenant, [session.user], there)
         missed, truncated = await self._missed(local, after, most)
         if self._local.get(topic) is not local or local.removals != removals or not self._is_current(local, admitted):
-            return await self.rejoin(connection, session, room, after, most)
+            if local.unchecked is not None and local.checking is not None:
+                await asyncio.shield(local.checking)
+            return None
         # No await below: what was read and what the listener will hear must meet without a gap.
         if not connection.closing:
             self._local.attach(local, connection)
@@ -270,7 +283,7 @@ class Rooms:
     def _check(self, local: LocalRoom) -> None:
         """Look up who may listen, before anything more is delivered."""
         if local.unchecked is None:
-            local.unchecked = []
+            local.unchecked, local.checking = [], asyncio.get_running_loop().create_future()
             self._shared.tasks.spawn(self._look_again(local))
 
     async def _look_again(self, local: LocalRoom) -> None:
@@ -284,6 +297,8 @@ class Rooms:
             local.unchecked = []
         finally:
             unchecked, local.unchecked = local.unchecked or [], None
+            if local.checking is not None:
+                local.checking.set_result(None)
         for index, message in enumerate(unchecked):
             if index >= covered or self._local.get(local.channel.topic) is not local:
                 self.received(local.channel.topic, message)

@@ -24,7 +24,8 @@ async def test_retention_removes_what_has_expired_and_devices_are_told() -> None
         ann = await served.client("ann")
         many = [Notice(T, f"u{n}", "k", b"1", "k", now, now + 1_000) for n in range(AT_ONCE + 10)]
         await served.node.notifying.notify([*many, Notice(T, "ann", "k", b"1", "k", now, now + 1_000)])
-        await store.put_revocation(Revocation(T, "user", "bob", now + 500, now))
+        await store.put_revocation(Revocation(T, "session", "s1", now + 500))
+        await store.put_revocation(Revocation(T, "user", "bob", now + 500, now))  # kept for tokens without `iat`
         await served.advance(2, [ann])
         await ann.quiet()
         await served.job("retention")

@@ -14,6 +14,7 @@ from greendot.engine.base import Part
 from greendot.engine.redis import keys
 from greendot.engine.redis.server import Server
 from greendot.errors import EngineUnavailable
+from greendot.testing import hold
 from hosts import RedisNode
 from redis_servers import RedisProcess
 
@@ -183,3 +184,19 @@ async def test_a_node_that_was_seen_dead_is_buried_again_when_a_snapshot_brings_
     finally:
         for node in nodes:
             await node.close()
+
+
+async def test_a_record_that_is_lost_before_it_is_settled_is_not_taken_for_an_absence(redis: RedisProcess) -> None:
+    node = RedisNode(redis_url(redis.port), PREFIX, periods=PERIODS)
+    try:
+        await node.start()
+        ann = await come(node, "ann")
+        await node.engine.linger(TENANT, "ann", ann, 1_000, 0)
+        await node.advance(1.1)
+        async with hold(node.engine, "_settled") as held:
+            reading = asyncio.get_running_loop().create_task(is_stale(node, "ann"))
+            await held.reached()
+            redis.command("FLUSHALL")
+        assert await reading
+    finally:
+        await node.close()

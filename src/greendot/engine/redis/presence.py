@@ -195,6 +195,8 @@ class RedisPresence:
     async def _settled(self, tenant: str, user: str) -> Snapshot:
         """Have what has run out ended. What is left counts then, whatever we have heard of its nodes."""
         answer = await self._verbs.on_user("settle", tenant, user)
+        if not answer:  # the record was there a moment ago
+            await self._verbs.compare_epoch(keys.partition_of(tenant, user))
         return cast(Snapshot, read_snapshot(answer, _Everybody(), 0))
 
     async def online(self, tenant: str, after: str | None, limit: int) -> Page:

@@ -18,7 +18,8 @@ import pytest
 
 from e2e.narrow import upgrade
 from e2e.processes import until
-from greendot.gateway.http1 import HttpProtocol
+from greendot.gateway import parsing
+from greendot.gateway.http1 import MAX_FIELDS, HttpProtocol
 from greendot.testing import Served, WireClient, hold, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.wire import PONG, TEXT, make_frame
@@ -375,6 +376,54 @@ async def test_a_client_that_expects_100_is_told_to_go_on_once_the_body_is_wante
             received = await client.rest()
             assert statuses(received) == [405]
             assert b"connection: close" in received
+
+
+# --- loop time for parsing ---
+
+
+@pytest.mark.parametrize("ends", ["open", "half-closed"])
+async def test_what_waits_to_be_parsed_is_answered_in_order(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+    monkeypatch.setattr(parsing, "PARSING_S", 0.0)  # every read waits for a later turn
+    async with serving() as served, raw(served) as client, raw(served) as other:
+        sent = LIVE + CHUNKED + b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n" + LAST
+        for at in range(0, len(sent), 50):
+            client.send_bytes(sent[at : at + 50])
+            other.send_bytes(LIVE)
+            assert statuses(await other.read_until(b"ok\n")) == [200]
+        if ends == "half-closed":
+            client.half_close()
+        assert statuses(await client.rest()) == [200, 200, 200]
+
+
+async def test_a_websocket_that_waits_to_be_parsed_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "PARSING_S", 0.0)
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(LIVE + upgrade() + make_frame(TEXT, b"{}"))
+        assert statuses(await client.read_until(b"ok\n")) == [200]
+        assert statuses(await client.read_until(b"\r\n\r\n")) == [101]
+        assert (await client.receive("error"))["code"] == "bad_frame"
+
+
+async def test_over_tls_what_waits_when_the_client_ends_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over TLS the end can be delivered with the bytes before it, though reading is paused."""
+    monkeypatch.setattr(parsing, "PARSING_S", 0.0)
+    async with raw_tls(tmp_path) as (served, client):
+        client.send_bytes(LIVE)
+        await client.end()
+        await until(lambda: not served.greendot.server._web.connections and served.timers == 0)
+
+
+@pytest.mark.parametrize("fields", [MAX_FIELDS, MAX_FIELDS + 1])
+@pytest.mark.parametrize("trailers", [0, 100])
+async def test_the_number_of_fields_of_a_request_is_bounded(fields: int, trailers: int) -> None:
+    own = CHUNKED.count(b": ")
+    head = CHUNKED[:-2] + b"a: b\r\n" * (fields - own - trailers) + b"\r\n12\r\n" + BODY
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(head + b"\r\n0\r\n" + b"a: b\r\n" * trailers + b"\r\n" + LAST)
+        assert statuses(await client.rest()) == ([431] if fields > MAX_FIELDS else [200, 200])
+        assert counted(served, "headers") == (fields > MAX_FIELDS)
 
 
 # --- half-closed sockets ---

@@ -66,6 +66,20 @@ async def test_trailers_without_end_slow_nobody_down(tmp_path: Path, opening: by
         assert await metric(server, "realtime_refused_headers_total") >= 10
 
 
+TINY_CHUNKS = CHUNKED.replace(b"Host: a", b"Host: 127.0.0.1") + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n"
+MANY_FIELDS = LIVE[:-2] + b"".join(b"a%d: b\r\n" % number for number in range(1_200)) + b"\r\n"
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("repeated", [TINY_CHUNKS, MANY_FIELDS], ids=["chunks of a byte", "many fields"])
+async def test_bytes_that_take_long_to_parse_slow_nobody_down(tmp_path: Path, repeated: bytes) -> None:
+    async with running(tmp_path) as server:
+        async with probing(server) as probe:
+            outcomes = await flood(Flood(server.port, [[]] * SOCKETS, repeated, FLOOD_S))
+        probe.noticed_nothing()
+        assert sum(outcome.sent for outcome in outcomes) > 10_000_000
+
+
 # --- slow sockets ---
 
 

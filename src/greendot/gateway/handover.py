@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from greendot.gateway.connection import Connection
 from greendot.gateway.doorstep import Doorstep, Visit
 from greendot.gateway.exchange import App, Gate, date_field
+from greendot.gateway.parsing import ParsingTurns
 from greendot.gateway.request_head import Field, Refusal
 from greendot.gateway.timers import Timers
 from greendot.gateway.upgrade import PATH, Asked
@@ -48,6 +49,7 @@ class Web(NamedTuple):
     connections: set[Any]  # protocols that are told when the server is closed
     tasks: set[asyncio.Task[None]]  # requests that are being answered
     gate: Gate
+    parsing: ParsingTurns
     buffer: memoryview  # for one read; shared, because what is read is parsed at once
 
 

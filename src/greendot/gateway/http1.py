@@ -23,6 +23,7 @@ from greendot.logs import events
 from greendot.logs.telling import tell
 
 MAX_HEAD = 16 * 1024  # bytes of a request that are not its body: line, headers, trailers, chunk extensions
+MAX_FIELDS = 128  # header fields and trailers of a request
 MAX_PIPELINED = 8  # requests of a socket that are not answered yet
 MAX_WAITING_BODY = 64 * 1024  # bytes of a body the application has not taken; more are not read
 MAX_EARLY = 4 * 1024  # bytes of frames in the packet of a handshake: all of them are handled in one turn
@@ -65,6 +66,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._paused = False  # reading is
+        self._held = b""  # read and not parsed yet
         self._heard_all = False  # the client has closed its side
         self._begun = True  # a request has begun and is not complete
         self._in_head = True
@@ -88,15 +90,17 @@ class HttpProtocol(asyncio.BufferedProtocol):
             exchange.disconnect()
         self._writable.set()
         self._exchanges.clear()
+        self._held = b""
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._web.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.feed(bytes(self._web.buffer[:nbytes]))
+        self.receive(bytes(self._web.buffer[:nbytes]))
 
     def eof_received(self) -> bool:
         """Answer complete requests still, except over TLS, which ends in both directions at once."""
+        self._parse_held()
         self._heard_all = True
         if self._end is None:
             self._fail(GIVEN_UP)
@@ -136,7 +140,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def throttle(self) -> None:
         """Pause or resume reading. Only what can be worked on is read."""
         full = self._receiving is not None and len(self._receiving.body) > MAX_WAITING_BODY
-        pause = full or self._end not in (None, _nothing) or len(self._exchanges) > 1
+        pause = full or self._held != b"" or self._end not in (None, _nothing) or len(self._exchanges) > 1
         if pause != self._paused and not self.transport.is_closing():
             self._paused = pause
             (self.transport.pause_reading if pause else self.transport.resume_reading)()
@@ -167,8 +171,19 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     # --- parsing ---
 
-    def feed(self, data: bytes) -> None:
-        """Parse what was read."""
+    def receive(self, data: bytes) -> None:
+        """Parse what was read once there is loop time for it; nothing more is read before."""
+        self._held = data
+        if not self._web.parsing.run(self._parse_held):
+            self.throttle()
+
+    def _parse_held(self) -> None:
+        data, self._held = self._held, b""
+        if data and not self.transport.is_closing():
+            self._feed(data)
+            self.throttle()
+
+    def _feed(self, data: bytes) -> None:
         if self._end is not None:
             self._discarded += len(data)
             if self._discarded > LINGER_MOST:
@@ -225,6 +240,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             raise Refused(TOO_MANY)
         self._url = b""
         self._fields: list[Field] = []
+        self._count = 0  # of fields
         self._in_head = True
         if not self._begun:
             self._begun = True
@@ -234,6 +250,9 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._count += 1
+        if self._count > MAX_FIELDS:
+            raise Refused(TOO_LARGE)
         if self._in_head:  # trailers are counted and dropped
             self._fields.append((name.lower(), value))
 

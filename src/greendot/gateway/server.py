@@ -19,6 +19,7 @@ from greendot.gateway.doorstep import Visit
 from greendot.gateway.exchange import Gate
 from greendot.gateway.handover import Sockets, Web, WebSocketRequest, accept, refuse
 from greendot.gateway.http1 import MAX_HEAD, REQUEST_S, TOO_SLOW, HttpProtocol
+from greendot.gateway.parsing import ParsingTurns
 from greendot.gateway.tls import Certificate
 from greendot.gateway.upgrade import plain_upgrade
 from greendot.gateway.websocket import Framing
@@ -68,7 +69,7 @@ class Entrance(asyncio.BufferedProtocol):
         protocol = HttpProtocol(self._sockets, self._web, self._visit, within_s)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
-        protocol.feed(data)
+        protocol.receive(data)
 
     def shutdown(self) -> None:
         """The server is being closed."""
@@ -100,8 +101,8 @@ class Server:
         self._sockets = sockets
         self._certificate = certificate
         headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []
-        buffer = memoryview(bytearray(MAX_HEAD))
-        self._web = Web(app, headers, onlooker, clients, connections=set(), tasks=set(), gate=Gate(), buffer=buffer)
+        shared = (Gate(), ParsingTurns(), memoryview(bytearray(MAX_HEAD)))
+        self._web = Web(app, headers, onlooker, clients, set(), set(), *shared)
         self._acceptor: Acceptor | None = None
         self.port = 0
         self.shared = False  # set before `start` where other processes listen on the same port

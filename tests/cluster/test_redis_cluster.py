@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from cluster.engines import (
     state,
     until,
 )
+from cluster.inside import inside
 from cluster.nodes import RENEW_S, Clients, counted, eventually, serving
 from cluster.working import assert_versions_rise, everything_works, states
 from greendot.core.presence import Change
@@ -29,6 +31,7 @@ from greendot.engine.base import Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import Periods
 from greendot.errors import EngineUnavailable
+from greendot.gateway.slices import STEP
 from hosts import RedisNode
 from redis_servers import Cluster, redis_cluster
 
@@ -288,3 +291,22 @@ async def test_who_begins_to_listen_where_a_slot_no_longer_is_is_told_to_try_aga
 
         await eventually(subscribed, "the new owner is found", 2.0)  # long before the layout is asked for unasked
         await all_hear(node, node, [room])
+
+
+async def test_many_users_are_read_in_few_scripts(without: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = [f"user{number}" for number in range(4_000)]
+    async with inside(without.url, limits={"enabled": False, "watches": 10_000}) as (node,):
+        ann, servers = await node.join("ann"), node.node.engine.servers  # type: ignore[attr-defined]
+        run, scripts = servers.run, list[str]()
+
+        async def counting(partition: int, name: str, *arguments: Any) -> Any:
+            scripts.append(name)
+            return await run(partition, name, *arguments)
+
+        monkeypatch.setattr(servers, "run", counting)
+        read = [*await node.query(*users)]
+        assert read == users
+        for command in ("presence.get", "watch"):
+            reply = await ann.request(type=command, users=users)
+            assert [entry["user"] for entry in reply["presence"]] == users
+        assert scripts.count("read") <= 3 * (keys.PARTITIONS + len(users) / STEP + 1)

@@ -37,6 +37,7 @@ class Statuses(Protocol):
 class Snapshots(Protocol):
     """Users as others see them."""
 
+    def order(self, tenant: str, users: Sequence[str]) -> Sequence[int]: ...
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]: ...
 
 

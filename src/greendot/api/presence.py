@@ -11,6 +11,7 @@ from starlette.responses import Response
 from greendot.api.backend import Backend
 from greendot.api.operation import operation
 from greendot.api.request import json
+from greendot.core.ordering import ordered, restored_order
 from greendot.core.presence import Manual
 from greendot.core.projection import project
 from greendot.engine.answers import CURSOR
@@ -72,10 +73,11 @@ class PresenceRoutes:
         tenant = self._backend.keys.tenant(request)
         self._backend.limiting.app_query(tenant, len(body.users))
         entries: list[bytes] = []
-        async for users in self._backend.slices.cut(body.users):
+        order = self._backend.snapshots.order(tenant, body.users)
+        async for users in self._backend.slices.cut(ordered(body.users, order)):
             snapshots = await self._backend.snapshots.read(tenant, users)
             entries += [encode_part(project(u, s)) for u, s in zip(users, snapshots, strict=True)]
-        return json(joined("presence", entries))
+        return json(joined("presence", restored_order(entries, order)))
 
     @operation("GET /v1/presence/online", fails=(429,))
     async def online(self, request: Request, query: OnlinePage) -> OnlineUsers:

@@ -254,6 +254,11 @@ class PresenceEngine(Protocol):
         `stale` while the engine `is_restoring` there."""
         ...
 
+    def order(self, tenant: Tenant, users: Sequence[User]) -> Sequence[int]:
+        """Return the positions of the users, those who are kept together in a row: read in this order, part by part,
+        they take no more round trips than all at once. A range where their order does not matter."""
+        ...
+
     async def online(self, tenant: Tenant, after: str | None, limit: int) -> Page:
         """Return a page of the users others see as not offline.
 

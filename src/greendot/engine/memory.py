@@ -248,6 +248,9 @@ class MemoryEngine:
                 self._settled((tenant, user), record, record.settle(now, self._nodes))
         return [self._snapshot((tenant, user)) for user in users]
 
+    def order(self, tenant: str, users: Sequence[str]) -> Sequence[int]:
+        return range(len(users))
+
     async def online(self, tenant: str, after: str | None, limit: int) -> Page:
         there = self._tenants.get(tenant)
         if there is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from msgspec import Raw
 
 from greendot.core.grants import Grants
+from greendot.core.ordering import ordered, restored_order
 from greendot.core.presence import Snapshot
 from greendot.core.projection import project, without_last_seen
 from greendot.engine.base import Topic
@@ -58,6 +59,8 @@ class PresenceReads:
     async def read(self, session: Session, users: list[str]) -> Raw:
         """Return the users' states, in the order asked for."""
         tenant, viewer, sights = session.tenant, session.user, self._sights
+        order = self._snapshots.order(tenant, users)
+        users = [*ordered(users, order)]
         allowed, many = await watchable(self._slices, session.grants, users), len(users) > STEP
         await sights.know_many(tenant, viewer, users)
         decided = sights.decided(tenant)
@@ -78,7 +81,7 @@ class PresenceReads:
                 await sights.learn(tenant, [viewer], [users[number] for number in numbers])
                 for number in numbers:
                     entries[number] = encode_part(self._shown(session, users[number], found[number], allowed))
-        return joined("presence", entries)
+        return joined("presence", restored_order(entries, order))
 
     async def _read_some(self, session: Session, users: Sequence[str], allowed: Collection[str]) -> list[Found]:
         await self._sights.learn(session.tenant, [session.user], users)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from greendot.core.presence import Snapshot
 from greendot.engine.base import Engine, Topic
+from greendot.gateway.slices import STEP
 from greendot.gateway.statuses import Statuses
 from greendot.gateway.watched import Watched
 
@@ -27,6 +28,10 @@ class Snapshots:
             self._known_here(tenant, user, snapshot) if snapshot.stale else snapshot
             for user, snapshot in zip(users, found, strict=True)
         ]
+
+    def order(self, tenant: str, users: Sequence[str]) -> Sequence[int]:
+        """Return positions of users in the order in which to read them in slices; see `PresenceEngine.order`."""
+        return self._engine.order(tenant, users) if len(users) > STEP else range(len(users))
 
     def is_restoring(self, tenant: str, user: str) -> bool:
         """Whether a snapshot of this user would be stale."""

@@ -14,6 +14,7 @@ from itertools import groupby
 from msgspec import Raw, Struct, structs
 
 from greendot.core.grants import Grants
+from greendot.core.ordering import ordered, restored_order
 from greendot.core.presence import Change, Face, Snapshot
 from greendot.core.wheel import has_come
 from greendot.engine.base import Engine, Part, Topic
@@ -85,7 +86,8 @@ class Watching:
         if len(watches) + len(new) > (most := self._most(session.tenant)):
             raise Refused(Err.TOO_MANY, f"a connection may watch at most {most} users")
         entries: list[Entry] = []
-        many = len(users) > STEP
+        many, order = len(users) > STEP, self.snapshots.order(session.tenant, users)
+        users = [*ordered(users, order)]
         allowed = await watchable(self._shared.slices, session.grants, users)
         await self._sights.know_many(session.tenant, session.user, [*allowed])
         try:
@@ -105,7 +107,7 @@ class Watching:
         except Exception:
             await self.unwatch(connection, session, new)
             raise
-        return joined("presence", [entry.data for entry in entries])
+        return joined("presence", restored_order([entry.data for entry in entries], order))
 
     async def _open(self, session: Session, topics: Mapping[str, Topic], *, many: bool) -> None:
         """Have the users followed, and who may see them known: both hold until the next await."""

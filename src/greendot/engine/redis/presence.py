@@ -171,6 +171,11 @@ class RedisPresence:
             return [s._replace(stale=w.partition in restoring) for s, w in zip(snapshots, where, strict=True)]
         return snapshots
 
+    def order(self, tenant: str, users: Sequence[str]) -> Sequence[int]:
+        if not self._verbs.servers.sharded:
+            return range(len(users))
+        return sorted(range(len(users)), key=[keys.partition_of(tenant, user) for user in users].__getitem__)
+
     def _shares(self, where: Sequence[keys.UserKeys]) -> list[list[int]]:
         """Which users are asked for in one script: those of a slot, or as many as take half a millisecond."""
         if not self._verbs.servers.sharded:

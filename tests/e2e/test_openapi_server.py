@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -15,8 +16,9 @@ import msgspec
 import pytest
 
 from e2e.processes import API_KEY, Process, ask, exchange, running
-from greendot.api import asyncapi
+from greendot.api import asyncapi, catalogue
 from greendot.api.catalogue import document
+from greendot.testing import serving
 from postgres_server import fresh_schema
 
 EXAMPLES = 10  # of each operation, beside those at the bounds of every field
@@ -134,3 +136,20 @@ async def test_a_server_answers_about_those_who_are_there_as_its_document_says(
         # What is refused at the bounds of a field never gets to a store: that is asked once.
         await schemathesis(server, tmp_path, await peopled(server, stack), AT_RANDOM if place else ALL)
         await ends_without_a_word(server)
+
+
+async def test_a_document_is_built_once_and_not_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building takes a tenth of a second. Any stranger may ask for it, and everybody would wait."""
+    threads: list[int] = []
+
+    def built() -> dict[str, object]:
+        threads.append(threading.get_ident())
+        return document()
+
+    monkeypatch.setattr(catalogue, "document", built)
+    catalogue._text.cache_clear()
+    async with serving() as served:
+        answers = await asyncio.gather(*(ask(served.port, "GET", "/openapi.json") for _ in range(3)))
+    assert [answer.json() for answer in answers] == [DOCUMENTS["/openapi.json"]] * 3
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()

@@ -271,6 +271,18 @@ async def test_an_upgrade_behind_the_last_request_is_not_made() -> None:
         assert served.node.metrics.ws_connections_total == 0
 
 
+async def test_a_refused_upgrade_is_read_though_the_client_has_sent_more() -> None:
+    async with serving() as served, raw(served) as client:
+        async with hold(served.node.store, "ping") as held:
+            client.send_bytes(READY + upgrade()[:-2] + b"Origin: http://evil.example\r\n\r\n")
+            await held.reached()
+            client.send_bytes(b"x" * 100_000)  # not read while the request before is answered
+            await served.settle()
+        assert statuses(await client.rest()) == [200, 403]  # and the socket is not reset
+        await client.end()
+        await until(lambda: not served.greendot.server._web.connections and served.timers == 0)
+
+
 @pytest.mark.parametrize("way", ["plain", "in pieces", "behind a request"])
 async def test_frames_in_the_packet_of_the_upgrade_are_the_first_of_the_websocket(way: str) -> None:
     async with serving() as served, raw(served) as client:

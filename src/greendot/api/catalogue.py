@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -25,17 +27,26 @@ class DocumentRoutes:
     """`/openapi.json` and `/asyncapi.json`."""
 
     def __init__(self, backend: Backend) -> None:
-        pass  # they are the same whoever answers
+        self._built: dict[Callable[[], bytes], bytes] = {}
+        self._building = asyncio.Lock()
 
     @operation("GET /openapi.json", answers={200: (dict[str, Any],)})
     async def openapi(self, request: Request) -> Response:
         """This document."""
-        return Response(_text(), media_type="application/json")
+        return Response(await self._document(_text), media_type="application/json")
 
     @operation("GET /asyncapi.json", answers={200: (dict[str, Any],)})
     async def asyncapi(self, request: Request) -> Response:
         """The WebSocket protocol, as an AsyncAPI 3 document."""
-        return Response(_wire_text(), media_type="application/json")
+        return Response(await self._document(_wire_text), media_type="application/json")
+
+    async def _document(self, build: Callable[[], bytes]) -> bytes:
+        """Build a document once, in a thread: it takes a tenth of a second, and the loop serves everybody."""
+        if build not in self._built:
+            async with self._building:
+                if build not in self._built:
+                    self._built[build] = await asyncio.to_thread(build)
+        return self._built[build]
 
 
 KINDS = (

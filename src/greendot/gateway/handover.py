@@ -63,16 +63,14 @@ class WebSocketRequest(NamedTuple):
     rest: bytes = b""  # bytes that arrived behind the handshake
 
 
-def accept(sockets: Sockets, transport: asyncio.Transport, request: WebSocketRequest, visit: Visit) -> None:
-    """Make a WebSocket of a socket, or refuse it. This is the only place where one is let in."""
+def accept(sockets: Sockets, transport: asyncio.Transport, request: WebSocketRequest, visit: Visit) -> Refusal | None:
+    """Make a WebSocket of a socket, or return why not. This is the only place where one is let in."""
     secure = transport.get_extra_info("sslcontext") is not None
     address = sockets.doorstep.receive(visit, request.headers, secure=secure)
     if not isinstance(address, str):
-        refuse(transport, address)
-        return
+        return address
     if request.onlooker is None and (wait_s := sockets.crowded_s()) is not None:
-        refuse(transport, Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s)))
-        return
+        return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
     asked = request.asked
     household, visit.household = visit.household, None  # counted on with the WebSocket
     if (make := request.onlooker) is not None:
@@ -89,6 +87,7 @@ def accept(sockets: Sockets, transport: asyncio.Transport, request: WebSocketReq
     protocol.feed(b"%b%b\r\n\r\n" % (_HANDSHAKE, request.key))
     if request.rest and not transport.is_closing():
         protocol.feed(request.rest)
+    return None
 
 
 def refuse(transport: asyncio.Transport, refusal: Refusal) -> None:

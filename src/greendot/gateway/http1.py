@@ -353,11 +353,13 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._end = partial(self._accept, request)
             self.transport.set_write_buffer_limits(high=0)
             return
-        self._leave()
         if self._paused:
             self._paused = False
             self.transport.resume_reading()
-        accept(self._sockets, self.transport, request, self._visit)
+        if (refusal := accept(self._sockets, self.transport, request, self._visit)) is not None:
+            self._refuse(refusal)
+        else:
+            self._leave()
 
     def _refuse(self, refusal: Refusal) -> None:
         if not self.transport.is_closing():

@@ -63,7 +63,8 @@ class Entrance(asyncio.BufferedProtocol):
         upgrade = plain_upgrade(data, token_in_query=in_query) if self._web.clients else None
         if upgrade is not None:
             request = WebSocketRequest(upgrade.key, upgrade.asked, upgrade.headers)
-            accept(self._sockets, self._transport, request, self._visit)
+            if (refusal := accept(self._sockets, self._transport, request, self._visit)) is not None:
+                refuse(self._transport, refusal)
             return
         within_s = self._deadline.due - self._sockets.timers.now()
         protocol = HttpProtocol(self._sockets, self._web, self._visit, within_s)

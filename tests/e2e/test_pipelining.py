@@ -19,7 +19,7 @@ import pytest
 from e2e.narrow import upgrade
 from e2e.processes import until
 from greendot.gateway import parsing
-from greendot.gateway.http1 import MAX_FIELDS, HttpProtocol
+from greendot.gateway.http1 import BODY_LEAST, MAX_FIELDS, HttpProtocol
 from greendot.testing import Served, WireClient, hold, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.wire import PONG, TEXT, make_frame
@@ -68,6 +68,12 @@ def statuses(received: bytes) -> list[int]:
 
 def counted(served: Served, reason: str) -> int:
     return int(getattr(served.node.metrics, f"realtime_refused_{reason}_total"))
+
+
+def arrived(served: Served) -> int:
+    """Return the bytes of a body that were received within its time, or discarded."""
+    found = [one for one in served.greendot.server._web.connections if isinstance(one, HttpProtocol)]
+    return sum(one._arrived + one._discarded for one in found)
 
 
 # --- pipelined requests ---
@@ -181,6 +187,37 @@ async def test_a_second_request_has_ten_seconds_of_its_own() -> None:
         assert served.timers == 1
         await served.advance(0.1)
         assert statuses(await client.rest()) == [408]
+        assert counted(served, "slow") == 1
+
+
+async def test_a_large_body_on_a_slow_line_is_read_as_long_as_it_goes_on() -> None:
+    size = 2 * BODY_LEAST + 100
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(QUERY + b"Content-Length: %d\r\n\r\n" % (size + len(BODY)))
+        for _ in range(2):
+            client.send_bytes(b" " * BODY_LEAST)
+            await until(lambda: arrived(served) == BODY_LEAST)
+            await served.advance(10)
+        client.send_bytes(b" " * 100)
+        await until(lambda: arrived(served) == 100)
+        await served.advance(9.9)
+        client.send_bytes(BODY)
+        assert statuses(await client.read_until(b"\r\n\r\n")) == [200]
+
+
+@pytest.mark.parametrize("key", ["right", "wrong"])
+async def test_a_large_body_that_stops_or_is_not_wanted_has_ten_seconds(key: str) -> None:
+    """A body whose request was refused without it is only discarded: it gets no further time."""
+    head = QUERY if key == "right" else QUERY.replace(API_KEY.encode(), b"wrong")
+    async with serving() as served, raw(served) as client:
+        client.send_bytes(head + b"Content-Length: 1000000\r\n\r\n")
+        if key == "wrong":
+            assert statuses(await client.read_until(b"\r\n\r\n")) == [401]
+        size = BODY_LEAST if key == "wrong" else BODY_LEAST - 1
+        client.send_bytes(b" " * size)
+        await until(lambda: arrived(served) == size)
+        await served.advance(10)
+        assert statuses(await client.rest()) == ([408] if key == "right" else [])
         assert counted(served, "slow") == 1
 
 

@@ -29,7 +29,8 @@ MAX_WAITING_BODY = 64 * 1024  # bytes of a body the application has not taken; m
 MAX_EARLY = 4 * 1024  # bytes of frames in the packet of a handshake: all of them are handled in one turn
 MAX_UNREAD = 64 * 1024  # bytes of responses the kernel has not taken; no other response is begun (TLS: 512 KiB else)
 MAX_DISCARDED = 1024 * 1024  # bytes of a body that are read after its request was answered
-REQUEST_S = 10.0  # for a whole request
+REQUEST_S = 10.0  # for a whole request; given again while the application takes its body ...
+BODY_LEAST = 256 * 1024  # ... and at least so much of it has arrived meanwhile
 KEEP_ALIVE_S = 5.0  # between two requests
 UNREAD_S = 10.0  # for a client to read some of the responses that wait for it ...
 READ_LEAST = 16 * 1024  # ... at least so much
@@ -72,6 +73,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._in_head = True
         self._extra = 0  # bytes of the request that are not its body
         self._chunk = 0  # bytes of the chunk that is being received
+        self._arrived = 0  # bytes of the body since the deadline was set
         self._discarded = 0
         self._unparsed: Head | None = None  # of a request whose body the parser skips, because of its Upgrade
 
@@ -288,6 +290,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             if self._discarded > MAX_DISCARDED:
                 raise Refused(GIVEN_UP)
             return
+        self._arrived += len(body)
         exchange.feed(body)
         self.throttle()
 
@@ -389,13 +392,14 @@ class HttpProtocol(asyncio.BufferedProtocol):
     # --- time ---
 
     def _expect(self, within_s: float, late: Callable[[HttpProtocol], None]) -> None:
+        self._arrived = 0
         self._sockets.timers.cancel(self._deadline)
         self._deadline = self._sockets.timers.set(within_s, late, self)
 
     def _too_slow(self) -> None:
         self._deadline = None
-        if self._paused:
-            self._expect(REQUEST_S, HttpProtocol._too_slow)  # it is we who do not read
+        if self._paused or self._arrived >= BODY_LEAST:  # paused: it is we who do not read
+            self._expect(REQUEST_S, HttpProtocol._too_slow)
         else:
             self._fail(TOO_SLOW)
 

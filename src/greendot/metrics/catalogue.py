@@ -115,7 +115,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_refused_headers_total",
             "Requests refused because their headers exceed 16 KiB or 128 fields (431).",
         ),
-        counter("realtime_refused_slow_total", "Sockets closed because a request was not complete within 10 s (408)."),
+        counter(
+            "realtime_refused_slow_total",
+            "Sockets closed because a request, or 256 KiB more of its body, took more than 10 s (408).",
+        ),
         counter("realtime_refused_pipelined_total", "Sockets closed because more than 8 requests were unanswered."),
         counter("realtime_refused_unread_total", "Sockets closed because HTTP responses were not read for 10 s."),
     ),

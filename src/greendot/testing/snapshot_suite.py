@@ -9,18 +9,21 @@ from contextlib import asynccontextmanager
 from greendot.store.base import Filter, Inbox, Store
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
+MOST = 900  # changes; pages have up to 1,000
 FILTERS: tuple[Filter, ...] = ("all", "unread", "unseen", "archived")
 
 
 @asynccontextmanager
 async def changing(change: Callable[[int], Awaitable[object]]) -> AsyncIterator[None]:
-    """Call `change` with 0, 1, 2 … as fast as it goes, while the block runs."""
+    """Call `change` with 0, 1, 2 … as fast as it goes, while the block runs.
+
+    `MOST` times only: a reader that waits long for a busy store must still find all of it on one page.
+    """
 
     async def go_on() -> None:
-        number = 0
-        while True:
+        for number in range(MOST):
             await change(number)
-            number += 1
+        await asyncio.Event().wait()
 
     task = asyncio.ensure_future(go_on())
     try:

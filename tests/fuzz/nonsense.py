@@ -52,6 +52,8 @@ class Nonsense:
                 return st.tuples(*map(self._of, kind.item_types))
             case inspect.DictType():
                 return st.dictionaries(self._of(kind.key_type), self._of(kind.value_type), max_size=4)
+            case inspect.Metadata():  # a pattern or the like, beside the type
+                return self._of(kind.type)
             case inspect.LiteralType():
                 return st.sampled_from(kind.values)
         return self._simple[type(kind)]

@@ -106,6 +106,7 @@ class World:
         self.engines: list[SimulatedEngine] = []
         self.lives: dict[str, NodeLife] = {}
         self.users: dict[Any, Any] = {}
+        self.tenants: dict[str, Any] = {}  # the same users by tenant, as the engine pages them
         self.seen: dict[Any, Any] = {}
         self.occupants: dict[Any, Any] = {}
         self.sockets: list[socket.socket] = []  # the clients' ends
@@ -203,6 +204,7 @@ class SimulatedEngine(MemoryEngine):
         super().__init__(world.clock)
         self._world = world
         self._nodes, self._users, self._seen = world.lives, world.users, world.seen
+        self._tenants = world.tenants
         self._occupants = world.occupants
         self.dead = False
 

@@ -41,13 +41,24 @@ static void write_messages(struct conn *c, double rate, double start, double t) 
 
 static uint64_t offered, held_back;
 
-/* A signal, or what is left of the last one: the server may stop reading anywhere. False then. */
-static bool send_signal(int fd, const unsigned char *signal, size_t whole) {
-    static size_t at;
-    ssize_t n = send(fd, signal + at, whole - at, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && errno != EAGAIN) die("the sender: %s", strerror(errno));
-    at = n < 0 ? at : (at + n) % whole;
-    return n > 0 && !at;
+/* A signal by one of the senders, or what is left of its last one: the server may stop reading anywhere. False then. */
+static bool send_signal(int number, const unsigned char *signal, size_t whole) {
+    static size_t sent[SENDERS];
+    size_t at = sent[number];
+    ssize_t n = send(conns[opt.connections + 2 + number].link.fd, signal + at, whole - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN) die("a sender: %s", strerror(errno));
+    sent[number] = n < 0 ? at : (at + n) % whole;
+    return n > 0 && !sent[number];
+}
+
+/* A signal by the next sender of which the server reads. False if it reads of none. */
+static bool send_next(const unsigned char *signal, size_t whole) {
+    static int next;
+    for (int tried = 0; tried < SENDERS; tried++) {
+        int number = next++ % SENDERS;
+        if (send_signal(number, signal, whole)) return true;
+    }
+    return false;
 }
 
 /* So many signals per second until `end`. Whether a tenth of the probes took too long meanwhile: one may, on a machine
@@ -57,14 +68,14 @@ static bool flood(double rate, double end, double start) {
     char text[256];
     int size = snprintf(text, sizeof text, "{\"type\":\"signal.send\",\"room\":\"bench0\",\"kind\":\"b\",\"body\":\"%0128d\"}", 0);
     size_t whole = frame(signal, 1, text, size);
-    struct conn *sender = &conns[conn_count - 1], *writer = &conns[conn_count - 2];
+    struct conn *writer = &conns[opt.connections + 1];
     double from = now();
     uint64_t done = 0;
     slow = quick = 0;
     for (double t = from; t < end; t = now()) {
         uint64_t due = (t - from) * rate;
         for (; done < due; done++, offered++) {
-            if (!send_signal(sender->link.fd, signal, whole)) {
+            if (!send_next(signal, whole)) {
                 held_back += due - done; /* the server does not read it: they are not kept for later */
                 done = due;
                 break;
@@ -98,13 +109,13 @@ void run_flood(void) {
     double over = now(), calm = 0, since = over;
     while (now() < over + 20 && !calm) {
         worst = 0;
-        write_messages(&conns[conn_count - 2], 1e-9, start, now());
+        write_messages(&conns[opt.connections + 1], 1e-9, start, now());
         pass(0.1);
         if (worst > SLOW_S || probe_is_late()) since = now();
         if (now() - since > 1) calm = since - over;
     }
     for (double end = now() + 30; writes_accepted < written && now() < end;) {
-        write_messages(&conns[conn_count - 2], 1e-9, start, now());
+        write_messages(&conns[opt.connections + 1], 1e-9, start, now());
         turn(5);
     }
     pass(1);

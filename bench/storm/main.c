@@ -63,13 +63,13 @@ static void make_connections(void) {
         conns[i].link.fd = -1;
         conns[i].hint = -1;
         if (i == opt.connections) conns[i].role = PROBE;
-        if (i > opt.connections) conns[i].role = !flooding ? WATCHER : i == conn_count - 1 ? SENDER : WRITER;
+        if (i > opt.connections) conns[i].role = !flooding ? WATCHER : i == opt.connections + 1 ? WRITER : SENDER;
     }
 }
 
 int main(int count, char **words) {
     read_options(count, words);
-    conn_count = opt.connections + 1 + (flooding ? 2 : opt.watchers);
+    conn_count = opt.connections + 1 + (flooding ? 1 + SENDERS : opt.watchers);
     read_tokens(opt.tokens);
     if (token_count() < (size_t)conn_count)
         die("%s has %zu tokens for %d connections", opt.tokens, token_count(), conn_count);

@@ -6,6 +6,7 @@
 enum { WATCHED = 1000, MOST_WRITES = 1 << 16 };
 enum stage { AWAY, CONNECTING, UPGRADING, GREETING, READY };
 enum role { CROWD, WATCHER, PROBE, WRITER, SENDER };
+#define SENDERS 32 /* of a flood: the server reads no more of one than it can work on */
 #define SLOW_S 0.1
 
 struct conn {

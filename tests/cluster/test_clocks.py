@@ -115,6 +115,7 @@ async def test_one_node_alone_keeps_the_time_too(redis: RedisProcess, jump: Jump
         assert_nobody_died(node)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("while_thought_alive", "in_its_grace"), [(ahead, back), (back, ahead)])
 async def test_the_grace_of_a_dead_node_is_as_long_when_the_clock_jumps(
     redis: RedisProcess, while_thought_alive: Jump, in_its_grace: Jump

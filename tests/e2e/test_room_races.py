@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from e2e.processes import until
 from greendot.engine.base import Topic
 from greendot.gateway.room import LocalRoom
 from greendot.store.base import Draft
-from greendot.testing import Served, WireClient, hold, serving
+from greendot.testing import Held, Served, WireClient, hold, serving
 
 CLUB = Topic("room", "default", "club")
 
@@ -34,6 +35,12 @@ async def close_club(served: Served) -> int:
     return (await served.node.speaking.put_room("default", "club", open=False, bus=None)).members_rev
 
 
+def hold_admitted(served: Served) -> AbstractAsyncContextManager[Held]:
+    """Hold joins once the store has admitted them, before they are attached."""
+    membership = served.node.rooms.membership
+    return hold(membership, "admit", at="after", when=lambda *args, fresh=False, **kwargs: fresh)
+
+
 async def hears_nothing_of_a_message(served: Served, alice: WireClient, bob: WireClient) -> None:
     await alice.request(type="room.send", room="club", body="for members")
     assert (await alice.receive("room.message"))["data"]["body"] == "for members"
@@ -44,10 +51,7 @@ async def hears_nothing_of_a_message(served: Served, alice: WireClient, bob: Wir
 async def test_a_join_admitted_before_the_room_was_closed_is_refused(pair: str, tmp_path: Path, postgres: str) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
         alice, bob = await open_club(served), await served.client("bob")
-        admitted = hold(
-            served.node.rooms.membership, "admit", at="after", when=lambda *args, fresh=False, **kwargs: fresh
-        )
-        async with admitted as held:
+        async with hold_admitted(served) as held:
             bob.send(type="room.join", room="club", id="j")
             await held.reached()
             revision = await close_club(served)
@@ -62,10 +66,7 @@ async def test_a_join_while_the_members_are_looked_up_is_decided_by_the_newest_m
 ) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
         alice, bob = await open_club(served), await served.client("bob")
-        admitted = hold(
-            served.node.rooms.membership, "admit", at="after", when=lambda *args, fresh=False, **kwargs: fresh
-        )
-        async with hold(served.node.store, "standings", at="after") as looking, admitted as entering:
+        async with hold(served.node.store, "standings", at="after") as looking, hold_admitted(served) as entering:
             bob.send(type="room.join", room="club", id="j")
             await entering.reached()
             await close_club(served)

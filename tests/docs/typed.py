@@ -166,7 +166,7 @@ class Place:
             (self.folder / name).mkdir(parents=True)
         (self.folder / ".venv").symlink_to(sys.prefix)  # which the README tells to use
         words = {
-            "forked": Path(__file__).with_name("forked.py"),
+            "forked": Path(__file__).parents[1] / "forked.py",
             "socket": self.folder / "forked",
             "python": sys.executable,
             "until": Path(__file__).with_name("until_ready.py"),
@@ -195,8 +195,10 @@ class Place:
 
     def load(self) -> None:
         """The command line, once for all that is typed."""
-        command = [sys.executable, str(Path(__file__).with_name("forked.py")), "serve", str(self.folder / "forked")]
-        self._loaded = subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, str(Path(__file__).parents[1] / "forked.py"), "serve", str(self.folder / "forked")]
+        self._loaded = subprocess.Popen(
+            command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self._loaded.stdout is not None
         assert self._loaded.stdout.readline() == "loaded\n"
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from described import conforms
+from e2e.forking import OF_THE_INTERPRETER, Forked, fork
 from greendot.clock import SystemClock
 from greendot.testing import WireClient
 from greendot.tokens import Tokens
@@ -23,6 +24,8 @@ from greendot.tokens import Tokens
 PATIENCE_S = 15.0  # real seconds before a test fails instead of waiting on
 SECRET = "a secret for real processes, long enough"
 API_KEY = "an API key for real processes"
+
+AnyProcess = asyncio.subprocess.Process | Forked
 
 
 async def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
@@ -108,7 +111,7 @@ class Ended(NamedTuple):
 class Process:
     """A server that is ready for clients."""
 
-    def __init__(self, process: asyncio.subprocess.Process, announced: str) -> None:
+    def __init__(self, process: AnyProcess, announced: str) -> None:
         self._process = process
         self._ended: Ended | None = None
         self.announced = announced  # what it printed until it was ready
@@ -190,16 +193,22 @@ async def greendot(data_dir: Path, *arguments: str, **environment: str) -> Ended
     return Ended(process.returncode or 0, out.decode(), err.decode())
 
 
-async def start(data_dir: Path, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
+async def start(data_dir: Path, *arguments: str, **environment: str) -> AnyProcess:
     given = {"GREENDOT_AUTH_SECRET": SECRET, "GREENDOT_API_KEY": API_KEY} | environment
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
+    surroundings = (
+        inherited
+        | {"GREENDOT_SERVER_DATA_DIR": str(data_dir), "PYTHONUNBUFFERED": "1"}
+        | {name: value for name, value in given.items() if value}
+    )
+    # A stray file must not land in the repository: the folder is the test's own.
+    if not any(name in environment for name in OF_THE_INTERPRETER):
+        return await fork(data_dir, surroundings, *arguments)
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "greendot", *arguments),
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=PIPE,
-        cwd=data_dir,  # a stray file must not land in the repository
-        env=inherited
-        | {"GREENDOT_SERVER_DATA_DIR": str(data_dir), "PYTHONUNBUFFERED": "1"}
-        | {name: value for name, value in given.items() if value},
+        cwd=data_dir,
+        env=surroundings,
     )

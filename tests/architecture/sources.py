@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "greendot"
@@ -25,15 +25,20 @@ class Module(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        return self.path.read_text().splitlines()
+        return _text(self.path).splitlines()
 
     @property
     def tree(self) -> ast.Module:
         return _parse(self.path)
 
+    @property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree."""
+        return _nodes(self.path)
+
     def imports(self) -> Iterator[str]:
         """The full names of all modules it imports, wherever in the file: `greendot.core.wheel`, `os.path`."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -45,21 +50,23 @@ class Module(NamedTuple):
                     f"{node.module}.{alias.name}" for alias in node.names if _is_module(node.module, alias.name)
                 )
 
+    @cache  # noqa: B019  (modules live as long as the tests)
     def own_imports(self) -> set[str]:
         """The modules of ours it imports, without the `greendot.`; the root package (its version) is left out."""
         return {name.removeprefix("greendot.") for name in self.imports() if name.startswith("greendot.")}
 
+    @cache  # noqa: B019
     def foreign_imports(self) -> set[str]:
         """The top-level names of everybody else's."""
         return {top for name in self.imports() if (top := name.partition(".")[0]) != "greendot"}
 
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node
 
     def classes(self) -> Iterator[ast.ClassDef]:
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.ClassDef):
                 yield node
 
@@ -74,11 +81,27 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def offences(check: Callable[[Module], Any]) -> dict[str, Any]:
+    """Apply a check to every module. Return what it found, by module: one test for a rule names all who break it."""
+    return {module.name or "greendot": found for module in modules() if (found := check(module))}
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()
+
+
 @cache
 def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+    return ast.parse(_text(path), str(path))
 
 
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return [*ast.walk(_parse(path))]
+
+
+@cache
 def _is_module(package: str, name: str) -> bool:
     folder = SOURCE.parent.joinpath(*package.split("."))
     return (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists()

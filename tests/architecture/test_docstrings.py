@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
-from .sources import Module, modules
+from .sources import Module, offences
 
 # Their subclasses are rows of tables in docs/protocol.md, which tests/docs compares with the code.
 WIRE = {"Command", "Event", "InboxMark"}
-
-every_module = pytest.mark.parametrize("module", modules(), ids=lambda module: module.name or "greendot")
 
 
 def is_documented_elsewhere(module: Module, kind: ast.ClassDef) -> bool:
@@ -19,17 +15,16 @@ def is_documented_elsewhere(module: Module, kind: ast.ClassDef) -> bool:
     return module.name == "settings.sections" or bool(WIRE & {ast.unparse(base) for base in kind.bases})
 
 
-@every_module
-def test_a_module_says_what_it_is(module: Module) -> None:
+def test_a_module_says_what_it_is() -> None:
     # An empty __init__.py only makes a folder of data a package.
-    assert ast.get_docstring(module.tree) or not module.lines
+    assert offences(lambda module: module.lines and not ast.get_docstring(module.tree)) == {}
 
 
-@every_module
-def test_a_public_class_says_what_it_is(module: Module) -> None:
-    silent = [
-        kind.name
-        for kind in module.classes()
-        if not kind.name.startswith("_") and not ast.get_docstring(kind) and not is_documented_elsewhere(module, kind)
-    ]
-    assert silent == []
+def test_a_public_class_says_what_it_is() -> None:
+    def silent(module: Module) -> list[str]:
+        public = (kind for kind in module.classes() if not kind.name.startswith("_"))
+        return [
+            kind.name for kind in public if not ast.get_docstring(kind) and not is_documented_elsewhere(module, kind)
+        ]
+
+    assert offences(silent) == {}

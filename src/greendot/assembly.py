@@ -1,25 +1,27 @@
-"""From settings to a running server: engine, store, node, HTTP, one port."""
+"""From settings to a running server: engine, store, node, HTTP, one port.
+
+What only some settings ask for (Redis, PostgreSQL, webhooks, push, the dashboard) is imported where it is made: its
+modules and libraries are half of what there is to load, and every start pays for what is at the top of this file.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from greendot.admin.dashboard import Dashboard
-from greendot.admin.desk import Desk, Lasting
 from greendot.api.backend import Backend, Dev, DevPeriods
 from greendot.api.keys import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.core.addresses import networks
 from greendot.engine.base import Engine
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.redis.engine import Options, RedisEngine
-from greendot.engine.redis.nodes import Periods
 from greendot.engine.redis.url import parse
 from greendot.engine.turns import Turn
 from greendot.errors import ConfigError, StoreUnavailable
@@ -28,24 +30,27 @@ from greendot.gateway.tls import Certificate
 from greendot.housekeeping import Around, check_timetables, make_jobs
 from greendot.jobs.job import Planned
 from greendot.jobs.scheduler import Scheduler
-from greendot.outbound import Caller, Terms
 from greendot.ports import Ports
 from greendot.push.devices import check_token
 from greendot.push.quiet import is_zone
-from greendot.push_assembly import Pushed, Pushing, check_accounts, make_pushing
-from greendot.relay.relay import Relay
 from greendot.settings import Look, Settings
 from greendot.settings.webhooks import Hook as HookSettings
 from greendot.stopping import all_ended
 from greendot.store.base import Draft, Notice, Store
-from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite.lock import lock_file
 from greendot.tokens import make_tokens
-from greendot.webhooks.asked import AskedApp
-from greendot.webhooks.hook import Hook
-from greendot.webhooks.records import Pace
-from greendot.webhooks.webhooks import Webhooks
+
+if TYPE_CHECKING:
+    from greendot.admin.dashboard import Dashboard
+    from greendot.engine.redis.engine import Options
+    from greendot.outbound import Terms
+    from greendot.push_assembly import Pushing
+    from greendot.relay.relay import Relay
+    from greendot.store.postgres import PostgresOutbox
+    from greendot.webhooks.asked import AskedApp
+    from greendot.webhooks.hook import Hook
+    from greendot.webhooks.webhooks import Webhooks
 
 ROOMS = ("lobby", "design", "random")  # the open rooms of dev mode
 
@@ -83,7 +88,7 @@ class Greendot:
         self.server = self.ports.main
         self._relay: Relay | None = None
         if settings.outbox.url:
-            self._relay = Relay(make_outbox(settings), Delivery(self.node), clock, settings.outbox.poll_s)
+            self._relay = make_relay(settings, self.node, clock)
             self.node.counters.append(self._relay.items)
         self._webhooks: Webhooks | None = None
         if settings.hooks:
@@ -93,6 +98,8 @@ class Greendot:
         self.node.devices.check = check_token
         self.pushing: Pushing | None = None
         if settings.pushes and settings.push.in_server:
+            from greendot.push_assembly import make_pushing
+
             self.pushing = make_pushing(settings, self.node.engine, self.node.store, clock)
             self.node.notifying.queued = self.pushing.worker.wake
             self.node.counters.append(self.pushing.items)
@@ -166,6 +173,9 @@ def make_dev_periods(settings: Settings) -> DevPeriods:
 
 
 def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
+    from greendot.admin.dashboard import Dashboard
+    from greendot.admin.desk import Desk, Lasting
+
     days = settings.presence.last_seen_days, settings.inbox.keep_days, settings.jobs.cleanup_tokens.unused_days
     return Dashboard(
         Desk(
@@ -215,9 +225,9 @@ def looks() -> tuple[Look, ...]:
         Look(("auth",), _check_keys),
         Look(("engine.url",), lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context()),
         Look(("tls",), lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key)),
-        Look(("webhooks.ca_file",), call_terms),
+        Look(("webhooks.ca_file",), lambda settings: settings.webhooks.ca_file and call_terms(settings)),
         Look(("jobs",), check_timetables),
-        Look(("push", "tenants"), check_accounts, ("push",)),
+        Look(("push", "tenants"), _check_accounts, ("push",)),
     )
 
 
@@ -236,6 +246,13 @@ def _check_keys(settings: Settings) -> None:
     make_tokens(msgspec.structs.replace(settings.auth, jwks_url=""), SystemClock().monotonic)
 
 
+def _check_accounts(settings: Settings) -> None:
+    if settings.pushes:
+        from greendot.push_assembly import check_accounts
+
+        check_accounts(settings)
+
+
 def _check_secret(settings: Settings) -> None:
     auth = settings.auth
     if not (auth.secret or auth.keys or auth.jwks_url):
@@ -252,9 +269,25 @@ def _check_secret(settings: Settings) -> None:
         )
 
 
+def load_parts(settings: Settings) -> None:
+    """Import the large parts these settings ask for: processes that are forked afterwards share them."""
+    asked = {
+        "greendot.engine.redis.engine": settings.engine.url != "memory",
+        "greendot.store.postgres": settings.on_postgres or settings.outbox.url,
+        "greendot.webhooks.webhooks": settings.hooks,
+        "greendot.push_assembly": settings.pushes,
+        "greendot.admin.dashboard": settings.admin.enabled,
+    }
+    for name in asked:
+        if asked[name]:
+            import_module(name)
+
+
 def make_engine(settings: Settings, clock: Clock) -> Engine:
     presence, typing = settings.presence, settings.typing
     if settings.engine.url != "memory":
+        from greendot.engine.redis.engine import RedisEngine
+
         return RedisEngine(settings.engine.url, redis_options(settings), clock)
     return MemoryEngine(
         clock,
@@ -266,6 +299,9 @@ def make_engine(settings: Settings, clock: Clock) -> Engine:
 
 
 def redis_options(settings: Settings) -> Options:
+    from greendot.engine.redis.engine import Options
+    from greendot.engine.redis.nodes import Periods
+
     presence, typing, node = settings.presence, settings.typing, settings.node
     return Options(
         # Nodes that verify the same tokens trust each other: what signs the one signs the other.
@@ -297,6 +333,8 @@ def make_store(settings: Settings) -> Store:
     hooked = {tenant: hook.events for tenant, hook in settings.hooks.items()}
     pushed = Pushed(settings)
     if settings.on_postgres:
+        from greendot.store.postgres import PostgresStore
+
         migrate = settings.store.migrate or settings.server.dev
         return PostgresStore(
             settings.store.url, pool=settings.store.pool, migrate=migrate, hooked=hooked, pushed=pushed
@@ -310,12 +348,31 @@ def make_store(settings: Settings) -> Store:
     return SqliteStore(path, hooked=hooked, pushed=pushed)
 
 
+class Pushed(Collection[str]):
+    """The tenants that push. They cannot be listed: all that nothing else is said of do as [push] says."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __contains__(self, tenant: object) -> bool:
+        return isinstance(tenant, str) and self._settings.push_of(tenant).pushes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([tenant for tenant in ("default", *self._settings.tenants) if tenant in self])
+
+    def __len__(self) -> int:
+        return len([*self])
+
+
 def pushes(settings: Settings) -> Callable[[str], bool]:
     """Whether a tenant does."""
     return lambda tenant: settings.push_of(tenant).pushes
 
 
 def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:
+    from greendot.webhooks.records import Pace
+    from greendot.webhooks.webhooks import Webhooks
+
     common, terms = settings.webhooks, call_terms(settings)
     hooks = {tenant: make_hook(tenant, hook, terms, clock) for tenant, hook in settings.hooks.items()}
     pace = Pace(common.batch_max, common.batch_wait_ms / 1000, round(common.give_up_after_s * 1000))
@@ -323,6 +380,9 @@ def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:
 
 
 def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Hook:
+    from greendot.outbound import Caller
+    from greendot.webhooks.hook import Hook
+
     secrets = (hook.secret, hook.secret_before)
     return Hook(tenant, hook.url, secrets, hook.events, Caller(hook.url, terms), clock)
 
@@ -330,15 +390,21 @@ def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Ho
 def make_asked(settings: Settings, clock: Clock) -> dict[str, AskedApp]:
     """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
     own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
+    asking = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}
+    if not asking:
+        return {}
+    from greendot.webhooks.asked import AskedApp
+
     return {
         tenant: AskedApp(of.ask_url, of.ask_secret, call_terms(settings, of.ask_timeout_s), clock)
-        for tenant, of in (own | {"": settings.visibility}).items()
-        if of.policy == "ask"
+        for tenant, of in asking.items()
     }
 
 
 def call_terms(settings: Settings, timeout_s: float | None = None) -> Terms:
     """How apps are called, whatever for. ConfigError if there are no certificates where the settings say."""
+    from greendot.outbound import Terms
+
     common = settings.webhooks
     if timeout_s is None:
         timeout_s = common.timeout_s
@@ -348,7 +414,15 @@ def call_terms(settings: Settings, timeout_s: float | None = None) -> Terms:
         raise ConfigError(f"webhooks.ca_file {common.ca_file}: {error.strerror or error}") from None
 
 
+def make_relay(settings: Settings, node: Node, clock: Clock) -> Relay:
+    from greendot.relay.relay import Relay
+
+    return Relay(make_outbox(settings), Delivery(node), clock, settings.outbox.poll_s)
+
+
 def make_outbox(settings: Settings) -> PostgresOutbox:
+    from greendot.store.postgres import PostgresOutbox
+
     return PostgresOutbox(settings.outbox_url, settings.outbox.poll_s)
 
 

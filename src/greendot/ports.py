@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from greendot.admin.dashboard import Dashboard
 from greendot.api.app import make_admin_app, make_app, make_metrics_app
 from greendot.api.backend import Backend, Dev
 from greendot.api.headers import Headers
@@ -16,6 +15,9 @@ from greendot.gateway.server import Server
 from greendot.gateway.tls import Certificate
 from greendot.gateway.websocket import Framing
 from greendot.settings import Settings
+
+if TYPE_CHECKING:
+    from greendot.admin.dashboard import Dashboard
 
 
 class Ports:

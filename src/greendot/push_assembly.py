@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -33,22 +33,6 @@ OUTCOMES = ("sent", "failed", "gone", "refused", "held")
 ALL = "all"  # the name in logs of what tenants share
 
 T = TypeVar("T")
-
-
-class Pushed(Collection[str]):
-    """The tenants that push. They cannot be listed: all that nothing else is said of do as [push] says."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def __contains__(self, tenant: object) -> bool:
-        return isinstance(tenant, str) and self._settings.push_of(tenant).pushes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([tenant for tenant in ("default", *self._settings.tenants) if tenant in self])
-
-    def __len__(self) -> int:
-        return len([*self])
 
 
 class Pushing:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import logging
 import os
 import sys
 from collections.abc import Callable
 from time import gmtime, monotonic, strftime, time
 from typing import IO, Any
-
-import structlog
 
 from greendot.core.hashing import hashed
 from greendot.logs.events import LIBRARY_SAID
@@ -108,13 +107,20 @@ class Rendered(logging.Formatter):
     def __init__(self, *, is_text: bool, colors: bool = False) -> None:
         super().__init__()
         self._line = _as_sentence if is_text else _as_fields
-        self._render: Any = (
-            structlog.dev.ConsoleRenderer(colors=colors) if is_text else structlog.processors.JSONRenderer()
-        )
+        self._render: Callable[[Line], str] = _for_people(colors=colors) if is_text else json.dumps
 
     def format(self, record: logging.LogRecord) -> str:
-        line = structlog.processors.format_exc_info(None, "", self._line(record))
-        return str(self._render(None, "", line))
+        line = self._line(record)
+        if (exc_info := line.pop("exc_info", None)) and exc_info[0] is not None:
+            line["exception"] = self.formatException(exc_info)
+        return self._render(line)
+
+
+def _for_people(*, colors: bool) -> Callable[[Line], str]:
+    from structlog.dev import ConsoleRenderer  # here: it takes a while to load, and a service writes JSON
+
+    renderer = ConsoleRenderer(colors=colors)
+    return lambda line: str(renderer(None, "", line))
 
 
 def _as_fields(record: logging.LogRecord) -> Line:

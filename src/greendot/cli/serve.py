@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 
 from greendot import __version__
-from greendot.assembly import Greendot, looks, secret_look
+from greendot.assembly import Greendot, load_parts, looks, secret_look
 from greendot.cli.config import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.cli.logs import set_up_logging
 from greendot.cli.tracing import recording
@@ -113,6 +113,7 @@ def _for_dev(settings: Settings, host: str | None, notes: list[str]) -> Settings
 
 
 def _serve_by_workers(settings: Settings, notes: list[str]) -> None:
+    load_parts(settings)
     with reserve(settings.server.host, settings.server.port) as held:
         port = held.getsockname()[1]
         server = msgspec.structs.replace(settings.server, port=port)

@@ -144,7 +144,9 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     ConfigError when the address cannot be had.
     """
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # As bytes, an ASCII name or an address does not load the tables of international names.
+        name = host.encode() if host.isascii() else host
+        family, kind, proto, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, proto)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host!r}: {error.strerror}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
@@ -14,6 +13,7 @@ from greendot.multiplexed import MultiplexedCaller
 from greendot.outbound import Answer, NotCalled, Terms
 from greendot.protocol.decoding import decoder
 from greendot.push.answers import no_answer, read, said, trouble, word
+from greendot.push.devices import APNS_TOKEN
 from greendot.push.payload import content, fitted, ids_only, short
 from greendot.push.sender import Parcel, ProviderSender, Sent
 from greendot.push.signing import SigningKey, ec_key
@@ -25,7 +25,6 @@ MOST_COLLAPSE = 64  # bytes
 RENEW_S = 2_400.0  # Apple takes a token for an hour, and not a new one more often than every 20 minutes
 RENEW_EARLY_S = 60.0  # when Apple says that it has ended, which a clock that was wrong can do
 IDS = UUID("6f0d3f2e-51c3-5a35-9d4b-2f6f2f6b8a01")  # what a key is made an id with; never another
-TOKEN = re.compile(r"[0-9A-Fa-f]{8,200}")
 # About the device, not about how Greendot asks.
 GONE = {"BadDeviceToken", "Unregistered", "ExpiredToken"}
 
@@ -92,7 +91,7 @@ class Apns:
         return True
 
     async def send(self, device: Device, parcel: Parcel) -> Sent:
-        if not TOKEN.fullmatch(device.token):
+        if not APNS_TOKEN.fullmatch(device.token):
             return Sent("gone", "it is not a token of APNs")
         try:
             answer = await self._post(device, parcel)

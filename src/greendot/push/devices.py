@@ -1,10 +1,13 @@
-"""What may be registered as a device's token."""
+"""What may be registered as a device's token. Every server checks it, so no provider is loaded for it."""
 
 from __future__ import annotations
 
-from greendot.push import apns
-from greendot.push.webpush import read_subscription
+import re
+
+from greendot.push.subscription import read_subscription
 from greendot.store.pushes import Provider, check_size
+
+APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,200}")
 
 
 def check_token(provider: Provider, token: str) -> None:
@@ -12,7 +15,7 @@ def check_token(provider: Provider, token: str) -> None:
     check_size(provider, token)
     if provider == "webpush":
         read_subscription(token)
-    elif provider == "apns" and not apns.TOKEN.fullmatch(token):
+    elif provider == "apns" and not APNS_TOKEN.fullmatch(token):
         raise ValueError("a token of APNs is in hexadecimal digits")
     elif provider == "fcm" and not (token.isascii() and token.isprintable() and " " not in token):
         raise ValueError("a token of FCM is in ASCII characters without spaces")

@@ -5,19 +5,17 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.outbound import Answer, Callers, NotAllowed, NotCalled, Terms
-from greendot.protocol.decoding import decoder
 from greendot.push.answers import no_answer, said, trouble
 from greendot.push.encryption import MOST_BYTES, Recipient, encrypted
 from greendot.push.payload import content, digest, fitted, ids_only, ttl_s
 from greendot.push.sender import Parcel, ProviderSender, Sent
 from greendot.push.signing import ec_key
+from greendot.push.subscription import decode_subscription, read_subscription
 from greendot.store.pushes import Device
 
-MOST_ENDPOINT = 2_000  # characters
 MOST_TOPIC = 32
 VAPID_S = 12 * 3_600  # a token is good for so long; services take at most a day
 MOST_SERVICES = 200  # whose tokens are kept
@@ -32,40 +30,7 @@ PUBLIC_SERVICES = (  # of Chrome, Firefox, Safari and Edge
 URGENCY = {"low": "low", "normal": "normal", "high": "high", "critical": "high"}
 
 
-class Keys(Struct, frozen=True):
-    """A browser's, in URL-safe base64."""
-
-    p256dh: str
-    auth: str
-
-
-class Subscription(Struct, frozen=True):
-    """What a browser's `PushSubscription` is as JSON; a device's token is this text."""
-
-    endpoint: str
-    keys: Keys
-
-
-_decode = decoder(Subscription)
 _encode = msgspec.json.encode
-
-
-def read_subscription(token: str) -> tuple[Subscription, Recipient]:
-    """ValueError, in words that say nothing of what is in it."""
-    try:
-        found = _decode(token)
-    except msgspec.DecodeError:
-        raise ValueError("it is not a PushSubscription as JSON, with endpoint, keys.p256dh and keys.auth") from None
-    if len(found.endpoint) > MOST_ENDPOINT or not (found.endpoint.isascii() and found.endpoint.isprintable()):
-        raise ValueError("the endpoint is not a URL")
-    try:
-        parts = urlsplit(found.endpoint)
-        is_good = parts.scheme == "https" and parts.hostname and parts.username is None and parts.port != 0
-    except ValueError:
-        is_good = False
-    if not is_good or set(found.endpoint) & {" ", "\\", "#"}:
-        raise ValueError("the endpoint is not an https URL of a push service")
-    return found, Recipient(found.keys.p256dh, found.keys.auth)
 
 
 class Vapid:
@@ -101,7 +66,7 @@ class WebPush:
 
     def place(self, device: Device) -> str:
         try:
-            return urlsplit(_decode(device.token).endpoint).netloc
+            return urlsplit(decode_subscription(device.token).endpoint).netloc
         except (msgspec.DecodeError, ValueError):
             return ""
 

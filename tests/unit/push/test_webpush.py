@@ -16,7 +16,8 @@ from msgspec import Raw
 from greendot.outbound import Terms
 from greendot.push.sender import Sent
 from greendot.push.signing import new_vapid_key
-from greendot.push.webpush import MOST_SERVICES, Vapid, WebPush, read_subscription
+from greendot.push.subscription import read_subscription
+from greendot.push.webpush import MOST_SERVICES, Vapid, WebPush
 from greendot.store.pushes import Device
 from greendot.testing import ManualClock
 from parcels import BODY, device, parcel

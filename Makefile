@@ -10,6 +10,9 @@ EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
 HELM   := $(BIN)/helm
 
+# With it, every server that a test starts would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help serve example test docs model trials compat record audit fuzz charts fresh check format bench bench-quick storms outage debs bench-debs clean
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,9 @@ from postgres_server import given_or_own_server
 from wire_described import listening
 
 LIMIT_S, SPARE_S = 50.0, 10.0  # a test that says how long it may take ends so much before
+
+# Servers that tests start keep what they compile; else each would compile all modules again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # These machines are busy at times: how long one example takes proves nothing.
 settings.register_profile("greendot", deadline=None)

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 from forked import request
 
 # These change the interpreter itself, so a process with them is not forked.
-OF_THE_INTERPRETER = ("LD_PRELOAD", "PYTHONPATH")
+OF_THE_INTERPRETER = ("LD_PRELOAD", "PYTHONPATH", "PYTHONPROFILEIMPORTTIME")
 
 
 class Output(NamedTuple):

@@ -41,6 +41,7 @@ async def loaded(folder: Path, *flags: str) -> tuple[list[str], list[str]]:
 
 async def test_a_small_server_loads_only_what_it_uses_and_nothing_while_it_is_used(tmp_path: Path) -> None:
     at_start, in_use = await loaded(tmp_path)
+    assert {"greendot.engine.memory", "greendot.store.sqlite", "starlette"} <= {*at_start}
     assert [name for name in at_start if any(f"{name}.".startswith(f"{other}.") for other in NOT_ASKED_FOR)] == []
     assert len([name for name in at_start if name.startswith("greendot")]) <= MOST
     assert in_use == []

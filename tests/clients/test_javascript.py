@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from javascript import CLIENTS, npm
+
+from clients.javascript import CLIENTS, npm
 
 WORKSPACES = json.loads((CLIENTS / "package.json").read_text())["workspaces"]
 

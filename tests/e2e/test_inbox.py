@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import Answer, ask
 
+from e2e.processes import Answer, ask
 from greendot.core.kinds import RETRIED_S, TIMES
 from greendot.engine.base import InboxChanged, Message, Notified, Part, Topic
 from greendot.errors import StoreUnavailable

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_http import Backend, backend, is_problem
 
 from e2e.processes import Answer
+from e2e.test_http import Backend, backend, is_problem
 from greendot.protocol.decoding import MAX_DEPTH
 from greendot.store.base import Inbox
 from greendot.testing import Served

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_http import Backend, backend, is_problem
 
+from e2e.test_http import Backend, backend, is_problem
 from greendot.engine import answers, memory
 from greendot.engine.redis import keys, online
 from greendot.testing import Served

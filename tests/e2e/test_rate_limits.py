@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_api_keys import make as make_key
-from test_bad_input import flood
-from test_http import Backend, is_problem
 
+from e2e.test_api_keys import make as make_key
+from e2e.test_bad_input import flood
+from e2e.test_http import Backend, is_problem
 from greendot.store.base import Inbox
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import COMINGS

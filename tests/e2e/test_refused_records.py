@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from processes import ask
 
+from e2e.processes import ask
 from greendot.store.base import Notice
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import ask
 
+from e2e.processes import ask
 from greendot.gateway.badges import EVERY_S
 from greendot.store.base import Draft, Notice
 from greendot.store.postgres import PostgresStore

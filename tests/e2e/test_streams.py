@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from processes import ask
 
+from e2e.processes import ask
 from greendot.engine.base import Deliver, Message, Topic
 from greendot.gateway.feed import COMPARE_S, GAP_S
 from greendot.store.base import BusMode, Draft, Key, Room

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from simulated import Link, SimulatedNode, World
+from model.simulated import Link, SimulatedNode, World
 
 AGAIN_S = 0.5  # after an error that invites another attempt
 

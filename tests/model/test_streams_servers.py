@@ -16,12 +16,12 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from listeners import Client
-from simulated import UPGRADE
 
 from e2e.processes import SECRET, Process, greendot, running
 from greendot.clock import SystemClock
 from greendot.tokens import Tokens
+from model.listeners import Client
+from model.simulated import UPGRADE
 from postgres_server import execute, fresh_schema
 from redis_servers import Proxy, redis_server
 

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from listeners import Client
-from simulated import Faults, SimulatedNode, VirtualLoop, World
 
 from greendot.core import streams
 from greendot.engine.base import Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.gateway import feed, inboxes, room
 from greendot.store.base import Draft, Notice, Role
+from model.listeners import Client
+from model.simulated import Faults, SimulatedNode, VirtualLoop, World
 
 TRIALS = int(os.environ.get("TRIALS", "500"))
 FIRST = int(os.environ.get("TRIALS_FIRST", "0"))

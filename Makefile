@@ -14,7 +14,7 @@ HELM   := $(BIN)/helm
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test docs model trials compat record audit fuzz charts fresh check format bench bench-quick storms outage debs bench-debs clean
+.PHONY: help serve example test docs model trials compat record audit fuzz charts matrix bare-root fresh check format bench bench-quick storms outage debs node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ serve: $(SERVES)  ## Start a development server on http://127.0.0.1:8000 (make s
 example: $(EXTRAS)  ## Start an example with a server of its own: make example NAME=react (cursors, flask, fastapi, django, outbox)
 	@exec $(BIN)/python examples/start.py $(NAME) $(ARGS)
 
-test: $(READY) $(EXTRAS) $(SITE) debs  ## Run all tests (installs what they need, where it may)
+test: $(READY) $(EXTRAS) $(SITE) debs node $(if $(CI),$(HELM))  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python scripts/run-tests $(ARGS)
 
 model: $(READY) debs  ## Ten thousand random stories on the memory and the Redis engine, compared (about ten minutes)
@@ -87,9 +87,14 @@ charts: $(READY) $(HELM)  ## Lint and render the Helm chart and compare it with 
 	@$(BIN)/python -m pytest tests/deployed/test_chart.py
 
 $(HELM): | $(READY)
-	@command -v go >/dev/null || { echo "Building helm needs Go: install it, or helm itself as $(HELM)"; exit 1; }
-	@echo "→ building helm with Go (once, some minutes)"
-	@GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.18.6
+	@sh scripts/ensure-helm $(BIN)
+
+matrix:  ## The fast tests and those end to end on each Python from 3.11 to 3.14 that is found (PYTHONS="…" names others)
+	@$(PYTHON) scripts/matrix $(ARGS)
+
+bare-root:  ## make test in a fresh clone on a bare Debian: needs root (ARGS="--suite trixie make check" and others)
+	@sh scripts/ensure-debs debootstrap git
+	@$(PYTHON) scripts/bare-root $(ARGS)
 
 fresh: $(SERVES)  ## How long it takes from a fresh clone to the demo, with nothing but Python, make and a C compiler
 	@$(BIN)/python scripts/fresh-clone
@@ -122,8 +127,11 @@ outage: $(READY) debs  ## Redis, and PostgreSQL, away for a minute under load: w
 	  $(BIN)/python -m pytest tests/cluster/test_outage.py -s --timeout=300 $(ARGS)
 
 debs:
-	@sh scripts/ensure-debs chromium redis-server gcc nodejs=node npm postgresql=/usr/lib/postgresql \
+	@sh scripts/ensure-debs chromium redis-server gcc postgresql=/usr/lib/postgresql \
 	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze curl openssl git prometheus@/usr/bin/promtool
+
+node: $(READY)
+	@sh scripts/ensure-node $(BIN)/python
 
 bench-debs:
 	@sh scripts/ensure-debs redis-server gcc nginx libnginx-mod-nchan=/usr/lib/nginx/modules/ngx_nchan_module.so

@@ -17,7 +17,7 @@ COMMITS = {"0.1.0-rc.1": "c64a5ac1e2949c484fe7d5772c7e3d07015e27b4"}
 
 
 def unpacked(version: str, folder: Path) -> Path:
-    """Its `src`, in this folder. Without the history the test is skipped; `make compat` insists on it."""
+    """Its `src`, in this folder. Without the history the test is skipped; CI and `make compat` insist on it."""
     git = shutil.which("git") or "false"  # a machine without it has no history
     archive = subprocess.run([git, "archive", COMMITS[version], "src"], cwd=ROOT, capture_output=True)
     if archive.returncode:

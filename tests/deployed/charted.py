@@ -22,7 +22,7 @@ KUBERNETES = "1.31.0"
 
 
 def helm() -> str | None:
-    """Where it is, if it is: it is no package of Debian's or Python's. make charts builds it."""
+    """Where it is, if it is: it is no package of Debian's or Python's. make charts builds it, and CI."""
     return shutil.which("helm") or shutil.which("helm", path=str(Path(sys.executable).parent))
 
 

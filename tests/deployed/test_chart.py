@@ -1,7 +1,7 @@
 """The Helm chart, by what helm made of it: right by Kubernetes' own schemas, and what it promises is in there.
 
 The manifests are committed, since helm is no package of Debian's or Python's. Without it they are compared with the
-chart by fingerprint; where it is (make charts) they are rendered again.
+chart by fingerprint; where it is (make charts, and make test in CI) they are rendered again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,17 @@ import yaml
 from deployed import charted
 from deployed.programs import ROOT
 from greendot.settings import Settings, load, strange_variables
+from redis_servers.process import program
 
 SECRETS = {"GREENDOT_AUTH_SECRET": "0123456789abcdef0123456789abcdef"}
 SHARED = SECRETS | {"GREENDOT_ENGINE_URL": "redis://redis:6379", "GREENDOT_STORE_URL": "postgresql://db/greendot"}
+REFUSED = {
+    "secret.existing must name a Secret": [],
+    "exclude each other": ["secret.existing=a", "secret.values.GREENDOT_AUTH_SECRET=b"],
+    "lacks GREENDOT_ENGINE_URL": ["secret.values.GREENDOT_AUTH_SECRET=b"],
+    "persistence is for one node": ["secret.existing=a", "persistence.enabled=true"],
+    "migrate is for PostgreSQL": ["secret.existing=a", "persistence.enabled=true", "replicas=1"],
+}
 every_case = pytest.mark.parametrize("case", charted.CASES)
 
 
@@ -54,27 +62,24 @@ def test_what_is_committed_was_rendered_from_this_chart() -> None:
     assert charted.RENDERED_FROM.read_text().strip() == charted.fingerprint(), (
         "make charts WRITE=1, and look at the change"
     )
-    program = charted.helm()
-    for case in charted.CASES if program else ():
-        assert (charted.FOLDER / f"{case}.yaml").read_text() == charted.render(str(program), case)
 
 
-def test_helm_refuses_what_would_start_and_not_work() -> None:
-    """By helm where it is; by the words that are in the chart elsewhere."""
-    refused = {
-        "secret.existing must name a Secret": [],
-        "exclude each other": ["secret.existing=a", "secret.values.GREENDOT_AUTH_SECRET=b"],
-        "lacks GREENDOT_ENGINE_URL": ["secret.values.GREENDOT_AUTH_SECRET=b"],
-        "persistence is for one node": ["secret.existing=a", "persistence.enabled=true"],
-        "migrate is for PostgreSQL": ["secret.existing=a", "persistence.enabled=true", "replicas=1"],
-    }
+@every_case
+def test_helm_renders_what_is_committed(case: str) -> None:
+    assert (charted.FOLDER / f"{case}.yaml").read_text() == charted.render(program("helm", charted.helm()), case)
+
+
+@pytest.mark.parametrize(("words", "given"), REFUSED.items())
+def test_helm_refuses_what_would_start_and_not_work(words: str, given: list[str]) -> None:
+    done = charted.attempt(program("helm", charted.helm()), *(f"--set={each}" for each in given))
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+def test_what_is_refused_is_in_the_chart() -> None:
     helpers = (charted.CHART / "templates" / "_helpers.tpl").read_text()
-    for words, given in refused.items():
+    for words in REFUSED:
         assert words.replace("lacks GREENDOT_ENGINE_URL", "lacks %s") in helpers
-        if program := charted.helm():
-            done = charted.attempt(program, *(f"--set={each}" for each in given))
-            assert done.returncode != 0
-            assert words in done.stderr
 
 
 @every_case

@@ -14,7 +14,13 @@ import pytest
 
 from deployed.programs import ROOT, program, said
 
-WANTED = ["chromium", "redis-server", "nodejs=node", "postgresql=/usr/lib/postgresql-that-is-not-there", "sh"]
+WANTED = [
+    "chromium",
+    "redis-server",
+    "nginx=/usr/sbin/nginx-that-is-not-there",
+    "postgresql=/usr/lib/postgresql-that-is-not-there",
+    "sh",
+]
 
 
 @pytest.fixture
@@ -37,7 +43,7 @@ def test_what_cannot_be_installed_is_said_and_skipped(bare: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     words = "is not installed and may not be installed from here: what needs it is skipped"
     assert done.stdout.splitlines() == [
-        f"→ {name} {words}" for name in ("chromium", "redis-server", "nodejs", "postgresql")
+        f"→ {name} {words}" for name in ("chromium", "redis-server", "nginx", "postgresql")
     ]
 
 
@@ -45,6 +51,20 @@ def test_in_ci_it_is_a_failure(bare: Path) -> None:
     done = ensured(bare, CI="true")
     assert done.returncode == 1
     assert "chromium is needed in CI" in done.stderr
+
+
+@pytest.mark.parametrize("ci", ["", "true"])
+def test_a_skip_is_one_line_with_its_reason_and_in_ci_a_failure(ci: str) -> None:
+    tests = [sys.executable, "-m", "pytest", "tests/unit/cli/test_completion.py", "-k", "bash_completes_commands"]
+    environment = {"PATH": "", "CI": ci}
+    done = subprocess.run(tests, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=50)
+    (reason,) = [line for line in done.stdout.splitlines() if "there is no bash on this machine" in line]
+    if ci:
+        assert (done.returncode, "1 failed" in done.stdout) == (1, True)
+        assert "skipped, which nothing is in CI" in reason
+    else:
+        assert (done.returncode, "1 skipped" in done.stdout) == (0, True)
+        assert reason.startswith("SKIPPED [1]")
 
 
 def test_make_serve_in_a_fresh_clone_needs_nothing_else(tmp_path: Path) -> None:

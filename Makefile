@@ -42,8 +42,10 @@ example: $(EXTRAS)  ## Start an example with a server of its own: make example N
 test: $(READY) $(EXTRAS) $(SITE) debs node $(if $(CI),$(HELM))  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python scripts/run-tests $(ARGS)
 
-model: $(READY) debs  ## Ten thousand random stories on the memory and the Redis engine, compared (about ten minutes)
-	@MODEL_EXAMPLES=$${MODEL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/model/test_engines_agree.py --timeout=7200 $(ARGS)
+model: $(READY) debs  ## Ten thousand random stories on both engines, compared, and some of tenants and of stores (a quarter of an hour)
+	@MODEL_EXAMPLES=$${MODEL_EXAMPLES:-10000} TENANT_EXAMPLES=$${TENANT_EXAMPLES:-600} STORE_EXAMPLES=$${STORE_EXAMPLES:-2000} \
+	  $(BIN)/python -m pytest tests/model/test_engines_agree.py tests/model/test_tenants_model.py \
+	  tests/model/test_misnamed.py tests/model/test_stores_agree.py --timeout=7200 $(ARGS)
 
 trials: $(READY) debs  ## Ten thousand random stories of rooms on nodes that die and a bus that loses (a quarter of an hour)
 	@TRIALS=$(or $(TRIALS),10000) TRIALS_FIRST=$(or $(TRIALS_FIRST),0) PYTHONHASHSEED=0 \

@@ -129,6 +129,9 @@ def _run(main, folder: str, environment: dict[str, str], arguments: list[str]) -
         setattr(sys, name, stream)
     code = 1
     try:
+        if first := environment.get("FORKED_FIRST"):  # a file with changes to what was loaded
+            with open(first) as file:
+                exec(compile(file.read(), first, "exec"), {"__name__": "first"})
         main()
         code = 0
     except SystemExit as end:

@@ -26,7 +26,7 @@ from greendot.testing import ManualClock
 from hosts import RecordingHost, RedisNode
 from redis_servers import redis_server
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "350"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "120"))
 USERS = ("ann", "bob")
 ROOM = "room"
 NODES = (0, 1)

@@ -1,8 +1,12 @@
-"""Whatever is done, in whatever order: SQLite, PostgreSQL and a few lines of Python come to the same."""
+"""Whatever is done, in whatever order: SQLite, PostgreSQL and a few lines of Python come to the same.
+
+`STORE_EXAMPLES` says how many stories are tried (`make model`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +22,7 @@ from greendot.testing.store_harness import draft
 from postgres_server import execute, fresh_schema
 
 T = "t"
+EXAMPLES = int(os.environ.get("STORE_EXAMPLES", "40"))
 TABLES = ("rooms", "members", "markers", "messages", "inboxes", "notifications", "status")
 
 users = st.sampled_from(["ann", "bob"])
@@ -224,7 +229,7 @@ stories = st.lists(operations, min_size=15, max_size=40).map(lambda story: [*BEG
 slow = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-@settings(slow, max_examples=120)
+@settings(slow, max_examples=EXAMPLES)
 @given(story=stories)
 def test_sqlite_does_what_the_model_does(story: list[tuple[Any, ...]]) -> None:
     async def run() -> None:
@@ -253,7 +258,7 @@ def emptied(postgres: str) -> Iterator[tuple[asyncio.Runner, str, PostgresStore]
             runner.run(place.__aexit__(None, None, None))
 
 
-@settings(slow, max_examples=60)
+@settings(slow, max_examples=max(1, EXAMPLES // 2))
 @given(story=stories)
 def test_postgres_does_what_the_model_does(
     emptied: tuple[asyncio.Runner, str, PostgresStore], story: list[tuple[Any, ...]]

@@ -25,7 +25,7 @@ from greendot.store.base import Draft, Notice, Role
 from model.listeners import Client
 from model.simulated import Faults, SimulatedNode, VirtualLoop, World
 
-TRIALS = int(os.environ.get("TRIALS", "500"))
+TRIALS = int(os.environ.get("TRIALS", "120"))
 FIRST = int(os.environ.get("TRIALS_FIRST", "0"))
 GROUPS = 10  # tests, so that one that fails is told apart and a time limit means something
 HEALED_S = {"rooms": 20.0, "inboxes": 70.0}  # they are compared within so long, whatever the bus has lost

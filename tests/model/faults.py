@@ -1,4 +1,4 @@
-"""Loaded by Python itself in a node under trial: its bus loses, doubles and delays what it publishes."""
+"""Run in a node under trial before it starts (`FORKED_FIRST`): its bus loses, doubles and delays what it publishes."""
 
 from __future__ import annotations
 

@@ -182,6 +182,7 @@ async def test_a_header_that_drips_in_does_not_extend_its_time() -> None:
             await caller.send(b"x")
             await served.advance(1)
         assert answer_in(await caller.rest()).status == 408
+        assert served.node.metrics.realtime_refused_slow_total == 1
         await serves_others(served)
 
 

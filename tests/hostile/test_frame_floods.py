@@ -12,13 +12,12 @@ from e2e.processes import Process, running, until
 from greendot.testing import WireClient
 from greendot.testing.wire import TEXT, make_frame
 from hostile.flood import FRAMES, Flood, flood, flood_frames, hello, upgrade
-from hostile.probe import metric, probing
+from hostile.probe import CLIENTS, FLOOD_S, LONG, metric, probing
 
-FLOOD_S = 2.0
-BYTES_S = 2.0
 HALF_CLOSED = 200
 ROOM_TURNS = 10_000
-FLOOD_CLOSES_S = 15.0  # at most: it is seen after ten whole seconds, later where the loop is late
+USERS_S = 15.0 if LONG else 2.0  # they are closed after ten whole seconds: e2e/test_framing.py has that in virtual time
+USED = 1 / 3  # of a processor, at most, for nine floods and the probe
 pytestmark = pytest.mark.alone
 
 
@@ -26,37 +25,37 @@ pytestmark = pytest.mark.alone
 async def test_control_frames_of_strangers_close_them_4502(tmp_path: Path, kind: str) -> None:
     async with running(tmp_path) as server:
         async with probing(server) as probe:
-            alone = await flood_frames(server.port, kind, FLOOD_S, strangers=1)
-            many = await flood_frames(server.port, kind, FLOOD_S, strangers=10)
+            outcomes = await flood_frames(server.port, kind, FLOOD_S, strangers=10, ends=10)
         probe.noticed_nothing()
-        assert [outcome.close_code for outcome in (*alone, *many)] == [4502] * 11
-        assert await metric(server, "realtime_flood_closed_total") == 11
+        assert [outcome.close_code for outcome in outcomes] == [4502] * 10
+        assert await metric(server, "realtime_flood_closed_total") == 10
 
 
-async def test_control_frames_of_users_are_read_slowly_and_close_them_4003(tmp_path: Path) -> None:
+async def test_control_frames_of_users_are_read_slowly(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         used_s = await metric(server, "process_cpu_seconds_total")
         async with probing(server) as probe, asyncio.TaskGroup() as group:
             floods = [
-                group.create_task(flood_frames(server.port, kind, FLOOD_CLOSES_S, tokens=[server.token(f"m{n}")] * 3))
+                group.create_task(flood_frames(server.port, kind, USERS_S, tokens=[server.token(f"m{n}")] * 3))
                 for n, kind in enumerate(FRAMES)
             ]
         outcomes = [outcome for flood in floods for outcome in flood.result()]
         probe.noticed_nothing()
-        assert [outcome.close_code for outcome in outcomes] == [4003] * 9
-        assert await metric(server, "realtime_flood_closed_total") == 9
-        assert await metric(server, "realtime_reading_paused_total") > 9
-        # Nine floods and the probe: most of the time the server does nothing.
-        assert await metric(server, "process_cpu_seconds_total") - used_s < FLOOD_CLOSES_S / 3
+        assert await metric(server, "realtime_reading_paused_total") >= 9
+        # Most of the time the server does nothing.
+        assert await metric(server, "process_cpu_seconds_total") - used_s < USERS_S * USED
+        if LONG:
+            assert [outcome.close_code for outcome in outcomes] == [4003] * 9
+            assert await metric(server, "realtime_flood_closed_total") == 9
 
 
 async def test_strangers_who_return_as_soon_as_they_are_closed_slow_nobody_down(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         async with probing(server) as probe:
-            outcomes = await flood_frames(server.port, "pongs", FLOOD_S, strangers=10, returns=True)
+            outcomes = await flood_frames(server.port, "pongs", FLOOD_S, strangers=10, returns=True, ends=20)
         probe.noticed_nothing()
         closed = [outcome for outcome in outcomes if outcome.ended != "open"]
-        assert len(closed) > 10
+        assert len(closed) >= 20
         assert {outcome.close_code for outcome in closed} == {4502}
 
 
@@ -65,7 +64,9 @@ async def test_frames_of_64_kib_that_arrive_byte_by_byte_cost_little(tmp_path: P
     async with running(tmp_path) as server:
         openings = [[upgrade(), hello(server.token(f"m{number}"))] for number in range(2)]
         async with probing(server) as probe:
-            outcomes = await flood(Flood(server.port, openings, frame, BYTES_S, piece=1))
+            outcomes = await flood(
+                Flood(server.port, openings, frame, FLOOD_S, piece=1, sends=len(frame), answer=b'"heartbeat.ack"')
+            )
         probe.noticed_nothing()
         # Nothing is wrong with them: each whole frame is answered, and nobody is closed.
         for outcome in outcomes:
@@ -89,11 +90,10 @@ async def test_half_closed_websockets_end_at_once(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         async with probing(server) as probe:
             sockets = [await half_closed(server, number) for number in range(HALF_CLOSED)]
-            async with asyncio.timeout(5):
-                for reader, writer in sockets:
-                    await reader.read()  # to its end
-                    writer.close()
-            assert await metric(server, "ws_connections") == 1  # the probe's
+            for reader, writer in sockets:
+                await reader.read()  # to its end
+                writer.close()
+            assert await metric(server, "ws_connections") == CLIENTS  # the probe's
             assert await metric(server, "ws_closed_total") == HALF_CLOSED
         probe.noticed_nothing()
 
@@ -136,8 +136,8 @@ async def test_joins_and_leaves_at_full_speed_are_refused_beyond_the_limit(tmp_p
         frames = b"".join(make_frame(TEXT, msgspec.json.encode(command)) for command in commands)
         openings = [[upgrade(), hello(server.token(f"m{number}"))] for number in range(10)]
         async with probing(server) as probe:
-            outcomes = await flood(Flood(server.port, openings, frames, FLOOD_S))
+            outcomes = await flood(Flood(server.port, openings, frames, FLOOD_S, hears=b'"rate_limited"'))
         probe.noticed_nothing()
         assert all(b'"rate_limited"' in outcome.received for outcome in outcomes)
-        assert await metric(server, "realtime_rate_limited_connection_total") > 1_000
+        assert await metric(server, "realtime_rate_limited_connection_total") >= 10
         assert await metric(server, "realtime_reading_paused_total") >= 10

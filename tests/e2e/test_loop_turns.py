@@ -1,7 +1,13 @@
-"""No command and no request holds the loop for more than 20 ms, at its largest allowed size (design, section 10)."""
+"""No command and no request holds the loop for more than 20 ms, at its largest allowed size (design, section 10).
+
+Turns are measured in processor time, which other programs on the machine do not lengthen. On a machine slower than the
+one of the promise they may take longer in proportion: `unit_s` is of work that takes `UNIT_S` there.
+"""
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +21,8 @@ from postgres_server import fresh_schema
 from redis_servers import redis_server
 
 LIMIT_S = 0.02
-ATTEMPTS = 4  # a turn that was long by chance is not long each time
+UNIT_S = 0.00038
+ATTEMPTS = 3  # interrupts are counted as work of the thread they interrupt; what is long by itself is long each time
 ON_REDIS = (
     "watch_of_10_000",
     "watch_by_ten_at_once",
@@ -27,29 +34,42 @@ ON_REDIS = (
 ON_POSTGRES = ("notifications_for_10_000", "watch_where_people_hide")
 
 
+def unit_s() -> float:
+    """Return the processor time that a fixed piece of work takes here and now: the least of some times."""
+    found = []
+    for _ in range(10):
+        began = time.thread_time()
+        json.loads(
+            json.dumps([{"user": f"u{number}", "state": "online", "devices": [number]} for number in range(300)])
+        )
+        found.append(time.thread_time() - began)
+    return min(found)
+
+
 async def check(name: str, **settings: Any) -> None:
     turns: list[float] = []
     while len(turns) < ATTEMPTS:
-        turns.append(await longest_turn(CASES[name], **settings))
+        slower = unit_s() / UNIT_S
+        turns.append(await longest_turn(CASES[name], **settings) / max(1.0, slower, unit_s() / UNIT_S))
         if turns[-1] <= LIMIT_S:
             return
     pytest.fail(f"the longest turns were {[f'{turn * 1000:.1f} ms' for turn in turns]}")
 
 
-@pytest.mark.alone
+@pytest.mark.timing
 @pytest.mark.parametrize("name", CASES)
 async def test_no_turn_of_the_loop_is_long(name: str) -> None:
     await check(name)
 
 
-@pytest.mark.alone
+@pytest.mark.timing
 @pytest.mark.parametrize("name", ON_REDIS)
 async def test_no_turn_of_the_loop_is_long_on_redis(name: str, tmp_path: Path) -> None:
     with redis_server("redis", tmp_path) as port:
         await check(name, engine={"url": f"redis://127.0.0.1:{port}"})
 
 
-@pytest.mark.alone
+@pytest.mark.timing
 @pytest.mark.parametrize("name", ON_POSTGRES)
 async def test_no_turn_of_the_loop_is_long_on_postgresql(name: str, postgres: str) -> None:
     async with fresh_schema(postgres) as place:

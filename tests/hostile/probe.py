@@ -12,10 +12,10 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from e2e.processes import Process, ask
 from greendot.testing import WireClient
+from waited import waited_s
 
 LONG = bool(os.environ.get("HOSTILE"))  # `make hostile`
 FLOOD_S = 5.0 if LONG else 1.0
@@ -37,7 +37,7 @@ class Client:
         self.latencies_s: list[float] = []
 
     def _delayed_s(self) -> float:
-        return waited_s(self._server.pid) + waited_s()
+        return waited_s(self._server.pid, os.getpid())
 
     async def send(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
@@ -128,11 +128,6 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
     for result in await asyncio.gather(*tasks, return_exceptions=True):
         if result is not None and not isinstance(result, asyncio.CancelledError):
             raise result
-
-
-def waited_s(pid: int | None = None) -> float:
-    """How long the first thread of a process, this one unless told, has waited for a processor while it had work."""
-    return int(Path(f"/proc/{pid or os.getpid()}/schedstat").read_text().split()[1]) / 1e9
 
 
 async def metric(server: Process, name: str) -> float:

@@ -103,7 +103,7 @@ def _answer(returned: Any, status: int | None) -> Mapping[int, Content]:
 
 def _route(method: Callable[..., Awaitable[Any]]) -> Route:
     it: Operation = method.operation  # type: ignore[attr-defined]
-    takes, status = {*inspect.signature(method).parameters}, next(iter(it.answers))
+    reads_body, status = "body" in method.__annotations__, next(iter(it.answers))
 
     async def serve(request: Request) -> Response:
         trace = began(request.headers.get("traceparent"))
@@ -121,7 +121,7 @@ def _route(method: Callable[..., Awaitable[Any]]) -> Route:
             given["query"] = read_query(request, it.query)
         if it.keyed:
             given["idempotency_key"] = idempotency_key(request)
-        if "body" in takes:
+        if reads_body:
             given["body"] = await read_body(request, it.body[0])
         answer = await method(request, **given)
         if isinstance(answer, Response):

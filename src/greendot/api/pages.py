@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from greendot.api.headers import PAGE
 
+WEB = Path(__file__).parents[1] / "web"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -21,27 +22,27 @@ SHARED = ("tokens.css", "favicon.svg")  # of the demo, used by the other pages t
 
 def demo_pages() -> list[Route]:
     """The demo, at `/`."""
-    return [_page("/" if file.name == "index.html" else f"/{file.name}", file) for file in _files("greendot.web")]
+    return [_page("/" if file.name == "index.html" else f"/{file.name}", file) for file in _files(WEB)]
 
 
 def admin_pages() -> list[Route]:
     """The dashboard, at `/admin`. The page itself is no secret; what it shows is asked for with a key."""
-    return _pages_at("/admin", "greendot.web.admin")
+    return _pages_at("/admin", WEB / "admin")
 
 
 def docs_pages() -> list[Route]:
     """The page of the APIs' documents, at `/docs`."""
-    return _pages_at("/docs", "greendot.web.docs")
+    return _pages_at("/docs", WEB / "docs")
 
 
-def _pages_at(place: str, package: str) -> list[Route]:
-    files = _files(package)
-    files += [file for file in _files("greendot.web") if file.name in SHARED]
+def _pages_at(place: str, folder: Path) -> list[Route]:
+    files = _files(folder)
+    files += [file for file in _files(WEB) if file.name in SHARED]
     return [_page(place if file.name == "index.html" else f"{place}/{file.name}", file) for file in files]
 
 
-def _page(path: str, file: resources.abc.Traversable) -> Route:
-    content, kind = file.read_bytes(), _TYPES["." + file.name.rpartition(".")[2]]
+def _page(path: str, file: Path) -> Route:
+    content, kind = file.read_bytes(), _TYPES[file.suffix]
 
     async def serve(request: Request) -> Response:
         return Response(content, headers=PAGE, media_type=kind)
@@ -49,5 +50,5 @@ def _page(path: str, file: resources.abc.Traversable) -> Route:
     return Route(path, serve)
 
 
-def _files(package: str) -> list[resources.abc.Traversable]:
-    return [file for file in resources.files(package).iterdir() if file.name.endswith(tuple(_TYPES))]
+def _files(folder: Path) -> list[Path]:
+    return [file for file in folder.iterdir() if file.suffix in _TYPES]

@@ -3,6 +3,7 @@ to print a token, or at every TAB."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 
@@ -76,6 +77,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: errors a person can act on are one line, without a traceback."""
+    gc.set_threshold(50_000, 50, 50)  # loading makes many objects, and next to nothing that is to be collected
     try:
         cli()
     except GreendotError as error:

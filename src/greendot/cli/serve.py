@@ -216,5 +216,6 @@ def _set_up_process() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    gc.freeze()  # what was loaded stays: no collection need look at it
     # A connection is a few dozen objects that stay; with the default of 700 they would be looked at again and again.
     gc.set_threshold(50_000, 50, 50)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -16,7 +16,7 @@ class Step(NamedTuple):
 
 def steps(store: str) -> list[Step]:
     """All steps of one store, in order. Numbers may be left out; the last one is the version of the tables."""
-    files = sorted((f for f in resources.files(__name__).joinpath(store).iterdir()), key=lambda file: file.name)
+    files = sorted((Path(__file__).parent / store).iterdir(), key=lambda file: file.name)
     found = [Step(int(f.name[:4]), f.name.removesuffix(".sql"), f.read_text()) for f in files if f.name[0].isdigit()]
     numbers = [step.number for step in found]
     assert numbers == sorted({*numbers}), "two steps have the same number"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from greendot.core.facts import RedisFacts
 from greendot.doctor.entry import is_local
@@ -17,6 +17,7 @@ SKEW_MS, TOO_MUCH_SKEW_MS = 500.0, 5_000.0
 FULL, NEARLY_FULL = 0.95, 0.8
 LEAST_PASSWORD = 20
 LEAST_BUFFER = 8_000_000
+_LOGIN = re.compile("://([^/?#]*)@")
 
 
 def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
@@ -120,7 +121,8 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
         do = "ACL SETUSER default off, and a user for Greendot: docs/redis-keys.md has the line."
         weight: Weight = "warning" if not local else "note"
         yield Finding(weight, "engine.url", f"{', '.join(open_ones)} lets in who says no password", why, do)
-    password = (urlsplit(url).netloc.rpartition("@")[0]).partition(":")[2]
+    login = _LOGIN.search(url)
+    password = login[1].partition(":")[2] if login else ""
     if password and (weak := weakness(password, LEAST_PASSWORD)):
         yield warning("engine.url", f"the password is weak: {weak}", "It can be guessed.", "openssl rand -hex 32")
     if any(server.has_more_rights for server in servers) and not (local and open_ones):

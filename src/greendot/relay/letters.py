@@ -14,6 +14,7 @@ from greendot.store.outbox import MOST_BODY, Aside, OutboxRow
 
 MOST_NAME = 200  # characters, as on the wire
 _BEYOND_S = 253_402_300_800.0  # the year 10,000
+_TOO_DEEP = f"body may be nested at most {MAX_DEPTH} levels deep"
 
 
 class NoticeLetter(NamedTuple):
@@ -75,9 +76,9 @@ def _body(text: str) -> bytes:
     try:
         body = msgspec.json.format(text.encode(), indent=-1)
     except (msgspec.DecodeError, RecursionError):
-        raise _Unfit("body is nested too deeply") from None
+        raise _Unfit(_TOO_DEEP) from None
     if is_too_deep(body):
-        raise _Unfit(f"body may be nested at most {MAX_DEPTH} levels deep")
+        raise _Unfit(_TOO_DEEP)
     if has_vast_number(body):
         raise _Unfit(f"body {VAST_NUMBER}")
     if len(body) > MAX_FRAME:

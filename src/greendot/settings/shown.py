@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, get_args, get_origin
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,9 @@ from greendot.settings.sections import Settings
 from greendot.settings.values import is_secret
 
 _PATHS = ("webhooks", "visibility", "push")  # sections with URLs whose paths may be as good as a password
+# Not urlsplit: from Python 3.14 on it refuses several hosts of which one is in brackets.
+_LOGIN = re.compile("(?<=://)[^/?#]*@")
+_END_OF_HOSTS = re.compile("[/?#]")
 
 
 def shown(settings: Settings) -> dict[str, Any]:
@@ -41,8 +44,8 @@ def _value(at: str, kind: Any, value: Any) -> Any:
 
 def _address(at: str, url: str) -> str:
     """A URL without user and password; of an app's only where it is."""
-    split = urlsplit(url)
-    place = split._replace(netloc=split.netloc.rpartition("@")[2])
+    place = _LOGIN.sub("", url, count=1)
     if url and at.split(".")[-2] in _PATHS:
-        return f"{place.scheme}://{place.netloc}/…"
-    return place.geturl() if "@" in split.netloc else url
+        scheme, _, rest = place.partition("://")
+        return f"{scheme}://{_END_OF_HOSTS.split(rest, maxsplit=1)[0]}/…"
+    return place

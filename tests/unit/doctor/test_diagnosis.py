@@ -115,6 +115,7 @@ PLANTED: list[tuple[str, str, str, dict[str, dict[str, Any]]]] = [
     ("warning", "tenants.acme.visibility.ask_url", "without TLS", {"tenants": {"acme": ASKED}, "webhooks": HOME}),
     ("warning", "engine.url", "no TLS", {"engine": {"url": f"redis://greendot:{PASSWORD}@10.0.0.5"}}),
     ("warning", "engine.url", "password is weak", {"engine": {"url": "rediss://greendot:hush@10.0.0.5"}}),
+    ("warning", "engine.url", "password is weak", {"engine": {"url": "rediss+cluster://ann:hush@[::5],[::6]:7000"}}),
     ("warning", "store.url", "password is weak", {"store": {"url": "postgresql://greendot:hush@10.0.0.6/g"}}),
     ("error", "PostgreSQL 10.0.0.6/greendot", "100 connections", {"store": {"pool": 25}}),
     ("warning", "PostgreSQL 10.0.0.6/greendot", "60 connections", {"store": {"pool": 15}}),

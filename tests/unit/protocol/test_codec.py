@@ -211,9 +211,11 @@ def test_what_is_nested_too_deeply_is_refused_with_its_id_where_that_can_be_read
         return '{"type":"room.send","id":5,"room":"r","body":' + "[" * levels + "]" * levels + "}"
 
     assert decode_command(sent(MAX_DEPTH - 1)).id == 5
-    for levels, code, number in ((MAX_DEPTH, Err.BAD_FIELD, 5), (10_000, Err.BAD_FRAME, None)):
+    readable, unreadable = (Err.BAD_FIELD, 5), (Err.BAD_FRAME, None)
+    # From Python 3.14 on, the stack has room for all levels that a frame can have.
+    for levels, answers in ((MAX_DEPTH, [readable]), (10_000, [readable, unreadable])):
         refused = bad(sent(levels))
-        assert (refused.code, refused.command_id) == (code, number)
+        assert (refused.code, refused.command_id) in answers
         assert refused.message == "a frame may be nested at most 64 levels deep"
 
 

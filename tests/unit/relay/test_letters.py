@@ -75,7 +75,7 @@ def test_a_body_may_be_as_large_as_a_frame_without_the_spaces_between() -> None:
         (msgspec.structs.replace(message(), name="n" * 201), "name"),
         (changed(body='"' + "x" * MAX_FRAME + '"'), f"at most {MAX_FRAME} bytes, and has"),
         (changed(body='"' + "x" * (MOST_BODY - 1)), f"at most {MAX_FRAME} bytes"),
-        (changed(body="[" * 30_000 + "]" * 30_000), "nested too deeply"),
+        (changed(body="[" * 30_000 + "]" * 30_000), "nested at most 64 levels"),
         (changed(body="[" * 65 + "]" * 65), "nested at most 64 levels"),
         (changed(body="1" + "0" * 309), "a number beyond 1.8e308"),
         (changed(created_s=math.inf), "created_at"),

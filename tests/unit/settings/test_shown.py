@@ -62,7 +62,7 @@ def test_no_secret_is_shown_wherever_it_is() -> None:
             "visibility": ask,
             "push": push,
             "tenants": {"acme": {"webhooks": hook, "visibility": ask, "push": push}},
-            "engine": {"url": f"redis+cluster://ann:{HUSH}@h1,h2"},
+            "engine": {"url": f"redis+cluster://ann:{HUSH}@h1,[::1]:1,[::2]"},
             "store": {"url": f"postgresql://ann:{HUSH}@db/greendot"},
             "outbox": {"url": f"postgresql://ann:{HUSH}@db/app"},
         },
@@ -71,7 +71,7 @@ def test_no_secret_is_shown_wherever_it_is() -> None:
     assert HUSH not in str(found)
     assert found["auth"]["secret"] == found["tenants"]["acme"]["visibility"]["ask_secret"] == "(set)"
     assert found["webhooks"]["url"] == found["visibility"]["ask_url"] == "https://app.example/…"
-    assert found["engine"]["url"] == "redis+cluster://h1,h2"
+    assert found["engine"]["url"] == "redis+cluster://h1,[::1]:1,[::2]"
     assert found["store"]["url"] == "postgresql://db/greendot"
 
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -21,6 +22,7 @@ Kind = Literal["standalone", "sentinel", "cluster"]
 _KINDS: dict[str, Kind] = {"": "standalone", "sentinel": "sentinel", "cluster": "cluster"}
 _PORTS: dict[Kind, int] = {"standalone": 6379, "sentinel": 26379, "cluster": 6379}
 _FILES = {"ca", "cert", "key"}
+_END_OF_HOSTS = re.compile("[/?#]")
 
 
 class Address(NamedTuple):
@@ -97,10 +99,12 @@ def without_login(url: str) -> str:
 
 
 def _split(url: str) -> SplitResult:
-    try:
-        split = urlsplit(url)
-    except ValueError:
-        raise _bad("it is not a URL: an IPv6 address is written [::1]") from None
+    # Python 3.14 refuses several hosts of which one is in brackets: they are taken out first.
+    scheme, separator, rest = url.partition("://")
+    places = _END_OF_HOSTS.split(rest, maxsplit=1)[0]
+    if places.count("[") != places.count("]"):
+        raise _bad("it is not a URL: an IPv6 address is written [::1]")
+    split = urlsplit(scheme + separator + rest[len(places) :])._replace(netloc=places)
     beyond = split.path + split.fragment + ("" if "@" in split.netloc else split.query)
     if "@" in beyond:  # half of a password would be taken for a host, and repeated where hosts are
         raise _bad("a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @")

@@ -72,6 +72,8 @@ def test_a_login_may_hold_any_character_if_it_is_escaped() -> None:
         ("redis://localhost:port", "HOST:PORT"),
         ("redis://localhost:65536", "HOST:PORT"),
         ("redis://[::1", "IPv6"),
+        ("redis+cluster://[::1],[::2", "IPv6"),
+        ("redis+cluster://[::1],[h]x:1", "HOST:PORT"),
         ("redis://localhost/first", "'first'"),
         ("redis://a,b", "redis+cluster://"),
         ("redis+sentinel://a", "name of the primary"),
@@ -102,6 +104,7 @@ def test_no_part_of_an_unescaped_password_is_repeated(mark: str) -> None:
         ("redis://localhost:6379/1", "redis://localhost:6379/1"),
         ("redis://:hush@localhost", "redis://localhost"),
         ("redis+sentinel://ann:hush@a,b:1/main/2", "redis+sentinel://a,b:1/main/2"),
+        ("redis+cluster://ann:hush@[::1],[fe80::2]:7000", "redis+cluster://[::1],[fe80::2]:7000"),
         ("rediss+cluster://ann:hu@sh@a:1,b:2?ca=/ca@2.pem", "rediss+cluster://a:1,b:2?ca=/ca@2.pem"),
     ],
 )

@@ -129,7 +129,7 @@ outage: $(READY) debs  ## Redis, and PostgreSQL, away for a minute under load: w
 	  $(BIN)/python -m pytest tests/cluster/test_outage.py -s --timeout=300 $(ARGS)
 
 debs:
-	@sh scripts/ensure-debs chromium redis-server gcc postgresql=/usr/lib/postgresql \
+	@sh scripts/ensure-debs 'chromium-headless-shell|chromium' redis-server gcc postgresql=/usr/lib/postgresql \
 	  nginx=/usr/sbin/nginx caddy systemd=systemd-analyze curl openssl git prometheus@/usr/bin/promtool
 
 node: $(READY)

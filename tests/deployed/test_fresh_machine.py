@@ -15,11 +15,12 @@ import pytest
 from deployed.programs import ROOT, program, said
 
 WANTED = [
-    "chromium",
+    "chromium-without-windows|chromium",
     "redis-server",
     "nginx=/usr/sbin/nginx-that-is-not-there",
     "postgresql=/usr/lib/postgresql-that-is-not-there",
     "sh",
+    "sh-that-is-not-there|sh",
 ]
 
 

@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, WebSocket, expect, sync_playwright
 
+from e2e.forking import Blocking
 from redis_servers import free_port
 
 API_KEY = "a-key-for-the-tests-of-the-page"
@@ -30,6 +29,8 @@ SETTINGS = {
     "GREENDOT_TYPING_THROTTLE_S": "0.5",
     "GREENDOT_API_KEY": API_KEY,
 }
+# The first draws no windows: a page takes it a third of the processor time.
+CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -57,17 +58,15 @@ class ServerProcess:
         self._log = folder / f"server-{self.port}.log"
         self._environment = {key: value for key, value in os.environ.items() if not key.startswith("GREENDOT_")}
         self._environment |= SETTINGS | {"GREENDOT_SERVER_DATA_DIR": str(folder / "data")} | settings
-        self._process: subprocess.Popen[str] | None = None
+        self._folder = folder
+        self._process: Blocking | None = None
         self.url = f"http://127.0.0.1:{self.port}/"
 
     def start(self) -> None:
         """Return once the server says that it is ready."""
-        command = [sys.executable, "-m", "greendot", "serve", "--dev", "--port", str(self.port)]
         with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                command, env=self._environment, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert self._process.stdout is not None
+            words = ("serve", "--dev", "--port", str(self.port))
+            self._process = Blocking(self._folder, self._environment, *words, log=log)
         said = ""
         while "is ready" not in said:
             line = self._process.stdout.readline()
@@ -189,7 +188,7 @@ class Tab:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Not for the whole session: while Playwright runs, no other test could start an event loop."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
     if path is None:
         sentence = "Chromium is not installed, so the page cannot be tried in a browser (apt install chromium)."
         if os.environ.get("CI"):

@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from forked import request
 
@@ -73,18 +74,66 @@ class Forked:
 
 async def fork(folder: Path, environment: dict[str, str], *arguments: str) -> Forked:
     """Start `greendot ARGUMENT…` there, with pipes for what it prints."""
-    link = socket.socket(socket.AF_UNIX)
-    link.connect(server())
     out, to_out = os.pipe()
     err, to_err = os.pipe()
-    nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        request(link, (nothing, to_out, to_err), str(folder), environment, list(arguments))
+        link = _asked(folder, environment, arguments, to_out, to_err)
     finally:
-        for file in (nothing, to_out, to_err):
+        for file in (to_out, to_err):
             os.close(file)
     answers = await Output.of(link.detach())
     return Forked(int(await answers.reader.readline()), await Output.of(out), await Output.of(err), answers)
+
+
+class Blocking:
+    """A forked process, with the methods of subprocess.Popen, for tests without an event loop."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], *arguments: str, log: IO[str] | None = None) -> None:
+        """What it prints is read from `stdout`; what it says on standard error too, unless there is a log for it."""
+        out, to_out = os.pipe()
+        try:
+            self._link = _asked(folder, environment, arguments, to_out, log.fileno() if log else to_out)
+        finally:
+            os.close(to_out)
+        self.stdout = os.fdopen(out)
+        self._answers = self._link.makefile("rb")
+        self.pid = int(self._answers.readline())
+        self.returncode: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        """The rest of what it prints, after its end; TimeoutError where that does not come."""
+        said: list[str] = []
+        reading = threading.Thread(target=lambda: said.append(self.stdout.read()), daemon=True)
+        reading.start()
+        self._link.settimeout(timeout)
+        self.returncode = int(self._answers.readline() or b"-9")
+        reading.join(timeout)
+        self.stdout.close()
+        self._answers.close()
+        self._link.close()
+        return "".join(said), None
+
+
+def _asked(folder: Path, environment: dict[str, str], arguments: tuple[str, ...], out: int, err: int) -> socket.socket:
+    """The line on which a fork is asked for, and its process id and its end are told."""
+    link = socket.socket(socket.AF_UNIX)
+    link.connect(server())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        request(link, (nothing, out, err), str(folder), environment, list(arguments))
+    finally:
+        os.close(nothing)
+    return link
 
 
 @functools.cache

@@ -16,7 +16,7 @@ _FILES = (0, 1, 2)
 
 
 def request(link, files, folder, environment, arguments):  # noqa: ANN001, ANN201  (loaded with as little as possible)
-    """Send a call. The server sends a line with the process id, then one with the exit code."""
+    """Send a call. The server sends a line with the process id, then one with the exit code and the seconds."""
     body = json.dumps([folder, environment, arguments]).encode()
     link.sendmsg([len(body).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
     link.sendall(body)
@@ -27,7 +27,7 @@ def call(path, arguments):  # noqa: ANN001, ANN201
         link.connect(path)
         request(link, _FILES, os.getcwd(), dict(os.environ), arguments)
         with link.makefile("rb") as answer:
-            return int([*answer][-1])
+            return int([*answer][-1].split()[0])
 
 
 def serve(path: str) -> None:
@@ -58,13 +58,13 @@ def serve(path: str) -> None:
                 waiting.unregister(key.fd)
                 child, link = children.pop(key.fd)
                 os.close(key.fd)
-                _, status = os.waitpid(child, 0)
-                _tell(link, os.waitstatus_to_exitcode(status))
+                _, status, used = os.wait4(child, 0)
+                _tell(link, f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime:.3f}")
                 link.close()
             else:
                 link, _ = door.accept()
                 child = _fork(link, main)
-                _tell(link, child)
+                _tell(link, str(child))
                 watch = os.pidfd_open(child)
                 children[watch] = child, link
                 waiting.register(watch, selectors.EVENT_READ)
@@ -84,9 +84,9 @@ def _load():  # noqa: ANN202
     return main
 
 
-def _tell(link: socket.socket, number: int) -> None:
+def _tell(link: socket.socket, line: str) -> None:
     try:
-        link.sendall(b"%d\n" % number)
+        link.sendall(f"{line}\n".encode())
     except OSError:
         pass  # the caller has gone
 

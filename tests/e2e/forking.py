@@ -22,6 +22,14 @@ from forked import request
 OF_THE_INTERPRETER = ("LD_PRELOAD", "PYTHONPATH", "PYTHONPROFILEIMPORTTIME")
 
 
+_spent: list[float] = []
+
+
+def processor_s() -> float:
+    """The processor time of all processes that were forked and have ended."""
+    return sum(_spent)
+
+
 class Output(NamedTuple):
     """The reading end of a pipe."""
 
@@ -67,7 +75,9 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
     async def _end(self, answers: Output) -> int:
-        self.returncode = int(await answers.reader.readline() or b"-9")  # nothing: the server of forks was killed
+        code, seconds = (await answers.reader.readline() or b"-9 0").split()  # nothing: the server of forks was killed
+        _spent.append(float(seconds))
+        self.returncode = int(code)
         answers.transport.close()
         return self.returncode
 

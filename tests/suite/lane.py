@@ -1,0 +1,134 @@
+"""One of several pytest processes that share a queue of test files: `python lane.py QUEUE RESULTS PYTEST-ARGUMENT…`.
+
+A lane takes the next file when it has no test left, so that all lanes end at about the same time, and collects only the
+files it runs. QUEUE holds the paths of the files, one in a line; RESULTS is a file descriptor that gets a line of JSON
+for each file and for each test that failed or was skipped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+
+class Lane:
+    """A pytest plugin: collect and run a file of the queue after the other."""
+
+    def __init__(self, queue: Path, results: IO[str]) -> None:
+        self._queue = queue
+        self._results = results
+        self._file = ""
+        self._counts = {"passed": 0, "failed": 0, "skipped": 0}
+        self._since = (time.monotonic(), processor_s())
+        self._collected = 0
+
+    # --- hooks ---
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> bool:
+        session.items = []  # collected file by file, in the loop
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = self._items(session)
+        item = next(items, None)
+        while item is not None:
+            if (file := item.nodeid.partition("::")[0]) != self._file:
+                self._end_file()
+                self._file = file
+                self._tell(began=file)
+            following = next(items, None)  # known before this one is torn down: what both use is kept
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            item = following
+        self._end_file()
+        session.testscollected = self._collected
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._counts["failed"] += 1
+            self._tell(failed=report.nodeid if report.when == "call" else f"{report.nodeid} ({report.when})")
+        elif report.skipped:
+            self._counts["skipped"] += 1
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self._tell(skipped=report.nodeid, reason=reason.removeprefix("Skipped: "))
+        elif report.when == "call":
+            self._counts["passed"] += 1
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._tell(failed=f"{report.nodeid} (collection)")
+
+    # --- the queue ---
+
+    def _items(self, session: pytest.Session) -> Iterator[pytest.Item]:
+        while file := take(self._queue):
+            found = [item for item in session.perform_collect([file]) if isinstance(item, pytest.Item)]
+            self._collected += len(found)
+            yield from found
+
+    # --- results ---
+
+    def _end_file(self) -> None:
+        now = (time.monotonic(), processor_s())
+        wall, processor = (round(new - old, 3) for new, old in zip(now, self._since, strict=True))
+        if self._file:
+            self._tell(file=self._file, **self._counts, wall=wall, processor=processor)
+        self._counts = dict.fromkeys(self._counts, 0)
+        self._since = now
+
+    def _tell(self, **event: Any) -> None:
+        self._results.write(json.dumps(event) + "\n")
+        self._results.flush()
+
+
+def take(queue: Path) -> str | None:
+    """Take the first line of the queue, which other lanes take from as well."""
+    with queue.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        first, *rest = file.read().split("\n")
+        file.seek(0)
+        file.write("\n".join(rest))
+        file.truncate()
+    return first or None
+
+
+def processor_s() -> float:
+    """The processor time of this process, of the children that have ended and of the servers that were forked."""
+    forking: Any = sys.modules.get("e2e.forking")
+    spent = os.times()
+    return sum(spent[:4]) + (forking.processor_s() if forking else 0.0)
+
+
+def main() -> int:
+    queue, results, *arguments = sys.argv[1:]
+    sys.path[0] = str(TESTS)  # as `pythonpath` in pyproject.toml
+    if folder := os.environ.pop("COVERAGE_FOLDER", None):
+        from suite.covered import measured
+
+        with measured(Path(folder)):
+            return run(Path(queue), int(results), arguments)
+    return run(Path(queue), int(results), arguments)
+
+
+def run(queue: Path, results: int, arguments: list[str]) -> int:
+    with os.fdopen(results, "w") as file:
+        lane = Lane(queue, file)
+        code = int(pytest.main([str(TESTS), *arguments], plugins=[lane]))
+        lane._tell(over=True, processor=processor_s())
+        return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,7 +14,7 @@ HELM   := $(BIN)/helm
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test docs model trials compat record audit fuzz charts matrix bare-root fresh check format bench bench-quick storms outage debs node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh check format bench bench-quick storms outage debs node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ example: $(EXTRAS)  ## Start an example with a server of its own: make example N
 
 test: $(READY) $(EXTRAS) $(SITE) debs node $(if $(CI),$(HELM))  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python scripts/run-tests $(ARGS)
+
+test-fast: $(READY) debs  ## Run the unit tests, the architecture rules and one end-to-end pass (half a minute)
+	@$(BIN)/python scripts/run-tests --fast
 
 model: $(READY) debs  ## Ten thousand random stories on both engines, compared, and some of tenants and of stores (a quarter of an hour)
 	@MODEL_EXAMPLES=$${MODEL_EXAMPLES:-10000} TENANT_EXAMPLES=$${TENANT_EXAMPLES:-600} STORE_EXAMPLES=$${STORE_EXAMPLES:-2000} \

@@ -12,13 +12,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from _pytest.runner import collect_one_node
 
 TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
 
 
 class Lane:
@@ -73,8 +75,12 @@ class Lane:
     # --- the queue ---
 
     def _items(self, session: pytest.Session) -> Iterator[pytest.Item]:
+        # The folders are walked once, so that their fixtures are kept; a file is imported when it is taken.
+        folder = session.config.hook.pytest_collect_directory(path=TESTS, parent=session)
+        files = {str(node.path.relative_to(ROOT)): node for node in modules([folder])}
         while file := take(self._queue):
-            found = [item for item in session.perform_collect([file]) if isinstance(item, pytest.Item)]
+            found = [*session.genitems(files[file])]
+            session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=found)
             self._collected += len(found)
             yield from found
 
@@ -91,6 +97,18 @@ class Lane:
     def _tell(self, **event: Any) -> None:
         self._results.write(json.dumps(event) + "\n")
         self._results.flush()
+
+
+def modules(nodes: Iterable[pytest.Item | pytest.Collector]) -> Iterator[pytest.Collector]:
+    """The files of tests below these folders."""
+    for node in nodes:
+        if isinstance(node, pytest.Directory):
+            report = collect_one_node(node)
+            if report.failed:
+                node.ihook.pytest_collectreport(report=report)
+            yield from modules(report.result or ())
+        elif isinstance(node, pytest.Collector):
+            yield node
 
 
 def take(queue: Path) -> str | None:

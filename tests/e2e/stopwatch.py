@@ -15,6 +15,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -68,6 +69,9 @@ class _Socket:
         if not data:
             raise ConnectionError("the server closed the connection")
         self._read += data
+
+    def close(self) -> None:
+        self._socket.close()
 
     def answer(self) -> bytes:
         raise NotImplementedError
@@ -132,7 +136,8 @@ def main() -> None:
     client = Wire(asked["port"], asked["token"]) if "token" in asked else Http(asked["port"], asked["key"])
     requests = [[client.request(command) for command in turn] for turn in asked["turns"]]
     times: list[list[float]] = [[], []]
-    for number in range(-WARM_UP, LOOKS[-1]):
+    looks = asked["looks"]
+    for number in range(-WARM_UP, looks[-1]):
         for which in random.sample((0, 1), 2):
             *before, timed = requests[which]
             for request in before:
@@ -140,7 +145,7 @@ def main() -> None:
             took = client.took(timed)
             if number >= 0:
                 times[which].append(took)
-        if number + 1 in LOOKS:
+        if number + 1 in looks:
             told = _told(*times)
             if told.difference < MOST:
                 break
@@ -153,7 +158,9 @@ def _told(one: list[float], other: list[float]) -> Told:
     return Told(median(one) * 1e6, median(other) * 1e6, abs(ratio - 1), len(one))
 
 
-async def compared(port: int, one: Any, other: Any, *, token: str = "", key: str = "") -> Told:
+async def compared(
+    port: int, one: Any, other: Any, token: str = "", key: str = "", looks: Sequence[int] = LOOKS
+) -> Told:
     """Ask for the one and for the other, by WebSocket with a token or by HTTP with a key.
 
     Each is a command or request, or a list of them of which the last is timed. Where medians differ by more than they
@@ -161,7 +168,7 @@ async def compared(port: int, one: Any, other: Any, *, token: str = "", key: str
     not.
     """
     turns = [turn if isinstance(turn, list) and isinstance(turn[0], list | dict) else [turn] for turn in (one, other)]
-    asked = {"port": port, "turns": turns} | ({"token": token} if token else {"key": key})
+    asked = {"port": port, "turns": turns, "looks": looks} | ({"token": token} if token else {"key": key})
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, Path(__file__)), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )

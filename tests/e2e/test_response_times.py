@@ -1,25 +1,32 @@
 """How long an answer takes tells nothing: what one may not know of is answered as fast as what is not there.
 
-Wall time, at a client in a process of its own, of 1,000 samples of each, taken in turns (`stopwatch`). CPU time would
-be steadier, and would not see one read of the store more: that only waits.
+The server does the same for both, call by call (`steps`). One question of each kind is timed as well: wall time, at a
+client in a process of its own, of 1,000 samples of each, taken in turns (`stopwatch`). `make hostile` times them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import pytest
 
-from e2e.stopwatch import MOST, Told, compared
+from e2e.steps import compared_by_steps, counting
+from e2e.stopwatch import LOOKS, MOST, compared
 from e2e.test_api_keys import make
 from greendot.core.apikeys import text_of
 from greendot.ids import new_key_id, new_key_secret
 from greendot.store.base import Draft, Notice
 from greendot.testing import Served, WireClient, serving
+from hostile.probe import LONG
 
-pytestmark = pytest.mark.alone
+TIMED = {  # in `make test`: one of each kind
+    "tenant-presence.get",
+    "busy-room-room.history",
+    "GET /v1/rooms/{room}",
+}
 
 IN_A_ROOM: dict[str, dict[str, Any]] = {
     "room.join": {},
@@ -31,6 +38,18 @@ IN_A_ROOM: dict[str, dict[str, Any]] = {
     "typing.start": {},
     "signal.send": {"kind": "k"},
 }
+ROUTES = [
+    ("GET", "/v1/users/{user}/presence", None),
+    ("GET", "/v1/users/{user}/sessions", None),
+    ("GET", "/v1/users/{user}/inbox", None),
+    ("POST", "/v1/presence/query", {"users": ["{user}"]}),
+    ("GET", "/v1/rooms/{room}", None),
+    ("GET", "/v1/rooms/{room}/members", None),
+    ("GET", "/v1/rooms/{room}/messages", None),
+    ("GET", "/v1/rooms/{room}/present", None),
+    ("DELETE", "/v1/rooms/{room}/members/u", None),
+    ("DELETE", "/v1/sessions/{session}", None),
+]
 
 
 @asynccontextmanager
@@ -48,59 +67,43 @@ async def inhabited(**sections: Any) -> AsyncIterator[tuple[Served, WireClient]]
         yield served, resident
 
 
-def is_even(told: Told) -> None:
-    assert told.difference < MOST, told
+class Asked(NamedTuple):
+    """Two questions, and who asks them."""
+
+    one: Any
+    other: Any
+    token: str = ""
+    key: str = ""
 
 
-@pytest.mark.parametrize("policy", ["tenant", "shared_rooms", "contacts"])
-@pytest.mark.parametrize("kind", ["presence.get", "watch"])
-async def test_who_hides_is_answered_like_who_is_unknown(kind: str, policy: str) -> None:
-    async with inhabited(visibility={"policy": policy}) as (served, _):
+Question = Callable[[Served, WireClient], Awaitable[Asked]]
+QUESTIONS: dict[str, tuple[Question, dict[str, Any]]] = {}  # with the settings of the server
+
+
+def question(name: str, **settings: Any) -> Callable[[Question], None]:
+    def kept(ask: Question) -> None:
+        QUESTIONS[name] = ask, settings
+
+    return kept
+
+
+def about_users(kind: str, policy: str, claims: dict[str, Any] | None = None, name: str = "") -> None:
+    @question(name or f"{policy}-{kind}", visibility={"policy": policy})
+    async def ask(served: Served, resident: WireClient) -> Asked:
         one, other = ({"type": kind, "users": [user]} for user in ("resident", "nobodyis"))
-        is_even(await compared(served.port, one, other, token=served.token("bob")))
+        return Asked(one, other, token=served.token("eve" if claims else "bob", **(claims or {})))
 
 
-async def test_so_is_who_was_not_watched_before() -> None:
-    async with inhabited() as (served, _):
-        one, other = (
-            [{"type": kind, "users": [user]} for kind in ("unwatch", "watch")] for user in ("resident", "nobodyis")
-        )
-        is_even(await compared(served.port, one, other, token=served.token("bob")))
-
-
-@pytest.mark.parametrize("kind", ["presence.get", "watch"])
-@pytest.mark.parametrize("claims", [{"watch": ["team-*"]}, {"tenant": "rival"}], ids=["narrow token", "other tenant"])
-async def test_whom_a_token_does_not_reach_is_answered_like_who_is_unknown(kind: str, claims: dict[str, Any]) -> None:
-    async with inhabited() as (served, _):
-        one, other = ({"type": kind, "users": [user]} for user in ("resident", "nobodyis"))
-        is_even(await compared(served.port, one, other, token=served.token("eve", **claims)))
-
-
-@pytest.mark.parametrize("room", ["busy-room", "lone-room"])
-@pytest.mark.parametrize("kind", IN_A_ROOM)
-async def test_a_closed_room_refuses_as_fast_as_one_that_is_not_there(kind: str, room: str) -> None:
-    async with inhabited() as (served, _):
+def about_rooms(kind: str, room: str) -> None:
+    @question(f"{room}-{kind}")
+    async def ask(served: Served, resident: WireClient) -> Asked:
         one, other = ({"type": kind, "room": name} | IN_A_ROOM[kind] for name in (room, "lost-room"))
-        is_even(await compared(served.port, one, other, token=served.token("bob")))
+        return Asked(one, other, token=served.token("bob"))
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/v1/users/{user}/presence", None),
-        ("GET", "/v1/users/{user}/sessions", None),
-        ("GET", "/v1/users/{user}/inbox", None),
-        ("POST", "/v1/presence/query", {"users": ["{user}"]}),
-        ("GET", "/v1/rooms/{room}", None),
-        ("GET", "/v1/rooms/{room}/members", None),
-        ("GET", "/v1/rooms/{room}/messages", None),
-        ("GET", "/v1/rooms/{room}/present", None),
-        ("DELETE", "/v1/rooms/{room}/members/u", None),
-        ("DELETE", "/v1/sessions/{session}", None),
-    ],
-)
-async def test_what_is_another_tenants_is_answered_like_what_is_not_there(method: str, path: str, body: Any) -> None:
-    async with inhabited() as (served, resident):
+def of_another_tenant(method: str, path: str, body: Any) -> None:
+    @question(f"{method} {path}")
+    async def ask(served: Served, resident: WireClient) -> Asked:
         session = resident.welcome["session"]
         there = {"{user}": "resident", "{room}": "busy-room", "{session}": session}
         nowhere = {"{user}": "nobodyis", "{room}": "lost-room", "{session}": session[:-2] + "zz"}
@@ -111,17 +114,67 @@ async def test_what_is_another_tenants_is_answered_like_what_is_not_there(method
                 filled = filled.replace(part, name)
             return [method, filled, body and {"users": [names["{user}"]]}]
 
-        is_even(await compared(served.port, asked(there), asked(nowhere), key=await make(served, "admin")))
+        return Asked(asked(there), asked(nowhere), key=await make(served, "admin"))
 
 
+for kind in ("presence.get", "watch"):
+    for policy in ("tenant", "shared_rooms", "contacts"):
+        about_users(kind, policy)
+    about_users(kind, "tenant", {"watch": ["team-*"]}, f"narrow token-{kind}")
+    about_users(kind, "tenant", {"tenant": "rival"}, f"other tenant-{kind}")
+for room, kind in product(("busy-room", "lone-room"), IN_A_ROOM):
+    about_rooms(kind, room)
+for method, path, body in ROUTES:
+    of_another_tenant(method, path, body)
+
+
+@question("watch of somebody not watched before")
+async def watch_again(served: Served, resident: WireClient) -> Asked:
+    one, other = (
+        [{"type": kind, "users": [user]} for kind in ("unwatch", "watch")] for user in ("resident", "nobodyis")
+    )
+    return Asked(one, other, token=served.token("bob"))
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+async def test_what_one_may_not_know_of_is_as_much_work_as_what_is_not_there(name: str) -> None:
+    ask, settings = QUESTIONS[name]
+    with counting() as steps:
+        async with inhabited(**settings) as (served, resident):
+            told = await compared_by_steps(served, steps, *await ask(served, resident))
+    assert told.is_even, told
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", QUESTIONS if LONG else TIMED)
+async def test_and_takes_as_long(name: str) -> None:
+    ask, settings = QUESTIONS[name]
+    async with inhabited(**settings) as (served, resident):
+        told = await compared(served.port, *await ask(served, resident))
+    assert told.difference < MOST, told
+
+
+@pytest.mark.alone
 async def test_a_wrong_secret_of_a_key_there_is_takes_as_long_as_of_one_there_is_not() -> None:
     async with inhabited() as (served, _):
         id = (await make(served, "admin")).split("_")[1]
         one, other = (["GET", "/v1/rooms", None, text_of(of, new_key_secret())] for of in (id, new_key_id()))
-        is_even(await compared(served.port, one, other, key="none"))
+        told = await compared(served.port, one, other, key="none")
+        assert told.difference < MOST, told
 
 
+@pytest.mark.alone
 async def test_a_stopwatch_finds_a_difference_where_there_is_one() -> None:
     async with inhabited() as (served, _):
         one, other = ({"type": "presence.get", "users": users} for users in (["u1"], [f"u{n}" for n in range(40)]))
-        assert (await compared(served.port, one, other, token=served.token("bob"))).difference > MOST
+        assert (await compared(served.port, one, other, served.token("bob"), looks=LOOKS[:1])).difference > MOST
+
+
+async def test_so_do_steps() -> None:
+    with counting() as steps:
+        async with inhabited() as (served, _):
+            one, other = ({"type": "presence.get", "users": [f"u{n}" for n in range(count)]} for count in (1, 3))
+            assert not (await compared_by_steps(served, steps, one, other, served.token("bob"))).is_even
+            one, other = ({"type": "room.history", "room": room} for room in ("busy-room", "lost-room"))
+            told = await compared_by_steps(served, steps, one, other, served.token("resident"))
+            assert any(name.startswith("store/") for name in told.apart), "one is read, the other is not there"

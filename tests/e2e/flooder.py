@@ -30,6 +30,7 @@ class Flood(msgspec.Struct):
     codes: set[str] = set()
     reasons: set[str] = set()  # what the errors said, without the wait
     waits_ms: set[int] = set()
+    seconds: float = 0.0  # from the first command to the last answer
     closed: bool = False
 
 
@@ -59,12 +60,12 @@ class Flooder:
         await over
         while not self._closed and self._answered() < sent:  # noqa: ASYNC110  (counted by nobody else)
             await asyncio.sleep(EVERY_S)
-        return self._found(sent)
+        return self._found(sent, time.monotonic() - begun)
 
     def _answered(self) -> int:
         return self._received.count(b'"type":"reply"') + self._received.count(b'"type":"error"')
 
-    def _found(self, sent: int) -> Flood:
+    def _found(self, sent: int, seconds: float) -> Flood:
         errors = [[part.decode() for part in found] for found in ERROR.findall(self._received)]
         return Flood(
             sent=sent,
@@ -73,6 +74,7 @@ class Flooder:
             codes={code for code, _, _ in errors},
             reasons={reason for _, reason, _ in errors},
             waits_ms={int(wait) for _, _, wait in errors},
+            seconds=seconds,
             closed=self._closed,
         )
 

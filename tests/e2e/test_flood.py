@@ -24,9 +24,10 @@ LIMIT = 100  # messages or signals a second in a room
 FLOOD = 10 * LIMIT
 LISTENERS = 20  # in the flooded room
 CALM = [f"calm{number}" for number in range(4)]  # spoken in in turn: each stays within the limit
-ROUNDS, ROUND_S, EVERY_S = 24, 0.25, 0.006
+BURST_S = 0.05
+ROUNDS, MOST_ROUNDS = 6, 72  # more only if noise hides what they show
+ROUND_S, EVERY_S = 0.25, 0.006
 SLOWER = 1.5  # times, at most
-ATTEMPTS = 3  # on a machine that is busy with something else
 COMMANDS = {"room.send": "messages", "signal.send": "signals"}
 
 
@@ -34,7 +35,7 @@ COMMANDS = {"room.send": "messages", "signal.send": "signals"}
 async def limited(folder: Path) -> AsyncIterator[Process]:
     """A server whose rooms are limited, and nobody else: only so can one client flood a room."""
     limits = {"COMMANDS_PER_S": 2_000, "COMMANDS_BURST": 2_000, "ROOM_SENDS_PER_S": LIMIT, "ROOM_SIGNALS_PER_S": LIMIT}
-    limits |= {"BURST_S": 0.05, "USER_COMMANDS_PER_S": 0, "USER_SENDS_PER_S": 0, "USER_SIGNALS_PER_S": 0}
+    limits |= {"BURST_S": BURST_S, "USER_COMMANDS_PER_S": 0, "USER_SENDS_PER_S": 0, "USER_SIGNALS_PER_S": 0}
     async with running(folder, **{f"GREENDOT_LIMITS_{key}": str(value) for key, value in limits.items()}) as server:
         for room in ("flooded", *CALM):
             assert (await server.ask("PUT", f"/v1/rooms/{room}", {"open": True})).status == 200
@@ -101,38 +102,43 @@ def p99(of: list[float]) -> float:
     return quantiles(of, n=100)[98]
 
 
-async def slower(pair: tuple[WireClient, WireClient], flooder: Flooding, command: str) -> tuple[float, list[Flood]]:
-    """How many times as long the slowest take during a flood, and what became of the floods.
+class Rounds:
+    """Short rounds in turn, without a flood and with it: what else the machine does falls on both alike."""
 
-    Short rounds in turn, and the middle one of each kind: what else the machine does falls on both alike.
-    """
-    quiet, flooded, floods = [], [], []
-    for _ in range(ROUNDS):
-        quiet.append(p99(await latencies(*pair, command)))
+    def __init__(self) -> None:
+        self.quiet: list[float] = []
+        self.flooded: list[float] = []
+        self.floods: list[Flood] = []
+
+    async def one(self, pair: tuple[WireClient, WireClient], flooder: Flooding, command: str) -> None:
+        self.quiet.append(p99(await latencies(*pair, command)))
         await flooder.begin()
-        flooded.append(p99(await latencies(*pair, command)))
-        floods.append(await flooder.end())
-    return median(flooded) / median(quiet), floods
+        self.flooded.append(p99(await latencies(*pair, command)))
+        self.floods.append(await flooder.end())
+
+    @property
+    def slower(self) -> float:
+        """How many times as long the slowest take during a flood, in the middle of the rounds."""
+        return median(self.flooded) / median(self.quiet)
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize(("command", "what"), COMMANDS.items())
 async def test_a_flooder_gets_errors_and_other_rooms_do_not_notice(tmp_path: Path, command: str, what: str) -> None:
+    rounds = Rounds()
     async with (
         limited(tmp_path) as server,
         flooding(server, command) as flooder,
         await elsewhere(server, "alice") as alice,
         await elsewhere(server, "bob") as bob,
     ):
-        for attempt in range(ATTEMPTS):
-            times, floods = await slower((alice, bob), flooder, command)
-            for flood in floods:
-                assert not flood.closed
-                assert flood.codes == {"rate_limited"}
-                assert flood.reasons == {f"room `flooded` gets more than {LIMIT} {what}/s"}
-                assert min(flood.waits_ms) > 0
-            refused = sum(flood.refused for flood in floods) / sum(flood.sent for flood in floods)
-            assert 0.8 < refused < 0.92  # nine of ten, less what may come at once
-            if times <= SLOWER or attempt == ATTEMPTS - 1:
-                assert times <= SLOWER
-                return
+        while len(rounds.floods) < ROUNDS or (rounds.slower > SLOWER and len(rounds.floods) < MOST_ROUNDS):
+            await rounds.one((alice, bob), flooder, command)
+    for flood in rounds.floods:
+        assert not flood.closed
+        assert flood.codes == {"rate_limited"}
+        assert flood.reasons == {f"room `flooded` gets more than {LIMIT} {what}/s"}
+        assert min(flood.waits_ms) > 0
+        assert 0 < flood.granted <= LIMIT * (flood.seconds + BURST_S) + 1
+        assert flood.granted + flood.refused == flood.sent
+    assert rounds.slower <= SLOWER, (rounds.quiet, rounds.flooded)

@@ -108,6 +108,10 @@ class Server:
         pages = (Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in self._pids())
         return sum(int(count) * _PAGE_BYTES for count in pages)
 
+    def waited_s(self) -> float:
+        """Seconds that its first thread had work and no processor: other programs used them."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+
     def cpu_s(self) -> float:
         """Seconds of CPU used so far, in user and kernel mode, by all threads."""
         total = 0

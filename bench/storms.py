@@ -31,6 +31,8 @@ LOOK_S = 0.05  # between two looks at the server's memory
 RETURNING, RETURNING_QUICK = (10_000, 500), (2_000, 100)  # connections, rooms
 FLOODED, FLOODED_QUICK = (500, 30), (200, 5)  # subscribers, seconds
 TOKENS = 10_020
+PATIENCE_S = 40.0  # with those who return
+RECOVERY_S = 20.0  # with a node that was flooded, before it counts as not recovered
 
 
 @dataclass
@@ -67,8 +69,8 @@ class Memory(threading.Thread):
 class StormBench(Bench):
     """Both storms, against a server with its default limits and the memory engine."""
 
-    def returning(self, connections: int, rooms: int, *, patience_s: float = 40, **settings: str) -> Storm:
-        """Everybody is cut off and comes back."""
+    def returning(self, connections: int, rooms: int, *flags: object, **settings: str) -> Storm:
+        """Everybody is cut off and comes back. `flags` are more of the generator's."""
         counts = self.folder / "counts"
         self.command, command = [sys.executable, str(HERE / "counted.py"), "serve"], self.command
         try:
@@ -82,19 +84,19 @@ class StormBench(Bench):
                     body = {"user": "app", "body": "x" * 100, "key": f"k{number}"}
                     if server.request("POST", f"/v1/rooms/bench{room}/messages", body) != 201:
                         raise Trouble("The messages to miss could not be written.")
-            flags = ("--connections", connections, "--rooms", rooms, "--patience", patience_s)
-            with self._storm("return", server, *flags) as storm:
+            more = ("--connections", connections, "--rooms", rooms, "--patience", PATIENCE_S, *flags)
+            with self._storm("return", server, *more) as storm:
                 line(storm)  # "ready"
-                before, reads = server.rss_bytes(), asked(server, counts)
+                before, reads, waited = server.rss_bytes(), asked(server, counts), server.waited_s()
                 say(f"returning: {connections:,} connected, {before / 1e6:,.1f} MB")
                 memory = Memory(server)
                 memory.start()
                 tell(storm)
                 got = json.loads(line(storm))
                 most, after = memory.stop(), asked(server, counts)
-                gauges = metrics(server)
+                gauges, waited = metrics(server), server.waited_s() - waited
         reads = {verb: n - reads.get(verb, 0) for verb, n in after.items() if n > reads.get(verb, 0)}
-        got |= {"memory_before": before, "memory_most": most, "reads": reads}
+        got |= {"memory_before": before, "memory_most": most, "reads": reads, "waited_s": waited}
         got |= {name: gauges[name] for name in gauges if "lag" in name or "refused" in name}
         return Storm(
             got,
@@ -107,18 +109,18 @@ class StormBench(Bench):
             },
         )
 
-    def flood(self, subscribers: int, seconds: float) -> Storm:
-        """Five times the signals that made the loop late."""
+    def flood(self, subscribers: int, seconds: float, *flags: object) -> Storm:
+        """Five times the signals that made the loop late. `flags` are more of the generator's."""
         with self.greendot() as server:
             server.request("PUT", "/v1/rooms/bench0", {"open": True})
-            with self._storm("flood", server, "--connections", subscribers, "--seconds", seconds) as storm:
+            with self._storm("flood", server, "--connections", subscribers, "--seconds", seconds, *flags) as storm:
                 line(storm)  # "ready"
                 tell(storm)
                 passed = json.loads(line(storm))["passed_at"]
                 say(f"flood: a probe took over 100 ms at {passed:,.0f} signals/s to {subscribers:,}; now five times")
                 line(storm)  # "over"
                 over = time.monotonic()
-                while metrics(server).get("realtime_overload_level") and time.monotonic() < over + 20:
+                while metrics(server).get("realtime_overload_level") and time.monotonic() < over + RECOVERY_S:
                     time.sleep(0.05)
                 calm_s = time.monotonic() - over
                 got = json.loads(line(storm))

@@ -2,6 +2,7 @@
  * and times: bench/storms.py is the driver.
  *
  *   storm return --port P --tokens FILE [--connections 10000] [--rooms 500] [--watchers 2] [--spread 0] [--patience 60]
+ *                [--after 60] [--calm 3]
  *   storm flood  --port P --tokens FILE [--connections 500] [--first 1000] [--times 5] [--seconds 30] [--writes 20]
  *
  * Each prints "ready", waits for a line on stdin, does it, prints one line of JSON, and ends when stdin does.
@@ -11,6 +12,7 @@
  * return:  all connections are reset at once and come back as clients do: within --spread seconds, after what the server
  *          tells them (`overloaded`, Retry-After) and some jitter, or else after a back-off that doubles. Each resumes its
  *          session and is behind in one room and in its inbox. Watchers watch all of them and count what they are told.
+ *          It is over after --patience seconds, or --after seconds after the last one is back. --calm: seconds before.
  * flood:   signals to one room, at a rate that grows by a quarter every second until a tenth of the probes took over 100 ms; then
  *          --times that rate for --seconds; then nothing. Meanwhile --writes messages per second are sent to the room,
  *          each until it is accepted, and every subscriber must have them all, in order.
@@ -22,7 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options opt = {.rooms = 500, .watchers = 2, .patience = 60, .first = 1000, .times = 5, .seconds = 30, .writes = 20};
+struct options opt = {.rooms = 500, .watchers = 2, .patience = 60, .after = 60, .calm = 3,
+                      .first = 1000, .times = 5, .seconds = 30, .writes = 20};
 bool flooding;
 struct conn *conns;
 int conn_count;
@@ -31,7 +34,8 @@ static void read_options(int count, char **words) {
     static const struct option known[] = {
         {"port", 1, 0, 'p'},    {"tokens", 1, 0, 't'},   {"connections", 1, 0, 'c'}, {"rooms", 1, 0, 'r'},
         {"watchers", 1, 0, 'w'}, {"spread", 1, 0, 's'},  {"patience", 1, 0, 'P'},    {"first", 1, 0, 'f'},
-        {"times", 1, 0, 'x'},   {"seconds", 1, 0, 'S'},  {"writes", 1, 0, 'W'},      {"pid", 1, 0, 'i'},  {0}};
+        {"times", 1, 0, 'x'},   {"seconds", 1, 0, 'S'},  {"writes", 1, 0, 'W'},      {"pid", 1, 0, 'i'},
+        {"after", 1, 0, 'a'},   {"calm", 1, 0, 'C'},     {0}};
     if (count < 2 || (strcmp(words[1], "return") && strcmp(words[1], "flood"))) die("usage: storm return|flood OPTIONS");
     flooding = !strcmp(words[1], "flood");
     opt.connections = flooding ? 500 : 10000;
@@ -44,6 +48,8 @@ static void read_options(int count, char **words) {
         case 'w': opt.watchers = atoi(optarg); break;
         case 's': opt.spread = atof(optarg); break;
         case 'P': opt.patience = atof(optarg); break;
+        case 'a': opt.after = atof(optarg); break;
+        case 'C': opt.calm = atof(optarg); break;
         case 'f': opt.first = atof(optarg); break;
         case 'x': opt.times = atof(optarg); break;
         case 'S': opt.seconds = atof(optarg); break;

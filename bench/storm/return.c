@@ -23,7 +23,7 @@ void run_return(void) {
     open_some(0, n);
     open_some(n, conn_count);
     for (int i = n + 1; i < conn_count; i++) say_watch(&conns[i]);
-    pass(3);
+    pass(opt.calm);
     until_told();
     heard_by_watchers = refused = failed = 0;
     probing = true;
@@ -40,7 +40,7 @@ void run_return(void) {
     }
     double cut = now() - start, looked = 0, all_back = 0;
     int first = 0; /* all before it are not away */
-    while (now() < start + opt.patience) {
+    while (now() < start + opt.patience && (!all_back || now() < all_back + opt.after)) {
         double t = now();
         if (t - looked >= 0.001) {
             looked = t;

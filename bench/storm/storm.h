@@ -24,7 +24,7 @@ struct conn {
 
 struct options {
     int port, connections, rooms, watchers;
-    double spread, patience, first, times, seconds, writes;
+    double spread, patience, after, calm, first, times, seconds, writes;
     const char *tokens;
 };
 

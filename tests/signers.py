@@ -76,6 +76,7 @@ class KeyServer:
     requests: int = 0
     hold: asyncio.Event = field(default_factory=asyncio.Event)  # answers wait until it is set
     trickle: bool = False  # a byte now and then, without end
+    endless: bool = False  # as fast as it is read, without end
     paths: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -97,6 +98,11 @@ class KeyServer:
                     writer.write(b" ")
                     await writer.drain()
                     await asyncio.sleep(0.02)
+            if self.endless:
+                writer.write(f"{self.head}connection: close\r\n\r\n".encode())
+                while True:
+                    writer.write(b" " * 65536)
+                    await writer.drain()
             writer.write(f"{self.head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):

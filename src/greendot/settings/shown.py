@@ -13,7 +13,7 @@ from greendot.settings.sections import Settings
 from greendot.settings.values import is_secret
 
 _PATHS = ("webhooks", "visibility", "push")  # sections with URLs whose paths may be as good as a password
-# Not urlsplit: from Python 3.14 on it refuses several hosts of which one is in brackets.
+# Not urlsplit: in newer Pythons it refuses several hosts of which one is in brackets.
 _LOGIN = re.compile("(?<=://)[^/?#]*@")
 _END_OF_HOSTS = re.compile("[/?#]")
 

@@ -99,7 +99,7 @@ def without_login(url: str) -> str:
 
 
 def _split(url: str) -> SplitResult:
-    # Python 3.14 refuses several hosts of which one is in brackets: they are taken out first.
+    # Newer Pythons (3.14, and security fixes of 3.11) refuse several hosts of which one is in brackets.
     scheme, separator, rest = url.partition("://")
     places = _END_OF_HOSTS.split(rest, maxsplit=1)[0]
     if places.count("[") != places.count("]"):

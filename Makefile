@@ -14,7 +14,7 @@ HELM   := $(BIN)/helm
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh check format bench bench-quick storms outage debs node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick storms outage debs node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,12 @@ $(AUDIT): $(READY)
 
 fuzz: $(READY) debs  ## Ten thousand nonsensical frames, bodies and bus messages each (a quarter of an hour)
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) $(BIN)/python -m pytest tests/fuzz --timeout=7200 $(ARGS)
+
+mutants: $(READY)  ## Change pure modules bit by bit: do their unit tests notice? A sample; ALL=1: all (MODULES="core/presence": of these)
+	@PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ALL),--all) $(MODULES) $(ARGS)
+
+faults: $(READY) debs  ## Plant faults in Lua and SQL one by one: are all of them found? (ARGS="reap": those with this in their names)
+	@PYTHONPATH=tests $(BIN)/python -m mutants.faults $(ARGS)
 
 charts: $(READY) $(HELM)  ## Lint and render the Helm chart and compare it with what is committed (WRITE=1: commit anew)
 	@$(if $(WRITE),PYTHONPATH=tests $(BIN)/python tests/deployed/charted.py)

@@ -60,5 +60,4 @@ class Line(Generic[T]):
         first = self._held.pop(head + 1, None)
         if first is None:
             return []
-        self.cursor = head
         return self.offer(head + 1, first)

@@ -39,8 +39,24 @@ def test_giving_up_a_gap_lets_out_what_was_held_behind_it() -> None:
     assert line.skip_to(3) == ["four", "five"]
     assert (line.cursor, line.gap) == (5, True)
     assert line.skip_to(4) == []  # never back
+    assert line.cursor == 5
     assert line.skip_to(20) == []
     assert (line.cursor, line.gap) == (20, False)
+
+
+def test_a_line_with_nothing_held_skips_and_goes_on_behind_it() -> None:
+    line: Line[str] = Line()
+    assert line.offer(1, "one") == ["one"]
+    assert line.skip_to(5) == []
+    assert line.offer(5, "five") == []
+    assert line.offer(6, "six") == ["six"]
+
+
+def test_what_is_skipped_is_not_held_any_longer() -> None:
+    line: Line[str] = Line(0)
+    line.offer(3, "three")
+    assert line.skip_to(3) == []
+    assert not line.gap
 
 
 def test_no_more_is_held_than_may_be() -> None:

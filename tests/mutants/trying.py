@@ -1,0 +1,255 @@
+"""Tries the mutants of one module on its unit tests, each in a process forked for it.
+
+Tests are collected once. In a fork, the functions that a mutant changes get their new code in place, and the collected
+tests run until one fails. What is evaluated at import (constants, defaults, class bodies) cannot be changed so: then
+the package is imported anew with the mutant in it, which takes longer. So are mutants of functions that were called
+before the tests ran: a test may have asked the module for its parameters.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import NoReturn
+
+import pytest
+from hypothesis import Phase, settings
+
+from .mutations import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSED, FAILED, BROKEN = 0, 1, 9  # how a trial ends
+MOST_MEMORY = 4 << 30
+ARGUMENTS = "-x -s -o timeout=0 -p no:randomly -p no:xdist -W ignore::pytest.PytestAssertRewriteWarning".split()  # noqa: SIM905
+
+# Examples are the same in each run, so that a mutant that is killed is always killed.
+settings.register_profile(
+    "mutants",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    report_multiple_bugs=False,
+    phases=[Phase.explicit, Phase.generate],  # the smallest example is of no use here
+)
+
+
+class Unusable(Exception):
+    """The tests do not pass without any mutant."""
+
+
+class Trials:
+    """The trials of one module. `told` hears of each result as it is known."""
+
+    def __init__(self, module: str, tests: list[str]) -> None:
+        self.name = f"greendot.{module.replace('/', '.')}"
+        self.path = ROOT / "src" / "greendot" / f"{module}.py"
+        self.tests = tests
+        self._limit_s = 60.0  # of processor time
+
+    def run(self, mutants: list[Mutant], told: Callable[[Mutant, bool], None]) -> None:
+        """Try all; `told` hears of each whether it was killed."""
+        self.measured(partial(self._anew, self.path.read_text()))
+        for mutant in self._quickly(mutants, told):
+            told(mutant, self.in_fork(partial(self._anew, mutant.source)) != PASSED)
+
+    def measured(self, trial: Callable[[], int]) -> None:
+        """Run the tests as they are: they have to pass, and they say how long a trial may take."""
+        before = children_s()
+        if self.in_fork(trial) != PASSED:
+            raise Unusable(f"{' '.join(self.tests)} fail without any mutant")
+        self._limit_s = 1.0 + 5 * (children_s() - before)
+
+    def _quickly(self, mutants: list[Mutant], told: Callable[[Mutant, bool], None]) -> list[Mutant]:
+        """Try those that can be put into functions, in a process that has collected the tests; those that are left."""
+        mine, its = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                with os.fdopen(its, "w", buffering=1) as pipe:
+                    quick = Quick(self, mutants, lambda place, killed: print(place, int(killed), file=pipe))
+                    sys.setprofile(quick.called)
+                    pytest.main([*ARGUMENTS, *self.tests], plugins=[quick])
+            finally:
+                os._exit(0)
+        os.close(its)
+        tried = set()
+        with os.fdopen(mine) as lines:
+            for place, killed in (map(int, line.split()) for line in lines):
+                tried.add(place)
+                told(mutants[place], bool(killed))
+        os.waitpid(child, 0)
+        return [mutant for place, mutant in enumerate(mutants) if place not in tried]
+
+    def in_fork(self, trial: Callable[[], int]) -> int:
+        """How a trial in a fork of this process ended: by itself, or by a signal when it used too much of something."""
+        child = os.fork()
+        if child == 0:
+            self._be_tried(trial)
+        # What loops is stopped by the processor time it has used; what waits, by the time that has passed.
+        deadline = time.monotonic() + 20 + 10 * self._limit_s
+        pause = 0.001
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(pause)
+            pause = min(pause * 1.3, 0.05)
+
+    def _be_tried(self, trial: Callable[[], int]) -> NoReturn:
+        ended = BROKEN
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_PROF, self._limit_s)
+            resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+            ended = trial()
+        finally:
+            os._exit(ended)
+
+    def _anew(self, source: str) -> int:
+        """Import everything with another source of the module, and run the tests."""
+        sys.meta_path.insert(0, Planted(self.name, self.path, source))
+        return int(pytest.main([*ARGUMENTS, *self.tests], plugins=[SameExamples()]))
+
+
+def children_s() -> float:
+    """Processor time that children have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+class SameExamples:
+    """Loads the profile after that of tests/conftest.py, and before tests are imported."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        settings.load_profile("mutants")
+
+
+class Quick(SameExamples):
+    """Runs collected tests once for each mutant that can be put into functions. `told` hears which were killed."""
+
+    def __init__(self, trials: Trials, mutants: list[Mutant], told: Callable[[int, bool], object]) -> None:
+        self._trials = trials
+        self._mutants = mutants
+        self._told = told
+        self._path = str(trials.path)
+        self._original = compile(trials.path.read_text(), self._path, "exec", dont_inherit=True)
+        self._called: set[CodeType] = set()
+
+    def called(self, frame: FrameType, event: str, _: object) -> None:
+        """Python calls it with each call (sys.setprofile)."""
+        if event == "call" and frame.f_code.co_filename == self._path:
+            self._called.add(frame.f_code)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        sys.setprofile(None)
+        functions = self._functions()
+        gc.freeze()  # forks share what there is
+        self._trials.measured(partial(self._tests, session))
+        for place, mutant in enumerate(self._mutants):
+            changed = self._changed(mutant)
+            if changed is None or not all(functions.get(old) for old, _ in changed):
+                continue
+            killed = self._trials.in_fork(partial(self._changed_tests, changed, functions, session)) != PASSED
+            if killed or not any(old in self._called for old, _ in changed):
+                self._told(place, killed)
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            os._exit(FAILED)  # the rest need not run
+
+    def _tests(self, session: pytest.Session) -> int:
+        session.items.sort(key=lambda item: hasattr(getattr(item, "obj", None), "hypothesis"))  # they take longest
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        return PASSED
+
+    def _changed_tests(
+        self,
+        changed: list[tuple[CodeType, CodeType]],
+        functions: dict[CodeType, list[FunctionType]],
+        session: pytest.Session,
+    ) -> int:
+        for old, new in changed:
+            for function in functions[old]:
+                function.__code__ = new
+        return self._tests(session)
+
+    def _functions(self) -> dict[CodeType, list[FunctionType]]:
+        """The functions of the module as they were imported, by their code."""
+        found = defaultdict(list)
+        for one in gc.get_objects():
+            if type(one) is FunctionType and one.__code__.co_filename == self._path:
+                found[one.__code__].append(one)
+        return found
+
+    def _changed(self, mutant: Mutant) -> list[tuple[CodeType, CodeType]] | None:
+        """The codes of outermost functions that a mutant changes, before and after; None if it changes more."""
+        mutated = compile(mutant.source, self._path, "exec", dont_inherit=True)
+        before, after = [*outermost(self._original)], [*outermost(mutated)]
+        if [one.co_qualname for one in before] != [one.co_qualname for one in after]:
+            return None
+        changed = [(old, new) for old, new in zip(before, after, strict=True) if shape(old) != shape(new)]
+        if not changed or any(len(old.co_freevars) != len(new.co_freevars) for old, new in changed):
+            return None
+        if around(self._original) != around(mutated):
+            return None
+        return changed
+
+
+def outermost(code: CodeType) -> Iterator[CodeType]:
+    """The functions of a module and of its classes."""
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            if const.co_flags & 0x02:  # CO_NEWLOCALS: a function, a lambda or a comprehension
+                yield const
+            else:
+                yield from outermost(const)
+
+
+def shape(code: CodeType) -> tuple[object, ...]:
+    """What a code does, wherever it stands."""
+    consts = tuple(shape(one) if isinstance(one, CodeType) else (type(one), one) for one in code.co_consts)
+    return code.co_code, consts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+
+
+def around(code: CodeType) -> tuple[object, ...]:
+    """What is evaluated at import: the module and its classes, without what is in functions."""
+    consts = tuple(
+        (around(one) if not one.co_flags & 0x02 else one.co_qualname) if isinstance(one, CodeType) else (type(one), one)
+        for one in code.co_consts
+    )
+    return code.co_code, consts, code.co_names
+
+
+class Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds one module, with a source of our own."""
+
+    def __init__(self, name: str, path: Path, source: str) -> None:
+        self._name, self._path, self._source = name, path, source
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        if name != self._name:
+            return None
+        return importlib.util.spec_from_loader(name, self, origin=str(self._path))
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = str(self._path)
+        exec(compile(self._source, str(self._path), "exec", dont_inherit=True), module.__dict__)

@@ -71,13 +71,14 @@ def main() -> int:
         if asked.line is not None:
             every = [one for one in every if one.line == asked.line]
         chosen = every if asked.all else sample(module, every, asked.sample)
-        known = {(one["in"], one["line"], one["change"]) for one in equivalent.get(module, [])}
+        known = {(one["in"], one["line"], change) for one in equivalent.get(module, []) for change in one["changes"]}
         for gone in known - {one.key for one in every} if asked.line is None else ():
             print(f"equivalent.toml: {module} has no mutant {gone}", file=sys.stderr)
             asked.stale = True
         tallies.append(Tally(module, chosen, known))
     print(f"→ {sum(len(one.chosen) for one in tallies)} mutants of {len(tallies)} modules", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     try:
         Runner(tallies, listed, asked.jobs).run()
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_SIGNAL_KEYS = 1_000
 MAX_SIGNAL_BYTES = 1024 * 1024
+PART_BYTES = 64 * 1024  # written at a time
 
 
 class Waiting(NamedTuple):
@@ -68,7 +69,7 @@ class Outbox:
 
     def drop(self, of: Callable[[object], bool]) -> list[object]:
         """Forget what waits with a key that is `of` something the client may not see any more; the keys, in order."""
-        waiting = self.take(self.record_bytes + self.signal_bytes + 1)
+        waiting = self.take(self.record_bytes + self.signal_bytes)
         self.put_back(item for item in waiting if not of(item.key))
         return [item.key for item in waiting if of(item.key)]
 
@@ -81,7 +82,7 @@ class Outbox:
             or 2 * len(self._signals) >= MAX_SIGNAL_KEYS
         )
 
-    def take(self, most: int = 64 * 1024) -> list[Waiting]:
+    def take(self, most: int = PART_BYTES) -> list[Waiting]:
         """Take out frames of about `most` bytes, records first; none when nothing waits."""
         taken: list[Waiting] = []
         size = 0

@@ -155,11 +155,11 @@ class UserPresence:
         """The session goes on as `ref`. Answers the incarnation it was with and whether it is idle."""
         self._prune(now, nodes)
         seat = self.seats.pop(session, None)
-        found = None
-        if seat is not None:
-            found = seat.incarnation, seat.idle
-            self.seats[ref.session] = seat
-            seat.incarnation, seat.conn, seat.deadline, seat.heard = ref.incarnation, ref.conn, None, 0
+        if seat is None:
+            return None, self.settle(now, nodes)
+        found = seat.incarnation, seat.idle
+        self.seats[ref.session] = seat
+        seat.incarnation, seat.conn, seat.deadline, seat.heard = ref.incarnation, ref.conn, None, 0
         return found, self.settle(now, nodes)
 
     def linger(
@@ -237,7 +237,7 @@ class UserPresence:
     def _compare(self, manual: Manual, now: int, since: int) -> Change | None:
         state = self._state()
         shown: State = "offline" if manual.status == "invisible" else state
-        version = max(self.face.version + 1, self.own.version + 1, now)
+        version = max(self.own.version + 1, now)  # whatever changes the face changes its own as well
         face = self._face(self.face, shown, manual, version, since, self.last_heard if state == "offline" else now)
         own = self._face(self.own, state, manual, version, since, self.last_heard)
         public = (face.state, face.text) != (self.face.state, self.face.text)

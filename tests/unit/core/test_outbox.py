@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greendot.core.outbox import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES, MAX_SIGNAL_KEYS, Outbox
+from greendot.core.outbox import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES, MAX_SIGNAL_KEYS, PART_BYTES, Outbox
 
 frames = st.binary(min_size=1, max_size=20)
 
@@ -21,6 +21,7 @@ def test_a_new_outbox_has_nothing_to_send() -> None:
     assert len(outbox) == 0
     assert everything(outbox) == b""
     assert not outbox.pressed
+    assert outbox.warned is False
 
 
 def test_records_go_out_in_the_order_they_came() -> None:
@@ -199,3 +200,35 @@ def test_what_is_dropped_is_named_and_the_rest_keeps_its_order() -> None:
         outbox.offer_signal(b"s%d" % number, ("odd" if number % 2 else "even", number))
     assert outbox.drop(lambda key: key == "odd" or key == ("odd", 1)) == ["odd", "odd", ("odd", 1)]
     assert everything(outbox) == b"02s0s2s3"
+
+
+def test_the_last_of_all_that_wait_is_dropped_too() -> None:
+    outbox = Outbox()
+    outbox.offer_record(b"r", "gone")
+    outbox.offer_signal(b"s", "gone too")
+    assert outbox.drop(lambda key: True) == ["gone", "gone too"]
+    assert (len(outbox), outbox.record_bytes, outbox.signal_bytes) == (0, 0, 0)
+    assert outbox.drop(lambda key: True) == []
+
+
+def test_it_is_pressed_from_half_of_the_bytes_of_signals_on() -> None:
+    outbox = Outbox()
+    outbox.offer_signal(b"." * (MAX_SIGNAL_BYTES // 2 - 1))
+    assert not outbox.pressed
+    outbox.offer_signal(b".")
+    assert outbox.pressed
+
+
+def test_no_frame_is_taken_beyond_what_was_asked_for() -> None:
+    outbox = Outbox()
+    for frame in (b"ab", b"c"):
+        outbox.offer_record(frame)
+    outbox.offer_signal(b"s", "key")
+    assert [some(outbox, 2), some(outbox, 1), some(outbox, 1)] == [b"ab", b"c", b"s"]
+
+
+def test_a_part_is_taken_where_nothing_else_is_asked_for() -> None:
+    outbox = Outbox()
+    for _ in range(3):
+        outbox.offer_record(b"." * (PART_BYTES // 2))
+    assert [len(outbox.take()), len(outbox.take()), len(outbox.take())] == [2, 1, 0]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, UserPresence
+from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 
 T0 = 1_800_000_000_000
 LIVE = {"n1": NodeLife(), "n2": NodeLife()}
@@ -576,3 +576,189 @@ def test_who_lingered_once_and_returned_is_last_seen_at_the_nodes_last_renewal()
     ann.nodes["n1"] = NodeLife(T0 + 3_600_000, T0 + 3_630_000)
     ann.settle(3_630_000)
     assert ann.face.last_seen == T0 + 3_600_000
+
+
+# --- what a record begins with ---
+
+
+def test_a_user_nobody_knows_is_offline_without_a_version_or_a_setting() -> None:
+    assert (NOBODY.state, NOBODY.version, Manual().status, Manual().rev) == ("offline", 0, "auto", 0)
+    assert UserPresence().turned is None
+
+
+def test_what_is_told_is_certain_unless_the_engine_says_otherwise() -> None:
+    ann = Person()
+    change = ann.come(0)
+    assert change is not None
+    assert change.restored is False
+    assert Snapshot(ann.face, ann.own, None, []).stale is False
+
+
+# --- whom others saw come or go ---
+
+
+def test_a_verb_says_whether_others_saw_the_user_come_or_go() -> None:
+    ann = Person()
+    ann.come(0)
+    assert ann.record.turned is True
+    ann.touch(1, idle=True)
+    assert ann.record.turned is None
+    ann.linger(2, 10)
+    assert ann.record.turned is None
+    ann.leave(12)
+    assert ann.record.turned is False
+    ann.settle(13)
+    assert ann.record.turned is None
+
+
+def test_who_hides_is_seen_going_and_who_shows_up_coming() -> None:
+    ann = Person()
+    ann.come(0)
+    ann.set(1, INVISIBLE)
+    assert ann.record.turned is False
+    ann.touch(2, idle=True)
+    assert ann.record.turned is None
+    ann.set(3, Manual(rev=3))
+    assert ann.record.turned is True
+
+
+# --- versions while the faces differ ---
+
+
+def test_versions_go_on_from_what_own_devices_were_told() -> None:
+    ann = Person()
+    ann.come(0)
+    ann.set(10, INVISIBLE)
+    for _ in range(3):
+        ann.touch(10, idle=not ann.record.seats["s1"].idle)
+    assert (ann.face.version, ann.own.version) == (T0 + 10, T0 + 13)
+    ann.set(10, Manual(rev=3))
+    assert (ann.face.version, ann.own.version) == (T0 + 14, T0 + 14)
+
+
+def test_one_object_serves_both_faces_while_they_agree() -> None:
+    ann = Person()
+    ann.come(0)
+    assert ann.own is ann.face
+    ann.set(1, INVISIBLE)
+    assert ann.own is not ann.face
+
+
+def test_another_last_heard_does_not_move_the_last_seen_of_who_seems_offline() -> None:
+    ann = Person()
+    ann.come(0)
+    ann.set(50, INVISIBLE)
+    ann.come(60, "s2", device="laptop")
+    ann.linger(70, 0, "s2", heard=65)
+    ann.set(80, Manual("invisible", until=T0 + 999, rev=3))
+    assert ann.face.last_seen == T0 + 50
+
+
+def test_a_new_status_of_who_is_offline_keeps_the_last_seen() -> None:
+    gone = Face("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
+    ann = Person(BUSY, gone)
+    ann.nodes.clear()
+    change = ann.come(0)  # its node does not count
+    assert change is not None
+    assert (ann.own.state, ann.own.status, ann.own.last_seen, ann.own.since) == ("offline", "busy", T0 - 9, T0 - 9)
+
+
+def test_a_name_is_told_once() -> None:
+    ann = Person()
+    ann.come(0)
+    ann.record.name = "Anna"
+    change = ann.settle(1)
+    assert change is not None
+    assert (change.name, change.public, change.private) == ("Anna", False, False)
+    assert ann.settle(2) is None
+
+
+def test_what_is_restored_began_when_it_did() -> None:
+    ann = Person()
+    ann.record.set_manual(AUTO, T0, ann.nodes)
+    ann.record.touch(Ref("s1", "n1", 1), "phone", False, T0, ann.nodes, since=T0 - 500)
+    assert (ann.face.state, ann.face.since) == ("online", T0 - 500)
+
+
+# --- what a late word does ---
+
+
+def test_a_late_word_answers_that_the_session_is_there() -> None:
+    ann = Person()
+    ann.come(0, conn=2)
+    there, _ = ann.record.touch(Ref("s1", "n1", 1), "phone", None, T0 + 1, ann.nodes)
+    assert there is True
+
+
+def test_a_connection_that_lingers_is_gone_whatever_it_says_late() -> None:
+    ann = Person()
+    ann.come(0)
+    ann.linger(10, 100)
+    ann.touch(20)
+    assert told(ann.settle(110)) == "offline"
+
+
+def test_only_a_new_connection_ends_the_lingers_of_its_device() -> None:
+    ann = Person()
+    ann.come(0, "s1")
+    ann.come(0, "s2")
+    ann.linger(10, 100, "s1")
+    ann.touch(20, "s2")
+    assert [*ann.record.seats] == ["s1", "s2"]
+    ann.touch(30, "s2", conn=2)
+    assert [*ann.record.seats] == ["s2"]
+
+
+def test_a_new_connection_ends_no_session_that_is_connected() -> None:
+    ann = Person()
+    ann.come(0, "s1")
+    ann.come(0, "s2")
+    ann.touch(10, "s2", conn=2)
+    assert [*ann.record.seats] == ["s1", "s2"]
+
+
+# --- verbs: adopt ---
+
+
+def test_a_session_goes_on_under_another_id_with_what_it_was() -> None:
+    ann = Person()
+    ann.come(0, idle=True)
+    ann.linger(10, 100)
+    found, change = ann.record.adopt("s1", Ref("s9", "n2", 7), T0 + 50, ann.nodes)
+    assert (found, change) == (("n1", True), None)
+    seat = ann.record.seats["s9"]
+    assert [*ann.record.seats] == ["s9"]
+    assert (seat.incarnation, seat.conn, seat.deadline, seat.heard, seat.idle) == ("n2", 7, None, 0, True)
+    assert ann.settle(500) is None
+
+
+def test_a_session_that_is_over_or_unknown_is_not_adopted() -> None:
+    ann = Person()
+    ann.come(0)
+    assert ann.record.adopt("s2", Ref("s9", "n1", 1), T0 + 1, ann.nodes) == (None, None)
+    ann.linger(10, 100)
+    found, change = ann.record.adopt("s1", Ref("s9", "n1", 1), T0 + 110, ann.nodes)
+    assert (found, told(change)) == (None, "offline")
+
+
+# --- the clock ---
+
+
+def test_a_clock_that_is_set_forward_prolongs_no_linger_and_shortens_none() -> None:
+    ann = Person()
+    ann.come(0, "s1")
+    ann.come(0, "s2", device="laptop")
+    ann.linger(10, 100, "s1")
+    ann.record.shift(5_000)
+    assert ann.record.seats["s2"].deadline is None
+    assert ann.leave(5_109, "s1")[0] == 1
+    ann.settle(5_110)
+    assert [*ann.record.seats] == ["s2"]
+
+
+def test_a_status_of_the_same_revision_is_taken_again() -> None:
+    """A node that read it while it ran out brings it back as it is stored."""
+    ann = Person()
+    ann.come(0)
+    ann.set(1, Manual("busy", rev=2))
+    assert told(ann.set(2, Manual("auto", rev=2))) == "online"

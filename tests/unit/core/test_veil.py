@@ -65,3 +65,12 @@ def test_it_is_a_table_of_who_sees_whom(is_open: bool, steps: list[tuple[object,
             assert veil.count(viewer, USERS) == len(seen)
         for target in USERS:
             assert sorted(veil.blind(target, USERS)) == [v for v in USERS if not veil.sees(v, target)]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_who_has_no_exception_any_more_is_none_of_the_viewers_with_some(is_open: bool) -> None:
+    veil = Veil(is_open=is_open)
+    assert veil.note("ann", "bob", sees=not is_open)
+    assert veil.viewers == ["ann"]
+    assert veil.note("ann", "bob", sees=is_open)
+    assert veil.viewers == []

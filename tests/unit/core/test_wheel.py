@@ -191,3 +191,17 @@ def test_what_a_timer_was_set_for_has_come_when_it_fires() -> None:
         assert wheel.advance((ms + 60_000) / 1000) == [timer]
         assert has_come(date, (ms + 60_000) / 1000)
         assert not has_come(date, (ms + 59_999) / 1000)
+
+
+def test_a_date_has_come_within_the_slack_of_the_timer_and_of_who_set_it() -> None:
+    assert [has_come(date, 0.0) for date in (1.5e-6, 2e-6, 2.5e-6)] == [True, True, False]
+
+
+def test_what_is_left_after_many_were_ended_still_comes_out_in_order() -> None:
+    wheel = Wheel(WIDTH_S)
+    kept = [wheel.set(float(second), ignore, second) for second in (9, 5, 1, 7, 3)]
+    for timer in [wheel.set(float(second), ignore) for second in range(10, 200)]:
+        wheel.cancel(timer)
+    assert wheel.next_due() == 1.0
+    assert [names(wheel.advance(float(now))) for now in (1, 4, 9)] == [[1], [3], [5, 7, 9]]
+    assert len(kept) == 5

@@ -16,7 +16,7 @@ from greendot.testing import StoreSuite
 from greendot.testing.hook_suite import HOOKED, HookSuite
 from greendot.testing.job_suite import JobSuite
 from greendot.testing.push_suite import PUSHED, PushSuite
-from postgres_server import fresh_schema
+from postgres_server import migrated_schema
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ class TestSqliteInMemory(StoreSuite, HookSuite, PushSuite, JobSuite):
 
 
 class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
-    """Each test has a schema of its own in a server shared by all."""
+    """Each test has a schema in a server shared by all."""
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: str) -> None:
@@ -81,13 +81,13 @@ class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
-        async with fresh_schema(self.url) as place, started(PostgresStore(place, migrate=True)) as store:
+        async with migrated_schema(self.url) as place, started(PostgresStore(place, migrate=True)) as store:
             yield store
 
     @asynccontextmanager
     async def pushing(self) -> AsyncIterator[tuple[Store, Store]]:
         async with AsyncExitStack() as stack:
-            place = await stack.enter_async_context(fresh_schema(self.url))
+            place = await stack.enter_async_context(migrated_schema(self.url))
             stores = [PostgresStore(place, migrate=True, pushed=PUSHED) for _ in range(2)]
             one, two = [await stack.enter_async_context(started(store)) for store in stores]
             yield one, two
@@ -95,13 +95,13 @@ class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
     @asynccontextmanager
     async def hooked(self) -> AsyncIterator[Store]:
         async with AsyncExitStack() as stack:
-            place = await stack.enter_async_context(fresh_schema(self.url))
+            place = await stack.enter_async_context(migrated_schema(self.url))
             yield await stack.enter_async_context(started(PostgresStore(place, migrate=True, hooked=HOOKED)))
 
     @asynccontextmanager
     async def opened_twice(self) -> AsyncIterator[tuple[Store, Store]]:
         async with AsyncExitStack() as stack:
-            place = await stack.enter_async_context(fresh_schema(self.url))
+            place = await stack.enter_async_context(migrated_schema(self.url))
             one, two = [await stack.enter_async_context(started(PostgresStore(place, migrate=True))) for _ in range(2)]
             yield one, two
 
@@ -111,7 +111,7 @@ async def test_of_revocations_that_have_expired_only_the_latest_are_kept(
     kind: str, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"greendot.store.{kind}.revocations.MOST_KEPT", 2)
-    async with fresh_schema(postgres) as place:
+    async with migrated_schema(postgres) as place:
         made = SqliteStore(str(tmp_path / "s.db")) if kind == "sqlite" else PostgresStore(place, migrate=True)
         async with started(made) as store:
             for number in range(5):

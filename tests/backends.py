@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from greendot.testing import Served, serving
-from postgres_server import fresh_schema
+from postgres_server import migrated_schema
 from redis_servers import redis_server
 
 PAIRS = ("memory+sqlite", "redis+postgres")
@@ -26,6 +26,6 @@ async def serving_on(pair: str, folder: Path, postgres: str, **sections: Any) ->
             port = stack.enter_context(redis_server("redis", folder / "redis"))
             sections["engine"] = {"url": f"redis://127.0.0.1:{port}"}
         if store == "postgres":
-            place = await stack.enter_async_context(fresh_schema(postgres))
+            place = await stack.enter_async_context(migrated_schema(postgres))
             sections["store"] = {"url": place, "migrate": True}
         yield await stack.enter_async_context(serving(**sections))

@@ -25,7 +25,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "server": {"host": "127.0.0.1", "port": 0, "drain_s": 0.1},
     "store": {"url": "sqlite:///:memory:"},
     "limits": {"enabled": False},
-    "node": {"lease_s": 15.0, "renew_s": 5.0},
+    "node": {"lease_s": 15.0, "renew_s": 0.5},
     "overload": {"lag_s": 10.0, "bus_lag_s": 10.0},
 }
 

@@ -13,7 +13,7 @@ import pytest
 from cluster.nodes import Clients, redis_url, serving
 from e2e.processes import Answer, Process, until
 from greendot.testing import Closed
-from postgres_server import fresh_schema
+from postgres_server import migrated_schema
 from redis_servers import RedisProcess
 
 
@@ -26,7 +26,7 @@ async def revoke(node: Process, **body: Any) -> Answer:
 async def test_sockets_on_every_node_are_closed_within_a_second_and_do_not_come_back(
     kind: str, tmp_path: Path, redis: RedisProcess, postgres: str
 ) -> None:
-    async with fresh_schema(postgres) as place:
+    async with migrated_schema(postgres) as place:
         here = {"GREENDOT_STORE_URL": place, "GREENDOT_STORE_MIGRATE": "true"} if kind == "postgres" else {}
         async with serving(tmp_path, *[redis_url(redis.port)] * 3, **here) as nodes, Clients() as clients:
             alices = [await clients.join(node, "alice") for node in nodes for _ in range(3)]

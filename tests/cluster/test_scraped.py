@@ -15,7 +15,7 @@ from e2e.processes import Process, ask, exchange, running
 from e2e.test_workers import on_two_workers
 from greendot.metrics.catalogue import CATALOGUE
 from monitored import expressions, metrics_in
-from postgres_server import fresh_schema
+from postgres_server import migrated_schema
 from redis_servers import RedisProcess
 
 LINE = re.compile(r'(\w+)\{((?:\w+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')
@@ -95,7 +95,7 @@ async def test_each_worker_shows_all_that_is_watched_on_a_port_of_its_own_and_us
 ) -> None:
     port = two_free_ports()
     async with AsyncExitStack() as stack:
-        place = await stack.enter_async_context(fresh_schema(postgres))
+        place = await stack.enter_async_context(migrated_schema(postgres))
         flags = ("--host", "127.0.0.1", "--workers", "2", "--engine", redis_url(redis.port), "--store", place)
         settings = EVERYTHING | {"GREENDOT_METRICS_HOST": "127.0.0.1", "GREENDOT_METRICS_PORT": str(port)}
         server = await stack.enter_async_context(running(tmp_path, *flags, **settings))

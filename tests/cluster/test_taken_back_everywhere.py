@@ -15,7 +15,7 @@ from greendot.tokens import Tokens
 from redis_servers import RedisProcess
 
 BODY = "x" * 200
-TOGETHER = 20  # messages between two looks at the node
+TOGETHER = 100  # messages between two looks at the node
 
 
 async def come(node: Process, user: str, room: str) -> Peer:

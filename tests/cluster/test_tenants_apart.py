@@ -15,7 +15,7 @@ from greendot.clock import SystemClock
 from greendot.testing import WireClient
 from greendot.tokens import Tokens
 from model.apart import CLOSED, OPEN, SLOTS, VERBS, WORDS, Names, Step, Story
-from postgres_server import fresh_schema
+from postgres_server import migrated_schema
 from redis_servers import RedisProcess
 
 NAMES = ["ann", "a.b@c=d+e-f", "_", "0", "A" * 128]  # every sign an id may have
@@ -206,7 +206,7 @@ async def test_whatever_a_tenant_does_another_with_the_same_names_hears_and_find
 ) -> None:
     chance = random.Random(seed)
     names = Names(("a", "a.b"), ("c", "b.c"), ("c", "b.c", "b-c"), "b.c", "k.@=+-")
-    async with fresh_schema(postgres) as place:
+    async with migrated_schema(postgres) as place:
         stored = {"GREENDOT_STORE_URL": place, "GREENDOT_STORE_MIGRATE": "true"}
         async with serving(tmp_path, *[redis_url(redis.port)] * 2, **stored) as nodes:
             keys = {}

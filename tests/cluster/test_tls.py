@@ -28,39 +28,57 @@ from redis_servers import (
     rights,
 )
 
+USERS = 8
+
+
+async def use_much(url: str) -> None:
+    """What nodes do on a Redis most of the time."""
+    async with engines(url, url) as (first, second):
+        await live(first, second)
+
 
 async def use_everything(url: str) -> None:
     """What nodes do on a Redis, all of it."""
-    async with engines(url, url, periods=Periods(3.0, 1.0, grace=0.1)) as (first, second):
-        users = names_everywhere("u")[:8]
-        rooms = [Topic("room", TENANT, room) for room in names_everywhere("r")[:8]]
-        await second.engine.subscribe(rooms)
-        await all_hear(second, first, rooms)
-        for user in users:
-            here = await come(first, user)
-            assert await state(second, user) == "online"
-            assert len(await second.engine.sessions(TENANT, user)) == 1
-            await first.engine.enter(TENANT, "hall", user, here)
-            assert await second.engine.present(TENANT, "hall") == [user]
-            assert await second.engine.room_nodes(TENANT, "hall") == {first.incarnation}
-            await first.engine.exit(TENANT, "hall", user, here)
-            assert await first.engine.linger(TENANT, user, here, 60_000, 0) == 60_000
-            assert await first.engine.leave(TENANT, user, here) is not None
-        assert (await first.engine.online(TENANT, None, 100)).total == len(users)
-        await asyncio.gather(*(typed(first, room.name) for room in rooms))
-        assert await first.engine.audit(lambda ref: False) == len(users)
-        assert await second.engine.sweep() is not None
-        assert {info.state for info in await second.engine.nodes()} == {"live"}
-        second.engine.publish(Topic("node", "", first.incarnation), Audit())
-        await second.engine.unsubscribe(rooms)
-        dead, table = second.incarnation, await first.engine.lives.table()
-        await first.engine.lives.declare_dead(dead, table)
+    async with engines(url, url, periods=Periods(3.0, 0.3, grace=0.1)) as (first, second):
+        await live(first, second)
+        await clean_up(first, second)
 
-        async def reaped() -> bool:
-            table = await first.engine.lives.table()
-            return table.lives[dead] != "live" and dead not in table.leases
 
-        await eventually(reaped, "a dead node is reaped")
+async def live(first: RedisNode, second: RedisNode) -> None:
+    """All that users do."""
+    users = names_everywhere("u")[:USERS]
+    rooms = [Topic("room", TENANT, room) for room in names_everywhere("r")[:8]]
+    await second.engine.subscribe(rooms)
+    await all_hear(second, first, rooms)
+    for user in users:
+        here = await come(first, user)
+        assert await state(second, user) == "online"
+        assert len(await second.engine.sessions(TENANT, user)) == 1
+        await first.engine.enter(TENANT, "hall", user, here)
+        assert await second.engine.present(TENANT, "hall") == [user]
+        assert await second.engine.room_nodes(TENANT, "hall") == {first.incarnation}
+        await first.engine.exit(TENANT, "hall", user, here)
+        assert await first.engine.linger(TENANT, user, here, 60_000, 0) == 60_000
+        assert await first.engine.leave(TENANT, user, here) is not None
+    assert (await first.engine.online(TENANT, None, 100)).total == len(users)
+    await asyncio.gather(*(typed(first, room.name) for room in rooms))
+    await second.engine.unsubscribe(rooms)
+
+
+async def clean_up(first: RedisNode, second: RedisNode) -> None:
+    """Everything that passes over all keys, and the end of a node."""
+    assert await first.engine.audit(lambda ref: False) == USERS
+    assert await second.engine.sweep() is not None
+    assert {info.state for info in await second.engine.nodes()} == {"live"}
+    second.engine.publish(Topic("node", "", first.incarnation), Audit())
+    dead, table = second.incarnation, await first.engine.lives.table()
+    await first.engine.lives.declare_dead(dead, table)
+
+    async def reaped() -> bool:
+        table = await first.engine.lives.table()
+        return table.lives[dead] != "live" and dead not in table.leases
+
+    await eventually(reaped, "a dead node is reaped")
 
 
 async def typed(node: RedisNode, room: str) -> None:
@@ -151,7 +169,7 @@ async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
     other = certificates(tmp_path / "other")
     with RedisProcess("redis", tmp_path, tls=ours) as redis:
         url = f"rediss://127.0.0.1:{redis.port}"
-        await use_everything(f"{url}?ca={ours.authority}")
+        await use_much(f"{url}?ca={ours.authority}")
         wrong = await refusal(f"{url}?ca={other.authority}")
         assert wrong.startswith(
             f"EngineUnavailable: Redis at 127.0.0.1:{redis.port} cannot be used: its certificate is"
@@ -181,7 +199,7 @@ async def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path) -> Non
 async def test_tls_in_a_cluster(tmp_path: Path) -> None:
     ours = certificates(tmp_path)
     with redis_cluster("redis", tmp_path, tls=ours, tls_cluster="yes", tls_replication="yes") as cluster:
-        await use_everything(cluster.url.replace("redis+", "rediss+") + f"?ca={ours.authority}")
+        await use_much(cluster.url.replace("redis+", "rediss+") + f"?ca={ours.authority}")
 
 
 @pytest.mark.parametrize("login", ["dot:wrong-secret", "nobody:wrong-secret", ":wrong-secret", None])

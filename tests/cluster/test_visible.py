@@ -14,13 +14,13 @@ import pytest
 from asked import asked
 from cluster.nodes import LEASE_S, Clients, Listener, eventually, redis_url, serving
 from e2e.processes import Process
-from postgres_server import fresh_schema
+from postgres_server import migrated_schema
 from redis_servers import RedisProcess
 
 
 @asynccontextmanager
 async def nodes(folder: Path, redis: RedisProcess, postgres: str, **environment: str) -> AsyncIterator[list[Process]]:
-    async with fresh_schema(postgres) as place:
+    async with migrated_schema(postgres) as place:
         environment = {"GREENDOT_STORE_URL": place, "GREENDOT_STORE_MIGRATE": "true"} | environment
         async with serving(folder, *[redis_url(redis.port)] * 2, **environment) as processes:
             yield processes

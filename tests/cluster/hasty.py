@@ -1,0 +1,7 @@
+"""Run in a node before it starts (`FORKED_FIRST`): what it believes for ten seconds, it believes for one."""
+
+from __future__ import annotations
+
+from greendot.store.remembering import Remembered
+
+Remembered.__init__.__defaults__ = (1.0,)  # type: ignore[misc]

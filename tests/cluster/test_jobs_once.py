@@ -79,17 +79,20 @@ class Watch:
         assert {run.outcome for run in runs[:-1]} <= {"ok", "lost"}
 
 
+def is_at_work(run: JobRun) -> bool:
+    return run.outcome == "running" and run.done > 0
+
+
 async def stopped_at_work(watch: Watch, place: str) -> JobRun:
     """A long run whose process stands still in the middle of it."""
     while True:
         await execute(place, FILL)
-        before = len(watch.runs["retention"])
-        await until(lambda: any(run.done for run in watch.runs["retention"][before:]), "a long run goes on", 30)
+        await until(lambda: any(map(is_at_work, watch.runs["retention"])), "a long run goes on", 30)
         run = watch.runs["retention"][-1]
         os.kill(holder(run), signal.SIGSTOP)
         await asyncio.sleep(0.1)  # what it had said by then is seen
         run = watch.runs["retention"][-1]
-        if run.outcome == "running":
+        if is_at_work(run):
             return run
         os.kill(holder(run), signal.SIGCONT)  # it had come to its end: again
 

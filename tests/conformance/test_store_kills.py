@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -18,8 +20,9 @@ from greendot.store.sqlite import SqliteStore
 from greendot.testing.store_harness import T, draft, notice, numbers, recounted
 from postgres_server import fresh_schema
 
+# Forks for each line it reads: to load a store takes longer than the life of a sender.
 SENDER = """
-import asyncio, sys
+import asyncio, os, sys
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.store_harness import T, draft, notice
@@ -37,7 +40,12 @@ async def main(place, life):
     await store.start()
     await asyncio.gather(*(send(store, life, writer) for writer in range(6)))
 
-asyncio.run(main(*sys.argv[1:]))
+for life in sys.stdin:
+    if (child := os.fork()) == 0:
+        print("life", os.getpid(), flush=True)
+        asyncio.run(main(sys.argv[1], life.strip()))
+    _, status = os.waitpid(child, 0)
+    print("", "ended", os.waitstatus_to_exitcode(status), sep="\\n", flush=True)
 """
 
 
@@ -62,15 +70,33 @@ async def opened(kind: str, folder: Path, server: str) -> AsyncIterator[tuple[St
             await store.close()
 
 
-def killed_while_sending(place: str, life: str, lines: int) -> list[list[str]]:
-    """What the process said before it was killed, word by word."""
-    with subprocess.Popen([sys.executable, "-c", SENDER, place, life], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        said = [process.stdout.readline() for _ in range(lines)]
-        process.send_signal(signal.SIGKILL)
-        said += process.stdout.read().rpartition("\n")[0].splitlines()  # its last words may be cut off in the middle
-    assert process.returncode == -signal.SIGKILL
-    return [line.split() for line in said]
+class Senders:
+    """Processes that send, one after the other."""
+
+    def __init__(self, place: str) -> None:
+        command = [sys.executable, "-c", SENDER, place]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._lives, self._said = self._process.stdin, self._process.stdout
+
+    def killed_while_sending(self, life: str, lines: int) -> list[list[str]]:
+        """What the process said before it was killed, word by word."""
+        print(life, file=self._lives, flush=True)
+        _, pid = self._said.readline().split()
+        said = [self._said.readline() for _ in range(lines)]
+        os.kill(int(pid), signal.SIGKILL)
+        while (line := self._said.readline()) != "ended\n":
+            said.append(line)
+        assert int(self._said.readline()) == -signal.SIGKILL
+        return [line.split() for line in said[:-1]]  # its last words may be cut off in the middle
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        with self._process:
+            self._lives.close()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -78,11 +104,13 @@ async def test_a_sender_killed_at_any_point_loses_nothing_and_repeats_nothing(
     kind: str, tmp_path: Path, postgres: str
 ) -> None:
     moments = random.Random(f"{kind} 4")
-    async with opened(kind, tmp_path, postgres) as (store, place):
+    async with AsyncExitStack() as stack:
+        store, place = await stack.enter_async_context(opened(kind, tmp_path, postgres))
+        senders = stack.enter_context(Senders(place))
         await store.put_room(T, "r1", open=True)
         keys: list[str] = []
         for life in range(5):
-            said = killed_while_sending(place, str(life), moments.randint(1, 150))
+            said = senders.killed_while_sending(str(life), moments.randint(1, 150))
             tried = [words[1] for words in said if words[0] == "sends"]
             told = {words[1]: words[2:] for words in said if words[0] == "sent"}
             for key in tried:

@@ -2,6 +2,7 @@
 
     python forked.py serve SOCKET       listen for calls, until standard input ends
     python forked.py SOCKET ARGUMENT…   make a call: the child gets this folder, environment and files
+    python forked.py --pid SOCKET ARGUMENT…   the same; print the child's process id on standard error first
 
 The child is a process of its own, with its own id, signals and exit code. It ends when the server ends.
 """
@@ -22,12 +23,15 @@ def request(link, files, folder, environment, arguments):  # noqa: ANN001, ANN20
     link.sendall(body)
 
 
-def call(path, arguments):  # noqa: ANN001, ANN201
+def call(path, arguments, *, tell_pid=False):  # noqa: ANN001, ANN201
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(path)
         request(link, _FILES, os.getcwd(), dict(os.environ), arguments)
         with link.makefile("rb") as answer:
-            return int([*answer][-1].split()[0])
+            child = answer.readline()
+            if tell_pid:
+                os.write(2, b"pid " + child)
+            return int(answer.readline().split()[0])
 
 
 def serve(path: str) -> None:
@@ -151,5 +155,7 @@ def _run(main, folder: str, environment: dict[str, str], arguments: list[str]) -
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
+    elif sys.argv[1] == "--pid":
+        sys.exit(call(sys.argv[2], sys.argv[3:], tell_pid=True))
     else:
         sys.exit(call(sys.argv[1], sys.argv[2:]))

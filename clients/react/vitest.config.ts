@@ -37,16 +37,8 @@ export default defineConfig({
     projects: [
       { ...withReact(19, ["test/**/*.test.{ts,tsx}"]) },
       { ...withReact(18, ["test/unit/**/*.test.{ts,tsx}"]) },
-      {
-        resolve: { alias: { "@greendot/client": client } },
-        test: {
-          name: "types",
-          include: [],
-          typecheck: { enabled: true, only: true, include: ["test/**/*.test-d.tsx"], tsconfig: "./tsconfig.json" },
-        },
-      },
     ],
-    // Few at once: a file of test/server runs a server of its own.
-    poolOptions: { forks: { maxForks: 2 } },
+    // Files share what is loaded: a page takes a second each time. Few at once: a file of test/server runs a server.
+    poolOptions: { forks: { isolate: false, maxForks: 2 } },
   },
 });

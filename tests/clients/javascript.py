@@ -13,6 +13,8 @@ from typing import NoReturn
 
 import pytest
 
+from e2e.forking import server as forks
+
 CLIENTS = Path(__file__).parents[2] / "clients"
 OLDEST_NODE = 20
 
@@ -37,7 +39,7 @@ def npm(workspace: str, *arguments: str, timeout_s: float = 400) -> str:
     """Run a script of a workspace with the Python of this test; what it said. Fails the test if it fails."""
     installed()
     command = ["npm", "run", "--silent", "--workspace", workspace, *arguments]
-    environment = os.environ | {"GREENDOT_PYTHON": sys.executable, "NO_COLOR": "1"}
+    environment = os.environ | {"GREENDOT_PYTHON": sys.executable, "GREENDOT_FORKS": forks(), "NO_COLOR": "1"}
     result = subprocess.run(
         command,
         cwd=CLIENTS,

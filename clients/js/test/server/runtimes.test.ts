@@ -47,7 +47,7 @@ describe.each(RUNTIMES)("%s", (_, webSocket) => {
     const client = server.client("alice", { webSocket, url: `ws://127.0.0.1:${await refusing()}` });
     const states = heard<{ state: string }>((on) => client.on("state", on));
     client.connect();
-    await until(() => client.connection.failures >= 4); // waiting for a timeout of 10 s each takes 40 s
+    await until(() => client.state === "waiting" && client.connection.failures >= 4); // waiting for a timeout of 10 s each takes 40 s
     expect(client.reason).toMatchObject({ code: "unreachable", text: "The server cannot be reached." });
     expect(states.slice(0, 4).map(({ state }) => state)).toEqual(["connecting", "waiting", "connecting", "waiting"]);
   });

@@ -14,7 +14,7 @@ HELM   := $(BIN)/helm
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick storms outage debs node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials compat record audit fuzz charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms outage debs node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,6 +129,12 @@ $(EXTRAS): $(READY)
 	@echo "→ installing the frameworks of the examples (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[examples]'
 	@touch $@
+
+flaky: $(READY) debs  ## Run the tests that measure time again and again beside a busy processor (TIMES=20)
+	@$(BIN)/python scripts/flaky $(or $(TIMES),20) $(ARGS)
+
+hostile: $(READY) debs  ## Floods by strangers and users, and response times, in full (five minutes)
+	@HOSTILE=1 $(BIN)/python -m pytest tests/hostile tests/e2e/test_response_times.py $(ARGS)
 
 storms: $(READY) debs  ## Ten thousand clients cut off at once, and a flood of signals: what is promised of them (three minutes)
 	@$(BIN)/python bench/storms.py $(ARGS)

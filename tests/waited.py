@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 
 def waited_s(*pids: int) -> float:
     """Return the seconds that the first threads of these processes have waited for a processor, all together."""
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9
+
+
+class Lap:
+    """Time since its beginning, without what other programs took from these processes and this one.
+
+    Of a process that has ended, what it had waited when `seconds` was last asked for counts.
+    """
+
+    def __init__(self, *pids: int) -> None:
+        self._began = time.monotonic()
+        self._before = {pid: waited_s(pid) for pid in (*pids, os.getpid())}
+        self._waited = dict.fromkeys(self._before, 0.0)
+
+    @property
+    def seconds(self) -> float:
+        for pid, before_s in self._before.items():
+            with suppress(OSError):
+                self._waited[pid] = waited_s(pid) - before_s
+        return time.monotonic() - self._began - max(self._waited.values())

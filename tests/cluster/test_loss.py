@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +16,7 @@ from e2e.processes import Process, until
 from greendot.engine.redis import keys
 from greendot.testing import Closed
 from redis_servers import RedisProcess
-from waited import waited_s
+from waited import Lap
 
 BATCH = 100  # sessions restored together, ten times a second
 AROUND = 2_000  # commands for whatever does not grow with the sessions: the traffic, registering, what the test asks
@@ -131,16 +130,14 @@ async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
             await lingering.end()
             lose(redis)
             leaving.send(type="bye")
-            pids = [*(node.pid for node in nodes), os.getpid()]
-            lost, waited = time.monotonic(), [waited_s(pid) for pid in pids]
+            lap = Lap(*(node.pid for node in nodes))
 
             async def complete() -> bool:
                 return faces(await snapshot(first, users)) == faces(before)
 
             allowed = COMPLETE_S + (RECONNECT_S if lose is restart else 0)
             await eventually(complete, "everybody is back")
-            else_s = max(waited_s(pid) - before_s for pid, before_s in zip(pids, waited, strict=True))
-            took = time.monotonic() - lost - else_s  # what other programs took does not count
+            took = lap.seconds
             assert took < allowed
 
             async def resync() -> bool:

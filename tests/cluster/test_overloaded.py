@@ -23,6 +23,7 @@ from redis_servers import RedisProcess
 WITHIN_S = 4.0  # a second until it tells, another until it is seen, and a slow machine
 
 
+@pytest.mark.timing
 async def test_publishers_are_asked_to_wait_for_those_who_are_on_an_overloaded_node_and_for_nobody_else(
     redis: RedisProcess,
 ) -> None:

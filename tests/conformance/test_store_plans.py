@@ -216,15 +216,19 @@ async def test_what_is_a_small_tenants_is_erased_without_a_look_at_anothers(
             assert node.get("Rows Removed by Filter", 0) == 0, plan
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("only", FILTERS)
 async def test_a_page_far_back_takes_no_longer_than_the_newest(filled: str, only: Filter) -> None:
     store = PostgresStore(filled)
     await store.start()
     try:
-        for before in (None, 20_000, 700):
+        newest_s = 0.0
+        for before in (None, None, 20_000, 700):  # the first one opens a connection
             start = time.perf_counter()
             page = await store.notifications("t", "u1", before=before, limit=50, only=only)
-            assert time.perf_counter() - start < 1
+            took_s = time.perf_counter() - start
+            newest_s = newest_s if before else took_s
+            assert took_s < max(1.0, 10 * newest_s)
             assert len(page) <= 50
     finally:
         await store.close()

@@ -13,7 +13,7 @@ from e2e.processes import Process, running
 from generator import compiled, generate
 
 OTHERS = 998  # with the one who speaks and the one who does not read, 1,000
-MESSAGES = {"connections": OTHERS, "rate": 30, "body_bytes": 4_000, "warmup": 0.2, "seconds": 1.0}
+MESSAGES = {"connections": OTHERS, "rate": 30, "body_bytes": 4_000, "warmup": 0.2, "seconds": 0.7}
 PAIRS, MOST_PAIRS = 2, 10  # rounds without and with the slow reader; more only if noise hides what they show
 WORSE = 1.2  # times the 99th percentile without it
 

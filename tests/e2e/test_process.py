@@ -19,6 +19,7 @@ from e2e.processes import API_KEY, SECRET, Ended, ask, greendot, running, serves
 from greendot import __version__
 from greendot.testing import Closed, WireClient
 from greendot.testing.wire import CLOSE, TEXT
+from waited import Lap
 
 DEV = {"GREENDOT_AUTH_SECRET": "", "GREENDOT_API_KEY": ""}  # neither is given: a dev server makes its own
 
@@ -256,18 +257,22 @@ async def test_a_signal_drains_and_ends_it(tmp_path: Path, number: signal.Signal
             await WireClient.connect(server.port)
 
 
+@pytest.mark.timing
 async def test_it_ends_within_three_seconds_with_200_clients_and_one_that_never_answers(tmp_path: Path) -> None:
     async with running(tmp_path, "--host", "127.0.0.1") as server:
         clients = await asyncio.gather(*[server.client(f"user{number}") for number in range(200)])
         mute = await server.client("mute")
         half = await asyncio.open_connection("127.0.0.1", server.port)
         half[1].write(b"GET /livez HTTP/1.1\r\n")
-        started = time.monotonic()
+        lap = Lap(server.pid)
         server.signal(signal.SIGTERM)
         codes = [closed.code for closed in await asyncio.gather(*[client.closed() for client in clients])]
         assert codes == [4000] * 200
-        ended = await server.ended(within_s=3)
-        assert time.monotonic() - started < 3
+        ending = asyncio.create_task(server.ended())
+        while not ending.done():
+            assert lap.seconds < 3
+            await asyncio.sleep(0.01)
+        ended = await ending
         assert ended.code == 0
         # The one that never answered was told all the same, and then cut off.
         assert await opcodes_to_the_end(mute) == [TEXT, CLOSE]
@@ -316,6 +321,7 @@ async def test_after_kill_9_rooms_and_messages_are_still_there_and_everyone_is_o
 # --- real time ---
 
 
+@pytest.mark.timing
 async def test_a_socket_killed_for_good_is_told_to_a_watcher_exactly_once(tmp_path: Path) -> None:
     periods = {
         "GREENDOT_PRESENCE_HEARTBEAT_S": "0.2",
@@ -327,10 +333,11 @@ async def test_a_socket_killed_for_good_is_told_to_a_watcher_exactly_once(tmp_pa
         watcher, alice = await server.client("watcher"), await server.client("alice")
         assert alice.welcome["heartbeat_s"] == 0.2
         await watcher.request(type="watch", users=["alice", "bob"])
-        killed = time.monotonic()
+        killed, lap = time.monotonic(), Lap(server.pid)
         await alice.reset()
         frame = await watcher.receive("presence.changed")
-        assert 0.3 < time.monotonic() - killed < 3
+        assert time.monotonic() - killed > 0.3
+        assert lap.seconds < 3
         assert (frame["data"]["user"], frame["data"]["state"]) == ("alice", "offline")
         assert frame["data"]["last_seen"] is not None
         # Another one goes in the same way; what came in between is all there was to tell.

@@ -397,6 +397,7 @@ async def test_nothing_overtakes_what_failed_for_a_moment(postgres: str) -> None
 # --- waking ---
 
 
+@pytest.mark.timing
 async def test_a_commit_wakes_the_relay_at_once(postgres: str) -> None:
     async with site(postgres) as app, app.relay(poll_s=60) as relay:
         await until(lambda: relay.counts.shards == SHARDS)
@@ -407,7 +408,7 @@ async def test_a_commit_wakes_the_relay_at_once(postgres: str) -> None:
             await until(lambda number=number: len(app.straight.told) > number)
             took.append(time.monotonic() - start)
         assert sorted(took)[10] < 0.5
-        assert max(took) < 5
+        assert max(took) < 30  # half of `poll_s`
 
 
 class LateOutbox(PostgresOutbox):

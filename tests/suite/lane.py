@@ -135,6 +135,7 @@ def main() -> int:
     if folder := os.environ.pop("COVERAGE_FOLDER", None):
         from suite.covered import measured
 
+        arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # SlipCover is loaded before pytest
         with measured(Path(folder)):
             return run(Path(queue), int(results), arguments)
     return run(Path(queue), int(results), arguments)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple, Self
 
@@ -28,6 +29,13 @@ _spent: list[float] = []
 def processor_s() -> float:
     """The processor time of all processes that were forked and have ended."""
     return sum(_spent)
+
+
+def _end_of(answer: bytes) -> int:
+    """Take in how a process ended and the time it used; return its exit code."""
+    code, seconds = (answer or b"-9 0").split()  # no answer: the server of forks was killed
+    _spent.append(float(seconds))
+    return int(code)
 
 
 class Output(NamedTuple):
@@ -66,7 +74,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # its end is not taken in yet
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -75,9 +84,7 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
     async def _end(self, answers: Output) -> int:
-        code, seconds = (await answers.reader.readline() or b"-9 0").split()  # nothing: the server of forks was killed
-        _spent.append(float(seconds))
-        self.returncode = int(code)
+        self.returncode = _end_of(await answers.reader.readline())
         answers.transport.close()
         return self.returncode
 
@@ -112,7 +119,8 @@ class Blocking:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # its end is not taken in yet
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -126,9 +134,7 @@ class Blocking:
         reading = threading.Thread(target=lambda: said.append(self.stdout.read()), daemon=True)
         reading.start()
         self._link.settimeout(timeout)
-        code, seconds = (self._answers.readline() or b"-9 0").split()
-        _spent.append(float(seconds))
-        self.returncode = int(code)
+        self.returncode = _end_of(self._answers.readline())
         reading.join(timeout)
         self.stdout.close()
         self._answers.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from cluster.nodes import Listener
-from e2e.processes import API_KEY, SECRET, Answer, ask
+from e2e.processes import API_KEY, SECRET, Answer, ask, until
 from greendot.assembly import Greendot
 from greendot.clock import SystemClock
 from greendot.gateway.node import Node
@@ -90,6 +89,4 @@ async def inside(*engines: str, **sections: dict[str, Any]) -> AsyncIterator[lis
 
 async def passing(condition: Any, within_s: float = 15.0) -> None:
     """Wait until this is true; TimeoutError if it does not become so."""
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110  (there is no event to wait for)
-            await asyncio.sleep(0.005)
+    await until(condition, within_s)

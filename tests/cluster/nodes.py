@@ -238,10 +238,11 @@ async def meanwhile(*steps: Callable[[], Awaitable[None]]) -> AsyncIterator[None
 
 async def eventually(check: Callable[[], Awaitable[bool]], what: str, within_s: float = PATIENCE_S) -> None:
     """Ask again and again, until the answer is yes."""
-    end = time.monotonic() + within_s
+    end, pause_s = time.monotonic() + within_s, 0.02
     while not await check():
         assert time.monotonic() < end, f"not within {within_s} s: {what}"
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 1.2, 0.1)  # to ask costs more than to look
 
 
 def now_ms() -> int:

@@ -23,7 +23,7 @@ from e2e.processes import Process, until
 from postgres_server import postgres_server
 from redis_servers import RedisProcess
 
-AWAY_S = float(os.environ.get("OUTAGE_S", "4"))
+AWAY_S = float(os.environ.get("OUTAGE_S", "2"))
 CLIENTS = int(os.environ.get("OUTAGE_CLIENTS", "20"))  # on each node
 IS_LONG = AWAY_S >= 60
 MOST_LINES = 10

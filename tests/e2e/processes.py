@@ -22,6 +22,7 @@ from greendot.testing import WireClient
 from greendot.tokens import Tokens
 
 PATIENCE_S = 15.0  # real seconds before a test fails instead of waiting on
+LONGEST_PAUSE_S = 0.025  # between two looks
 SECRET = "a secret for real processes, long enough"
 API_KEY = "an API key for real processes"
 
@@ -31,8 +32,10 @@ AnyProcess = asyncio.subprocess.Process | Forked
 async def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
     """Wait for something no event tells of; TimeoutError if it does not become true."""
     async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110  (what is waited for has no event)
-            await asyncio.sleep(0.002)
+        pause_s = 0.001
+        while not condition():
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)  # what takes long is not looked for all the time
 
 
 async def serves_a_fresh_client(port: int, token: str) -> None:

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from e2e.processes import Process, running, serves_a_fresh_client
 
 T = TypeVar("T")
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "300"))  # `make fuzz` asks for many more
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "120"))  # `make fuzz` asks for many more
 MOST_GROWN_KB = 8 * 1024  # what caches and the allocator may take; one example would do if what it sent were kept
 PATIENCE_S = 20.0
 CALM = {

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from e2e.processes import LONGEST_PAUSE_S
+from e2e.processes import Patience
 from greendot.core.presence import Manual, Ref
 from greendot.engine.base import Deliver, Topic
 from greendot.engine.redis.keys import PARTITIONS, partition_of
@@ -39,11 +39,9 @@ async def engines(*urls: str, **options: Any) -> AsyncIterator[list[RedisNode]]:
 
 async def until(condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> float:
     """Wait for something no event tells of; gives the seconds it took."""
-    begin, pause_s = time.monotonic(), 0.001
+    begin, patience = time.monotonic(), Patience(within_s)
     while not condition():
-        assert time.monotonic() - begin < within_s, f"not within {within_s} s: {what}"
-        await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)
+        assert await patience.pause() or condition(), f"not within {within_s} s: {what}"
     return time.monotonic() - begin
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from e2e.processes import PATIENCE_S, Process, running, until
+from e2e.processes import PATIENCE_S, Patience, Process, running, until
 from greendot.testing import Closed, WireClient
 
 LEASE_S, RENEW_S, GRACE_S, CLEAN_GRACE_S = 3.0, 1.0, 2.0, 1.0
@@ -238,11 +238,9 @@ async def meanwhile(*steps: Callable[[], Awaitable[None]]) -> AsyncIterator[None
 
 async def eventually(check: Callable[[], Awaitable[bool]], what: str, within_s: float = PATIENCE_S) -> None:
     """Ask again and again, until the answer is yes."""
-    end, pause_s = time.monotonic() + within_s, 0.02
+    patience = Patience(within_s, 0.02, 0.1)  # to ask costs more than to look
     while not await check():
-        assert time.monotonic() < end, f"not within {within_s} s: {what}"
-        await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 1.2, 0.1)  # to ask costs more than to look
+        assert await patience.pause() or await check(), f"not within {within_s} s: {what}"
 
 
 def now_ms() -> int:

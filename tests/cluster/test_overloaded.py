@@ -38,8 +38,7 @@ async def test_publishers_are_asked_to_wait_for_those_who_are_on_an_overloaded_n
         await targets.check_room(TENANT, "anns-room")
 
         busy.engine.level = Level.REFUSING
-        took = await until(lambda: asked.engine.refusing() == {busy.incarnation}, "its level is known", WITHIN_S)
-        assert took < WITHIN_S
+        await until(lambda: asked.engine.refusing() == {busy.incarnation}, "its level is known", WITHIN_S)
         levels = {info.node: info.level for info in await idle.engine.nodes()}
         assert levels == {asked.incarnation: "normal", busy.incarnation: "refusing", idle.incarnation: "normal"}
         await targets.check_users(TENANT, ["bob", "nobody"])

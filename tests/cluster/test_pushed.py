@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -66,11 +65,9 @@ async def test_a_ghost_delays_a_push_and_never_suppresses_it(redis: RedisProcess
         await ann.request(type="room.join", room="hall")
         await device(second, "ann")
         await first.kill()
-        killed = time.monotonic()
         keys = {await notify(second, "ann"), await notify(second, "ann", room="hall")}
         assert not fcm.taken, "she may be there"
         await until(lambda: {*fcm.keys} == keys, LEASE_S + GRACE_S + HOLD_S + SLACK_S)
-        assert time.monotonic() - killed < LEASE_S + GRACE_S + HOLD_S + SLACK_S
         assert {*fcm.keys.values()} == {1}
         await ann.end()
 

@@ -110,7 +110,8 @@ class Server:
 
     def waited_s(self) -> float:
         """Seconds that its first thread had work and no processor: other programs used them."""
-        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+        file = Path(f"/proc/{self.pid}/schedstat")  # not on every kernel
+        return int(file.read_text().split()[1]) / 1e9 if file.exists() else 0.0
 
     def cpu_s(self) -> float:
         """Seconds of CPU used so far, in user and kernel mode, by all threads."""

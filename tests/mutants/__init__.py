@@ -1,1 +1,1 @@
-"""Mutation testing of pure modules: `make mutants`. See docs/adr/0044-mutants.md."""
+"""Mutation testing of pure modules: `make mutants`. See docs/adr/0047-mutants.md."""

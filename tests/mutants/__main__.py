@@ -182,10 +182,10 @@ class Runner:
 
 def load() -> None:
     """Import other people's packages that the tests need, so that no trial has to. Ours are imported by each."""
+    sys.path.insert(0, str(ROOT / "tests"))
     mine, its = os.pipe()
     child = os.fork()
     if child == 0:
-        sys.path.insert(0, str(ROOT / "tests"))
         __import__("conftest")
         foreign = [name for name, one in sys.modules.items() if "site-packages" in (getattr(one, "__file__", "") or "")]
         with os.fdopen(its, "w") as pipe:
@@ -207,11 +207,7 @@ def work(tally: Tally, tests: list[str], pipe: int) -> None:
         os.write(pipe, json.dumps(words).encode() + b"\n")
 
     try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nothing, stream)
+        silence()
         Trials(tally.module, tests).run(tally.chosen, lambda one, killed: say(mutant=places[id(one)], killed=killed))
     except Unusable as error:
         say(problem=str(error))
@@ -219,6 +215,15 @@ def work(tally: Tally, tests: list[str], pipe: int) -> None:
         say(problem=repr(error))
     finally:
         os._exit(0)
+
+
+def silence() -> None:
+    """In a fork: be ended by signals as usual, and say nothing."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
 
 
 def described(tally: Tally) -> str:

@@ -2,7 +2,10 @@
 
 `faults.toml` lists them by file: text in the source, what is there instead, and the tests that have to fail; without
 tests those of the file's folder. A text that is not in the source exactly once is an error. So is a fault that no test
-finds.
+finds, and a suite that fails without any.
+
+Each fault has a fork. Lua is planted after the tests were collected, where it is kept; SQL is in constants that other
+modules import, so everything is imported with it.
 """
 
 from __future__ import annotations
@@ -14,41 +17,45 @@ import signal
 import sys
 import time
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from .__main__ import load
-from .trying import ARGUMENTS, PASSED, ROOT, Planted, SameExamples
+from .__main__ import load, silence
+from .trying import ARGUMENTS, FAILED, PASSED, ROOT, Planted, SameExamples, Unusable
 
 SOURCES = ROOT / "src" / "greendot"
 LISTED = Path(__file__).with_name("faults.toml")
-LIMIT_S = 300.0
+LIMIT_S = 600.0
 
 
 class Fault(NamedTuple):
-    """One text instead of another in a file."""
+    """One text instead of another in a file. Without a file it is none: the suite has to pass."""
 
     file: str
     old: str
     new: str
-    tests: tuple[str, ...]  # what pytest is called with, one call each
+    tests: str  # what pytest is called with
 
     def __str__(self) -> str:
+        if not self.file:
+            return f"no fault: {self.tests}"
         return f"{self.file}: {' '.join(self.old.split())} → {' '.join(self.new.split()) or '(nothing)'}"
 
 
 def listed() -> list[Fault]:
     """All faults. ValueError if one cannot be planted."""
     given = tomllib.loads(LISTED.read_text())
-    suites: dict[str, list[str]] = given.pop("suites")
+    suites: dict[str, str] = given.pop("suites")
     faults = []
     for file, entries in given.items():
         usual = next(tests for folder, tests in suites.items() if file.startswith(folder))
         text = (SOURCES / file).read_text()
         for entry in entries:
-            fault = Fault(file, entry["old"], entry["new"], tuple(entry.get("tests", usual)))
+            fault = Fault(file, entry["old"], entry["new"], entry.get("tests", usual))
             if text.count(fault.old) != 1:
                 raise ValueError(f"its text is in the source {text.count(fault.old)} times: {fault}")
             faults.append(fault)
@@ -65,15 +72,23 @@ def main() -> int:
     load()
     from postgres_server import given_or_own_server
 
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     print(f"→ {len(faults)} faults", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    found: dict[Fault, bool] = {}
     try:
         with given_or_own_server() as url:
             os.environ["GREENDOT_TEST_POSTGRES"] = url
-            return report(run(faults, asked.jobs))
+            run([fault for fault in faults if not fault.file.endswith(".lua")], asked.jobs, start, found)
+        for tests in dict.fromkeys(fault.tests for fault in faults if fault.file.endswith(".lua")):
+            run_collected(tests, [fault for fault in faults if fault.tests == tests], asked.jobs, found)
     except KeyboardInterrupt:
         print("\n→ stopped")
         return 130
+    except Unusable as error:
+        print(error, file=sys.stderr)
+        return 2
+    return report(found)
 
 
 def arguments() -> Any:
@@ -83,14 +98,15 @@ def arguments() -> Any:
     return parser.parse_args()
 
 
-def run(faults: list[Fault], jobs: int) -> dict[Fault, bool]:
-    """Try all of them, some at a time; which were found."""
-    waiting, running, found = [*faults], dict[int, tuple[Fault, float]](), dict[Fault, bool]()
+def run(faults: list[Fault], jobs: int, begin: Callable[[Fault], int], found: dict[Fault, bool]) -> None:
+    """Try all of them, some at a time, and first their suites without any."""
+    waiting = [Fault("", "", "", tests) for tests in dict.fromkeys(fault.tests for fault in faults)] + faults
+    running: dict[int, tuple[Fault, float]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
                 fault = waiting.pop(0)
-                running[start(fault)] = fault, time.monotonic()
+                running[begin(fault)] = fault, time.monotonic()
             time.sleep(0.02)
             for child, (fault, begun) in [*running.items()]:
                 ended, status = os.waitpid(child, os.WNOHANG)
@@ -99,52 +115,95 @@ def run(faults: list[Fault], jobs: int) -> dict[Fault, bool]:
                         os.killpg(child, signal.SIGKILL)
                     continue
                 del running[child]
-                found[fault] = os.waitstatus_to_exitcode(status) != PASSED
-                took = f"{time.monotonic() - begun:5.1f} s"
-                print(f"{len(found):4} {took} {'found' if found[fault] else 'NOT FOUND'}  {fault}", flush=True)
+                settle(fault, os.waitstatus_to_exitcode(status), time.monotonic() - begun, found)
     finally:
         for child in running:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
-    return found
 
 
-def start(fault: Fault) -> int:
-    """Run a fault's tests in a fork that has it planted, until one fails."""
-    child = os.fork()
-    if child:
-        return child
-    os.setpgid(0, 0)
-    ended = 9
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nothing, stream)
-        plant(fault)
-        ended = max(tried(call) for call in fault.tests)
-    finally:
-        os._exit(ended)
+def settle(fault: Fault, ended: int, took_s: float, found: dict[Fault, bool]) -> None:
+    if not fault.file:
+        if ended != PASSED:
+            raise Unusable(f"fails without any fault: {fault.tests}")
+        print(f"     {took_s:5.1f} s passes  {fault}", flush=True)
+        return
+    found[fault] = ended != PASSED
+    print(f"{len(found):4} {took_s:5.1f} s {'found' if found[fault] else 'NOT FOUND'}  {fault}", flush=True)
 
 
-def tried(call: str) -> int:
-    """How one call of pytest ended. One that failed is the end of it all."""
+def forked(trial: Callable[[], int]) -> int:
+    """Run something in a fork that is alone in its process group; the fork's id."""
     child = os.fork()
     if child == 0:
         ended = 9
         try:
-            ended = int(pytest.main([*ARGUMENTS, *shlex.split(call)], plugins=[SameExamples()]))
+            os.setpgid(0, 0)
+            silence()
+            ended = trial()
         finally:
             os._exit(ended)
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if ended != PASSED:
-        os._exit(1)
-    return PASSED
+    return child
+
+
+def start(fault: Fault) -> int:
+    """Import everything with a fault in it and run its tests."""
+
+    def trial() -> int:
+        plant(fault)
+        return int(pytest.main([*ARGUMENTS, *shlex.split(fault.tests)], plugins=[SameExamples()]))
+
+    return forked(trial)
+
+
+def run_collected(tests: str, faults: list[Fault], jobs: int, found: dict[Fault, bool]) -> None:
+    """Collect the tests of Lua once, and try the faults in forks."""
+    collected = Collected(faults, jobs, found)
+    pytest.main([*ARGUMENTS, *shlex.split(tests)], plugins=[collected])
+    if collected.problem is not None:
+        raise collected.problem
+
+
+class Collected(SameExamples):
+    """Runs collected tests once for each fault."""
+
+    def __init__(self, faults: list[Fault], jobs: int, found: dict[Fault, bool]) -> None:
+        self._faults = faults
+        self._jobs = jobs
+        self._found = found
+        self.problem: BaseException | None = Unusable("the tests of Lua cannot be collected")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.problem = None
+        session.items[:] = [item for item in session.items if "valkey" not in item.nodeid]
+        try:
+            run(self._faults, self._jobs, lambda fault: forked(partial(self._tests, fault, session)), self._found)
+        except BaseException as error:
+            self.problem = error
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            os._exit(FAILED)
+
+    def _tests(self, fault: Fault, session: pytest.Session) -> int:
+        from greendot.engine.redis import scripts
+
+        if fault.file:
+            plant(fault)
+            for name, script in scripts._load().items():
+                scripts.SCRIPTS[name].source, scripts.SCRIPTS[name].sha = script.source, script.sha
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        return PASSED
 
 
 def plant(fault: Fault) -> None:
     """Let everybody in this process read the fault instead of the source."""
+    if not fault.file:
+        return
     path = SOURCES / fault.file
     text = path.read_text().replace(fault.old, fault.new)
     if path.suffix == ".py":

@@ -8,10 +8,12 @@ before the tests ran: a test may have asked the module for its parameters.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import resource
 import signal
@@ -38,6 +40,7 @@ ARGUMENTS = "-x -s -o timeout=0 -p no:randomly -p no:xdist -W ignore::pytest.Pyt
 settings.register_profile(
     "mutants",
     deadline=None,
+    max_examples=40,
     derandomize=True,
     database=None,
     report_multiple_bugs=False,
@@ -80,7 +83,7 @@ class Trials:
                 with os.fdopen(its, "w", buffering=1) as pipe:
                     quick = Quick(self, mutants, lambda place, killed: print(place, int(killed), file=pipe))
                     sys.setprofile(quick.called)
-                    pytest.main([*ARGUMENTS, *self.tests], plugins=[quick])
+                    pytest.main([*ARGUMENTS, "--noconftest", *self.tests], plugins=[quick])
             finally:
                 os._exit(0)
         os.close(its)
@@ -122,7 +125,7 @@ class Trials:
     def _anew(self, source: str) -> int:
         """Import everything with another source of the module, and run the tests."""
         sys.meta_path.insert(0, Planted(self.name, self.path, source))
-        return int(pytest.main([*ARGUMENTS, *self.tests], plugins=[SameExamples()]))
+        return int(pytest.main([*ARGUMENTS, "--noconftest", *self.tests], plugins=[Light()]))
 
 
 def children_s() -> float:
@@ -139,7 +142,19 @@ class SameExamples:
         settings.load_profile("mutants")
 
 
-class Quick(SameExamples):
+class Light(SameExamples):
+    """In the place of tests/conftest.py, which imports the whole package: runs tests that are coroutines."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        if not inspect.iscoroutinefunction(pyfuncitem.obj):
+            return None
+        wanted = inspect.signature(pyfuncitem.obj).parameters
+        asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+        return True
+
+
+class Quick(Light):
     """Runs collected tests once for each mutant that can be put into functions. `told` hears which were killed."""
 
     def __init__(self, trials: Trials, mutants: list[Mutant], told: Callable[[int, bool], object]) -> None:

@@ -152,3 +152,22 @@ def test_whoever_is_gone_in_the_end_is_pushed_to_whatever_was_last_known(
         assert found.at > now
         now, asked = found.at, asked + 1
         assert asked < 4
+
+
+def test_nothing_is_capped_and_nothing_was_seen_unless_somebody_says_so() -> None:
+    assert decide(NEWS, OFFLINE, Policy(), T, recent=[T] * 1_000).action == "now"
+    assert decide(Matter(T, must_ack=True), ACTIVE, POLICY, T).reason == "active"
+
+
+def test_each_importance_is_above_the_one_before() -> None:
+    ranked: list[Importance] = ["low", "normal", "high", "critical"]
+    pushed = {
+        least: [one for one in ranked if decide(Matter(T, one), OFFLINE, Policy(least=least), T).action == "now"]
+        for least in ranked
+    }
+    assert pushed == {least: ranked[place:] for place, least in enumerate(ranked)}
+
+
+def test_a_room_somebody_is_in_is_looked_at_again_after_a_second_at_the_earliest() -> None:
+    decision = decide(Matter(T, room="lobby"), Seen("online", {"lobby"}), Policy(active_hold_s=0.0), T)
+    assert decision == ("later", "in_the_room", T + 1_000)

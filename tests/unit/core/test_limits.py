@@ -251,3 +251,50 @@ def test_a_pause_alone_makes_no_flood() -> None:
         bucket.paused(bucket.pause_s())
         now += 1.0
         assert not bucket.flooding
+
+
+def flooded(bucket: CommandLimit, *seconds: int) -> None:
+    for second in seconds:
+        send(bucket, second, FLOOD)
+
+
+def test_a_second_counts_once_however_many_frames_are_in_it() -> None:
+    bucket = limit()
+    send(bucket, 0, 3 * FLOOD)
+    flooded(bucket, *range(1, FLOOD_SECONDS - 1))
+    bucket.admit(FLOOD_SECONDS - 1)
+    assert not bucket.flooding
+
+
+def test_a_second_in_which_all_was_read_is_not_made_up_for_by_the_next() -> None:
+    bucket = limit()
+    flooded(bucket, *range(FLOOD_SECONDS - 2))
+    send(bucket, FLOOD_SECONDS - 2, FLOOD - 1)
+    send(bucket, FLOOD_SECONDS - 1, FLOOD + 1)
+    bucket.admit(FLOOD_SECONDS)
+    assert not bucket.flooding
+
+
+def test_one_second_in_which_nothing_was_read_is_made_up_for_by_the_next() -> None:
+    bucket = limit()
+    flooded(bucket, *range(5))
+    send(bucket, 6, 2 * FLOOD)
+    flooded(bucket, 7, 8, 9)
+    bucket.admit(FLOOD_SECONDS)
+    assert bucket.flooding
+
+
+def test_a_gap_behind_a_gap_has_to_be_made_up_for_as_well() -> None:
+    bucket = limit()
+    flooded(bucket, *range(6))
+    send(bucket, 8, 3 * FLOOD)  # as much as was missing, and no flood of this second and the next
+    bucket.admit(10.0)
+    assert not bucket.flooding
+
+
+def test_what_was_over_the_limit_in_another_second_makes_no_pause() -> None:
+    bucket = limit()
+    for _ in range(BURST + 5):
+        bucket.admit(0.5)
+    bucket.admit(1.5)
+    assert bucket.pause_s() == 0.0

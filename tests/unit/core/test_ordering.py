@@ -18,3 +18,14 @@ def test_results_made_in_another_order_are_put_back_in_place(order: Sequence[int
 
 def test_items_are_given_in_the_order_of_the_positions() -> None:
     assert [*ordered(["a", "b", "c"], [2, 0, 1])] == ["c", "a", "b"]
+
+
+def test_a_range_of_all_copies_nothing() -> None:
+    items = ["a", "b"]
+    assert ordered(items, range(2)) is items
+    assert restored_order(items, range(2)) is items
+
+
+def test_an_item_that_is_missing_is_not_passed_over() -> None:
+    with pytest.raises(ValueError):
+        restored_order(["a"], [0, 1])

@@ -36,3 +36,7 @@ def test_nodes_are_added_up_or_the_worst_is_taken() -> None:
     assert summed(nodes) == {"a": 3.0, "b": 5.0}
     assert worst(nodes) == {"a": 2.0, "b": 5.0}
     assert summed([]) == worst([]) == {}
+
+
+def test_a_count_that_stayed_has_a_rate_of_nothing() -> None:
+    assert rates(Reading(0, {"sends": 30}), Reading(1_000, {"sends": 30})) == {"sends": 0.0}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.core.spread import LONGEST_S, SHORTEST_S, Crowding, Spread
+from greendot.core.spread import LATELY_S, LONGEST_S, SHORTEST_S, Crowding, Spread
 
 STEP_S = 0.1
 CROWDING = Crowding(spread=1_000, poll=20_000)
@@ -194,3 +194,25 @@ def test_few_watchers_are_told_in_the_window_as_well() -> None:
     for _ in range(round(SHORTEST_S / STEP_S) + 1):
         town.step()
     assert town.spread.done
+
+
+def test_thresholds_that_are_one_apart_are_apart() -> None:
+    assert Crowding(spread=10, poll=11).per_s(11) == 11 / LONGEST_S
+
+
+def test_the_first_is_told_at_the_moment_that_is_paid_for() -> None:
+    assert Spread(["ann", "bob"], lambda _: 0.0, 0.0).due(0.1, 10.0) == ["ann"]
+
+
+def test_nobody_of_a_round_is_forgotten_when_it_is_looked_through_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.core.spread.AT_ONCE", 1)
+    spread = Spread(["ann", "bob", "zoe"], lambda _: 0.0, 0.0)
+    assert spread.due(0.3, 10.0) == ["ann", "bob", "zoe"]
+    assert spread.done
+
+
+@pytest.mark.parametrize("lately_s", LATELY_S)
+def test_who_was_active_within_a_time_comes_before_who_was_exactly_then(lately_s: float) -> None:
+    now = 10_000.0
+    active = {"ann": now - lately_s, "bob": now - lately_s + 1}
+    assert Spread(active, active.__getitem__, now - 0.5).due(now, 4.0) == ["bob", "ann"]

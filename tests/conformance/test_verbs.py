@@ -1,0 +1,280 @@
+"""Lua verbs called as they are, on records as they are kept: what the suites of engines see only at odd moments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import hiredis
+import pytest
+
+from greendot.engine.redis.scripts import SCRIPTS
+from redis_servers import KINDS, RedisProcess
+
+DAY_MS = 86_400_000
+
+
+class Partition:
+    """The keys of one partition, with a bucket of each kind."""
+
+    def __init__(self, process: RedisProcess) -> None:
+        self.process = process
+        process.command("FLUSHALL")
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.process.command(*arguments)
+
+    @property
+    def now(self) -> int:
+        seconds, micros = self("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def node(self, name: str, ends: int | None = None, renewed: int = 1) -> None:
+        """One that lives, or that is dead and whose sessions count until `ends`."""
+        self("HSET", "nodes", name, "live" if ends is None else f"{renewed:x},{ends:x}")
+
+    def verb(self, name: str, keys: list[str], *arguments: Any) -> Any:
+        answer = self("EVAL", SCRIPTS[name].source, len(keys), *keys, *arguments)
+        if isinstance(answer, hiredis.ReplyError):
+            raise answer
+        return answer
+
+    def of_user(self, name: str, user: str, *arguments: Any, time: Any = "") -> Any:
+        return self.verb(name, ["bucket", "nodes", "seen"], time, user, "channel", "PUBLISH", "key", *arguments)
+
+    def reap(self, retention: Any = "", *incarnations: str) -> tuple[int, int, int, set[bytes]]:
+        keys = ["bucket", "nodes", "seen"]
+        ended, gone, forgotten, going = self.verb(
+            "reap", keys, "", "PUBLISH", "key", "channel:", retention, *incarnations
+        )
+        return ended, gone, forgotten, {*going}
+
+    def user(self, name: str, *seats: str, version: int = 5, heard: str = "") -> None:
+        """Somebody who is online with these sessions."""
+        self("HSET", "bucket", name, f"o{version:x}||Ann|a|{heard}|{';'.join(seats)}")
+
+    def record(self, user: str) -> str | None:
+        text = self("HGET", "bucket", user)
+        return text if text is None else text.decode()
+
+    def seen(self, user: str) -> str | None:
+        text = self("HGET", "seen", user)
+        return text if text is None else text.decode()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    with RedisProcess(request.param, tmp_path_factory.mktemp(request.param)) as process:
+        yield process
+
+
+@pytest.fixture
+def redis(process: RedisProcess) -> Partition:
+    return Partition(process)
+
+
+# --- records ---
+
+
+def test_one_face_is_kept_while_both_agree(redis: Partition) -> None:
+    redis.node("n1")
+    redis.of_user("touch", "ann", "n1-s1", "n1", 1, "default", "a", "Ann")
+    redis.of_user("status", "ann", "", 1, "", "")
+    record = redis.record("ann")
+    assert record is not None
+    face, own, name, manual, heard, seats = record.split("|")
+    assert (face[0], own, name, manual, heard, seats) == ("o", "", "Ann", "a,1", "", "n1-s1")
+
+
+def test_a_verb_of_quite_another_time_is_refused_and_changes_nothing(redis: Partition) -> None:
+    redis.node("n1")
+    redis.user("ann", "n1-s1")
+    for off_ms in (-6_000, 6_000):
+        with pytest.raises(hiredis.ReplyError, match="CLOCK"):
+            redis.of_user("linger", "ann", "n1-s1", "n1", 1, 0, 0, time=redis.now + off_ms)
+    assert redis.record("ann") == "o5||Ann|a||n1-s1"
+    assert redis.of_user("linger", "ann", "n1-s1", "n1", 1, 1_000, 0, time=redis.now + 2_000) == 1_000
+
+
+def test_buckets_do_not_stay_for_ever(redis: Partition) -> None:
+    redis.node("n1")
+    redis.of_user("touch", "ann", "n1-s1", "n1", 1, "default", "a", "Ann")
+    assert DAY_MS - 60_000 < redis("PTTL", "bucket") <= DAY_MS
+
+
+# --- what is over ---
+
+
+def test_a_linger_that_is_over_is_neither_prolonged_nor_adopted(redis: Partition) -> None:
+    redis.node("n1")
+    redis.user("ann", f"n1-s1,,,,{redis.now - 10:x},9")
+    assert redis.of_user("linger", "ann", "n1-s1", "n1", 1, 1_000, 0) == [b"!", 0, -1]
+    assert redis.record("ann") is None
+    redis.user("ann", f"n1-s1,,,,{redis.now - 10:x},9")
+    assert redis.of_user("adopt", "ann", "n1-s9", "n1", 1, "n1-s1") == [b"!", 0, []]
+    assert redis.record("ann") is None
+
+
+# --- rooms ---
+
+
+def test_only_those_of_nodes_known_to_be_dead_are_taken_out_of_a_room(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+    for user, seat in (("ann", "n1-s1"), ("bob", "n2-s1"), ("eve", "n3-s1"), ("zoe", "x-s1,n2")):
+        redis("HSET", "room", user, seat)
+    assert redis.verb("present", ["room", "nodes"], "", "channel", "PUBLISH", "key") == [b"ann"]
+    assert {*redis("HKEYS", "room")} == {b"ann", b"eve"}
+
+
+# --- reap ---
+
+
+def test_users_of_a_dead_node_are_taken_out_together(redis: Partition) -> None:
+    redis.node("n1", ends=5, renewed=4)
+    later = redis.now + 60_000
+    redis.user("ann", "n1-s1", heard="3")
+    redis.user("bob", "n1-s2", version=later)
+    redis.user("eve", "n2-s3,,,,,,n1")
+    assert redis.reap() == (3, 3, 0, {b"ann", b"bob", b"eve"})
+    assert redis("HLEN", "bucket") == 0
+    seen = {user: redis.seen(user) for user in ("ann", "bob", "eve")}
+    assert all(text is not None and text.startswith("f") and text.endswith("|Ann") for text in seen.values())
+    assert str(seen["ann"]).partition("|")[0].split(",")[2] == "4"  # the node's last renewal, as it was heard before
+    assert str(seen["bob"]).startswith(f"f{later + 1:x},")  # later than what was told
+
+
+def test_of_a_user_with_a_device_elsewhere_only_the_session_ends(redis: Partition) -> None:
+    redis.node("n1", ends=5)
+    redis.node("n2")
+    redis.user("ann", "n1-s1", "n2-s2")
+    assert redis.reap() == (1, 0, 0, set())
+    record = redis.record("ann")
+    assert record is not None
+    assert record.endswith("|n2-s2")
+
+
+def test_a_session_that_went_to_another_node_ends_with_that_one(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+    redis.user("ann", "n1-s1,,,,,,n2", "n1-s2")
+    assert redis.reap()[0] == 1
+
+
+def test_a_linger_is_ended_when_it_is_over_and_not_before(redis: Partition) -> None:
+    redis.node("n1")
+    redis.user("ann", f"n1-s1,,,,{redis.now + 60_000:x},9")
+    redis.user("bob", f"n1-s2,,,,{redis.now - 1:x},9")
+    assert redis.reap() == (1, 1, 0, {b"bob"})
+
+
+def test_only_records_that_name_an_incarnation_are_looked_at(redis: Partition) -> None:
+    redis.node("n1", ends=5)
+    redis.node("n2", ends=5)
+    redis.user("ann", "n1-s1")
+    redis.user("bob", "n2-s2")
+    assert redis.reap("", "n2") == (1, 1, 0, {b"bob"})
+
+
+def test_a_last_seen_is_forgotten_when_its_time_is_over(redis: Partition) -> None:
+    redis("HSET", "seen", "ann", f"f{redis.now - 10_000:x}|Ann", "bob", f"f{redis.now:x}|Bob")
+    assert redis.reap() == (0, 0, 0, set())
+    assert redis.reap(5_000) == (0, 0, 1, set())
+    assert redis("HKEYS", "seen") == [b"bob"]
+
+
+# --- a tenant's users ---
+
+
+def test_users_who_are_not_offline_are_counted_and_reading_stops_when_it_is_enough(redis: Partition) -> None:
+    for bucket, user, face in ((0, "t/ann", "o5"), (0, "t/bob", "f5"), (0, "u/eve", "o5"), (1, "t/zoe", "i5")):
+        redis("HSET", f"bucket:{bucket:02x}", user, f"{face}||x|a||n1-s1")
+    online = ["bucket:00"]
+    assert redis.verb("online", online, "t/", 0, 2, 100, 0) == [1, 0, 4, 2]
+    assert redis.verb("online", online, "t/", 0, 2, 3, 0) == [0, 1, 3, 1]
+    assert redis.verb("online", online, "t/", 1, 2, 100, 0) == [1, 0, 1, 1]
+
+
+# --- nodes ---
+
+
+def test_a_lease_is_renewed_when_it_is_time_by_a_node_that_lives(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+
+    def count(*arguments: Any) -> list[int]:
+        leases = redis.verb("look", ["nodes", "leases"], *arguments)[1]
+        return [int(lease.split(b",")[0]) for lease in leases[1::2]]
+
+    assert count("n1", "", 0, "") == []
+    assert [count("n1", "1", 0, ""), count("n1", "1", 0, ""), count("n1", "", 0, "")] == [[1], [2], [2]]
+    assert [count("n2", "1", 0, ""), count("n3", "1", 0, "")] == [[2], [2]]
+
+
+def test_the_time_is_moved_once_by_those_who_saw_the_same(redis: Partition) -> None:
+    assert redis.verb("correct", ["nodes"], "0", "500") == 1
+    assert redis.verb("correct", ["nodes"], "0", "900") == 0
+    assert redis("HGET", "nodes", "~clock") == b"500"
+    assert redis.verb("correct", ["nodes"], "500", "700") == 1
+    assert abs(redis.verb("beat", ["nodes"], "channel", "PUBLISH", "m")[1] - redis.now - 700) < 2_000
+
+
+def test_a_beat_says_what_it_is_given_and_tells_epoch_and_time(redis: Partition) -> None:
+    redis("HSET", "nodes", "~epoch", "e1")
+    epoch, now, correction = redis.verb("beat", ["nodes"], "channel", "SET", "message")  # leaves a trace
+    assert (epoch, correction, redis("GET", "channel")) == (b"e1", b"0", b"message")
+    assert abs(now - redis.now) < 2_000
+
+
+def test_an_incarnation_comes_to_life_once_and_never_after_its_death(redis: Partition) -> None:
+    assert redis.verb("register", ["nodes"], "n1", "e1", "1")[0] == b"e1"
+    assert redis.verb("register", ["nodes"], "n1", "e2", "")[0] == b"e1"
+    redis.node("n2", ends=5)
+    for incarnation, new in (("n1", "1"), ("n2", ""), ("n2", "1")):
+        with pytest.raises(hiredis.ReplyError, match="FENCED"):
+            redis.verb("register", ["nodes"], incarnation, "e3", new)
+
+
+def test_a_node_dies_once(redis: Partition) -> None:
+    redis.node("n1")
+    ends = redis.verb("bury", ["nodes"], "n1", 7, 1_000, redis.now)
+    assert redis("HGET", "nodes", "n1") == f"7,{ends:x}".encode()
+    assert abs(ends - redis.now - 1_000) < 1_000
+    assert redis.verb("bury", ["nodes"], "n1", 9, 50_000, redis.now) == ends
+
+
+def test_only_the_dead_are_struck_off_and_counted(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+    assert redis.verb("forget", ["nodes"], "n1", "n2", "n3") == 1
+    assert redis("HKEYS", "nodes") == [b"n1"]
+
+
+def test_a_census_counts_users_and_sessions_until_it_is_enough(redis: Partition) -> None:
+    redis.node("n1")
+    redis.user("ann", "n1-s1", "n1-s2")
+    redis("HSET", "other", "bob", "o5||x|a||n1-s3", "eve", "o5||x|a||n1-s4")
+    buckets = ["nodes", "bucket", "other", "none"]
+    assert redis.verb("census", buckets, "n1", 100) == [b"live", 3, 3, 4]
+    assert redis.verb("census", buckets, "n9", 1) == [None, 1, 1, 2]
+
+
+def test_an_audit_names_the_sessions_of_one_node_and_their_connections(redis: Partition) -> None:
+    redis.user("ann", "n1-s1,,7", "n2-s2,,,,,,n1", "n2-s3")
+    found = redis.verb("audit", ["bucket"], "n1")
+    assert found == [b"ann", b"n1-s1", 7, b"ann", b"n2-s2", 1]
+
+
+def test_the_live_nodes_of_a_room_are_named_once(redis: Partition) -> None:
+    redis.node("n1")
+    redis.node("n2", ends=5)
+    redis("HSET", "room", "ann", "n1-s1;n1-s2", "bob", "n2-s1;x-s2,n1", "eve", "n3-s1")
+    assert redis.verb("room_nodes", ["room", "nodes"], "", "", "", "") == [b"n1"]
+
+
+def test_what_is_read_is_the_record_or_the_last_seen_and_the_epoch(redis: Partition) -> None:
+    redis("HSET", "nodes", "~epoch", "e1")
+    redis.user("ann", "n1-s1")
+    redis("HSET", "seen", "bob", "f5|Bob")
+    keys = ["bucket", "seen"] * 3 + ["nodes"]
+    assert redis.verb("read", keys, "ann", "bob", "eve") == [b"o5||Ann|a||n1-s1", b"f5|Bob", b"", b"e1"]

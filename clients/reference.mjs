@@ -1,10 +1,11 @@
 // Writes docs/reference/: what the packages export, from their types and the comments there. Run: npm run reference
-// With --print NAME it is only printed; tests/docs compares that with what is written.
+// With --print it is only printed, as JSON by name; tests/docs compares that with what is written.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
+import { host } from "./types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const PAGES = {
@@ -20,7 +21,7 @@ function declarationsOf(folder) {
   const { options } = ts.parseJsonConfigFileContent({ ...config, include: ["src"] }, ts.sys, root);
   const files = new Map();
   const emitted = { ...options, types: [], noEmit: false, declaration: true, emitDeclarationOnly: true, stripInternal: true };
-  const program = ts.createProgram([join(root, "src/index.ts")], { ...emitted, outDir: "/", rootDir: here });
+  const program = ts.createProgram([join(root, "src/index.ts")], { ...emitted, outDir: "/", rootDir: here }, host(emitted));
   program.emit(undefined, (name, text) => {
     const path = relative(`/${folder}/src`, name);
     if (!path.startsWith("..")) files.set(`./${path}`, ts.createSourceFile(name, text, ts.ScriptTarget.ES2022, true));
@@ -89,9 +90,9 @@ export function page(name) {
   return `${parts.join("\n\n")}\n`;
 }
 
-const [flag, wanted] = process.argv.slice(2);
-if (flag === "--print") process.stdout.write(page(wanted));
-else {
+if (process.argv[2] === "--print") {
+  process.stdout.write(JSON.stringify(Object.fromEntries(Object.keys(PAGES).map((name) => [name, page(name)]))));
+} else {
   const folder = join(here, "../docs/reference");
   mkdirSync(folder, { recursive: true });
   for (const name of Object.keys(PAGES)) writeFileSync(join(folder, `${name}.md`), page(name));

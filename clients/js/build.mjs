@@ -2,18 +2,17 @@
 // the Python package, which works from a clone without Node and is therefore committed.
 
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { execFileSync } from "node:child_process";
-import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { build } from "esbuild";
+import { build as bundle } from "esbuild";
+import { declarations } from "../types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const { version } = JSON.parse(await readFile(join(here, "package.json"), "utf8"));
 export const WEB = join(here, "../../src/greendot/web/greendot.js");
 
 async function bundled(options) {
-  const result = await build({
+  const result = await bundle({
     absWorkingDir: here,
     entryPoints: ["src/index.ts"],
     bundle: true,
@@ -44,14 +43,8 @@ export const builds = {
     (await bundled({ format: "esm" })),
 };
 
-async function types(folder) {
-  const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
-  const flags = ["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--stripInternal", "--rootDir", "src"];
-  const project = join(here, "tsconfig.build.json");
-  execFileSync(process.execPath, [tsc, "-p", project, ...flags, "--outDir", folder], { cwd: here, stdio: "inherit" });
-}
-
-async function main() {
+/** Write dist/. */
+export async function build() {
   const dist = join(here, "dist");
   await rm(dist, { recursive: true, force: true });
   await mkdir(join(dist, "cjs"), { recursive: true });
@@ -60,9 +53,9 @@ async function main() {
   await writeFile(join(dist, "cjs/greendot.js"), await builds.cjs());
   // Everything in this folder is CommonJS, the types too.
   await writeFile(join(dist, "cjs/package.json"), '{ "type": "commonjs" }\n');
-  await types(join(dist, "types"));
+  declarations(here, join(dist, "types"));
   await cp(join(dist, "types"), join(dist, "cjs/types"), { recursive: true });
   if (process.argv.includes("--web")) await writeFile(WEB, await builds.web());
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) await main();
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) await build();

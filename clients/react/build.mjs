@@ -1,17 +1,16 @@
 // Builds dist/: ESM, CommonJS and the types. The client has to be built before, for its types.
 
-import { execFileSync } from "node:child_process";
 import { cp, mkdir, rm, writeFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { build as bundled } from "esbuild";
+import { declarations } from "../types.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "dist");
 
 function bundle(format, outfile) {
-  return build({
+  return bundled({
     absWorkingDir: here,
     entryPoints: ["src/index.ts"],
     bundle: true,
@@ -26,17 +25,21 @@ function bundle(format, outfile) {
   });
 }
 
-function types(folder) {
-  const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
-  const flags = ["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--stripInternal", "--rootDir", "src"];
-  execFileSync(process.execPath, [tsc, "-p", "tsconfig.build.json", ...flags, "--outDir", folder], { cwd: here, stdio: "inherit" });
+/** Write what is run, as ESM and as CommonJS, into a folder. */
+export async function bundles(folder) {
+  await rm(folder, { recursive: true, force: true });
+  await mkdir(join(folder, "cjs"), { recursive: true });
+  await bundle("esm", join(folder, "greendot-react.js"));
+  await bundle("cjs", join(folder, "cjs/greendot-react.js"));
+  // Everything in this folder is CommonJS, the types too.
+  await writeFile(join(folder, "cjs/package.json"), '{ "type": "commonjs" }\n');
 }
 
-await rm(dist, { recursive: true, force: true });
-await mkdir(join(dist, "cjs"), { recursive: true });
-await bundle("esm", join(dist, "greendot-react.js"));
-await bundle("cjs", join(dist, "cjs/greendot-react.js"));
-// Everything in this folder is CommonJS, the types too.
-await writeFile(join(dist, "cjs/package.json"), '{ "type": "commonjs" }\n');
-types(join(dist, "types"));
-await cp(join(dist, "types"), join(dist, "cjs/types"), { recursive: true });
+/** Write dist/. */
+export async function build() {
+  await bundles(dist);
+  declarations(here, join(dist, "types"));
+  await cp(join(dist, "types"), join(dist, "cjs/types"), { recursive: true });
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) await build();

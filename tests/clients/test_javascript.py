@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from clients.javascript import CLIENTS, npm
+from clients.javascript import CLIENTS, npm, wrong_types
 
 WORKSPACES = json.loads((CLIENTS / "package.json").read_text())["workspaces"]
 
@@ -20,7 +20,7 @@ def test_what_is_promised_of_a_client_holds(workspace: str) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("workspace", WORKSPACES)
 def test_types_are_strict_and_right(workspace: str) -> None:
-    npm(workspace, "check", timeout_s=150)
+    assert wrong_types(*WORKSPACES)[workspace] == []
 
 
 def test_no_host_of_a_registry_is_written_down() -> None:

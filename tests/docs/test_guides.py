@@ -18,7 +18,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from clients.javascript import CLIENTS, installed
+from clients.javascript import CLIENTS, installed, wrong_types
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -132,9 +132,7 @@ def test_typescript_is_right(tmp_path: Path) -> None:
         "include": ["*.ts", "*.tsx"],
     }
     (tmp_path / "tsconfig.json").write_text(json.dumps(project))
-    tsc = CLIENTS / "node_modules" / ".bin" / "tsc"
-    result = subprocess.run([str(tsc), "--noEmit", "-p", str(tmp_path)], capture_output=True, text=True, timeout=110)
-    assert result.returncode == 0, result.stdout
+    assert [*wrong_types(tmp_path / "tsconfig.json").values()] == [[]]
 
 
 # The page's surroundings: its backend's token, what it draws, and a socket that holds `room.history` back until another

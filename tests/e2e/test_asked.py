@@ -95,7 +95,7 @@ async def test_what_a_user_hides_is_hidden_whatever_the_app_says() -> None:
         b'{"answers": [{"viewer": "bob", "visible": [1]}]}',
         b'{"answers": [{"viewer": "bob", "visible": ["ann"]}], "x": "' + b"x" * 100_000 + b'"}',
         b"\xff" * 100,
-        b'{"answers": [], "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+        b'{"answers": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
     ],
     ids=lambda bad: str(bad)[:60],
 )

@@ -280,7 +280,8 @@ async def test_json_meant_to_hurt_is_refused_and_hurts_nobody(text: str) -> None
         await served.lobby()
         client = await served.client("alice")
         client.send_frame(TEXT, text.encode())
-        assert (await client.receive("error"))["code"] in ("bad_frame", "bad_field")
+        # How deep it may be to be read, so that its type is known, depends on the version of Python.
+        assert (await client.receive("error"))["code"] in ("bad_frame", "bad_field", "unknown_type")
         assert await client.quiet() == []
         assert (await client.request(type="room.list"))["rooms"]
         await serves_others(served)

@@ -312,11 +312,12 @@ async def test_that_nobody_listens_is_the_reason_given() -> None:
 async def test_how_long_redis_takes_is_measured_on_what_is_asked_anyway(redis: RedisProcess) -> None:
     async with linked(redis) as (link, _):
         await link.call("PING")
-        assert 0 < link.latency_s < 0.5
+        assert link.latency_s > 0
         # One that takes long, with a hundred around it: what is measured is the write they share.
         calls = [link.call("PING") for _ in range(100)]
         calls += [link.call("BLPOP", "nothing", "0.2"), link.call("PING")]
         await asyncio.gather(*calls)
         assert link.latency_s >= 0.2
+        slow_s = link.latency_s
         await link.call("PING")
-        assert link.latency_s < 0.2
+        assert link.latency_s < slow_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -20,6 +21,7 @@ _GROUPED = re.compile(r"\b(?:by|on|without|ignoring) \(([^)]*)\)")
 _MATCHED = re.compile(r"([a-z_]+)\s*(?:=~|!~|!=|=)\s*\"")
 
 
+@functools.cache
 def _rules() -> list[dict[str, Any]]:
     return [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
 
@@ -28,10 +30,12 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for rule in _rules() if "alert" in rule]
 
 
+@functools.cache
 def records() -> set[str]:
     return {rule["record"] for rule in _rules() if "record" in rule}
 
 
+@functools.cache
 def panels() -> list[dict[str, Any]]:
     return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
 

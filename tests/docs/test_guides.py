@@ -19,6 +19,7 @@ import certifi
 import pytest
 
 from clients.javascript import CLIENTS, installed, wrong_types
+from e2e.forking import Blocking
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -43,11 +44,7 @@ class DevServer:
         self.folder = folder
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GREENDOT_")}
         self.environment = clean | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-        command = [sys.executable, "-m", "greendot", "serve", "--dev", "--port", str(self.port)]
-        self.process = subprocess.Popen(
-            command, cwd=folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert self.process.stdout is not None
+        self.process = Blocking(folder, self.environment, "serve", "--dev", "--port", str(self.port))
         said = ""
         while "is ready" not in said:
             line = self.process.stdout.readline()
@@ -102,9 +99,9 @@ def test_settings_are_taken(page: Path, tmp_path: Path) -> None:
     text = "\n".join(text for _, text in blocks(page, "toml"))
     # The authorities are looked at, so there have to be some.
     file.write_text(re.sub(r"/etc/greendot/[\w-]+\.pem", certifi.where(), text))
-    command = [sys.executable, "-m", "greendot", "check-config", "--config", str(file)]
-    result = subprocess.run(command, env=os.environ | SECRETS, capture_output=True, text=True, timeout=30)
-    assert result.returncode == 0, result.stdout + result.stderr
+    process = Blocking(tmp_path, os.environ | SECRETS, "check-config", "--config", str(file))
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, said
 
 
 @pytest.mark.timeout(120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import logging
 import re
 from pathlib import Path
@@ -19,6 +20,7 @@ OF_A_SESSION = {"session", "user", "tenant"}  # what `gateway.session.named` mak
 WITH_LOGGING = {"logs", "cli/logs.py", "client", "cli/inspect.py", "cli/stored.py", "multiplexed.py", "outbound.py"}
 
 
+@functools.cache
 def told() -> dict[str, set[str]]:
     """The events that are told somewhere, with all the fields they are told with."""
     found: dict[str, set[str]] = {}
@@ -34,7 +36,8 @@ def told() -> dict[str, set[str]]:
 def _events(node: ast.AST) -> list[str]:
     if not isinstance(node, ast.Call):
         return []
-    names = [ast.unparse(argument).removeprefix("events.") for argument in node.args]
+    plain = [argument for argument in node.args if isinstance(argument, ast.Name | ast.Attribute)]
+    names = [ast.unparse(argument).removeprefix("events.") for argument in plain]
     return [name for name in names if name in KNOWN]
 
 

@@ -47,7 +47,6 @@ def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         server, _, _ = postgres.rpartition("/")
         made = Place(folder, f"redis://127.0.0.1:{redis.port}", f"{server}/{name}", programs())
         try:
-            made.load()
             made.start()
             yield made
         finally:

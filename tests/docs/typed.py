@@ -20,6 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from e2e.forking import Blocking
+from e2e.forking import server as forks
+
 ROOT = Path(__file__).parents[2]
 PATTERNS = ("*.md", "docs/**/*.md", "examples/*.md", "clients/*/README.md", "bench/*.md", "deploy/**/*.md")
 PAGES = [page for pattern in PATTERNS for page in sorted(ROOT.glob(pattern))]
@@ -76,7 +79,7 @@ SHIM = """\
 #!/bin/sh
 # What goes on until it is stopped is stopped once it is ready. Findings of doctor are no failure.
 case "$1" in
-  serve | worker | top | tail) exec "{python}" "{until}" "{python}" -m greendot "$@" ;;
+  serve | worker | top | tail) exec "{python}" -I "{until}" "{python}" -I -S "{forked}" --pid "{socket}" "$@" ;;
   doctor)
     found=$("{python}" -I -S "{forked}" "{socket}" "$@" || true)
     echo "$found"
@@ -88,7 +91,7 @@ MAKE = """\
 #!/bin/sh
 # The recipe itself, in this environment, which is taken for up to date; of anything else only what would be done.
 case "$1" in
-  serve) exec "{python}" "{until}" "{make}" -C "{root}" "$@" "VENV={venv}" -o "{venv}/.serves" ;;
+  serve) exec "{python}" -I "{until}" "{make}" -C "{root}" "$@" "VENV={venv}" -o "{venv}/.serves" ;;
   *) exec "{make}" -n -C "{root}" "$@" > /dev/null ;;
 esac
 """
@@ -158,8 +161,7 @@ class Place:
         }
         self._settings = SETTINGS.format(redis=redis, postgres=postgres)
         self._write()
-        self._server: subprocess.Popen[str] | None = None
-        self._loaded: subprocess.Popen[str] | None = None
+        self._server: Blocking | None = None
 
     def _write(self) -> None:
         for name in ("bin", "var", "backups", "home/.config/fish/completions"):
@@ -167,7 +169,7 @@ class Place:
         (self.folder / ".venv").symlink_to(sys.prefix)  # which the README tells to use
         words = {
             "forked": Path(__file__).parents[1] / "forked.py",
-            "socket": self.folder / "forked",
+            "socket": forks(),
             "python": sys.executable,
             "until": Path(__file__).with_name("until_ready.py"),
             "root": ROOT,
@@ -182,25 +184,12 @@ class Place:
     def start(self) -> None:
         """The dev server, as the README has it started."""
         environment = {key: value for key, value in self._environment.items() if key != "GREENDOT_OUTBOX_URL"}
-        command = [sys.executable, "-m", "greendot", "serve", "--dev"]
-        self._server = subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert self._server.stdout is not None
+        self._server = Blocking(self.folder, environment, "serve", "--dev")
         said = ""
         while "is ready" not in said:
             line = self._server.stdout.readline()
             assert line, said
             said += line
-
-    def load(self) -> None:
-        """The command line, once for all that is typed."""
-        command = [sys.executable, str(Path(__file__).parents[1] / "forked.py"), "serve", str(self.folder / "forked")]
-        self._loaded = subprocess.Popen(
-            command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._loaded.stdout is not None
-        assert self._loaded.stdout.readline() == "loaded\n"
 
     def stop(self) -> None:
         if self._server is not None:
@@ -211,9 +200,6 @@ class Place:
     def leave(self) -> None:
         """All that was started here is ended."""
         self.stop()
-        if self._loaded is not None:
-            self._loaded.terminate()
-            self._loaded.communicate(timeout=20)
 
     def stands_for(self, made_up: str, real: str) -> None:
         """Something else on the pages that is only an example."""

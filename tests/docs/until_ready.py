@@ -16,12 +16,14 @@ import tempfile
 import threading
 
 READY = re.compile(r"is ready|Stop with Ctrl-C|Ctrl-C ends it|^greendot [\d.]+ +\d")
+FORKED = re.compile(r"pid (\d+)$")
 ENDED = {"make": {2, 130, -2}, "top": {130}, "tail": {130}}  # as programs end that were interrupted
 PATIENCE_S = 30.0
 
 
 def main(command: list[str]) -> int:
-    what = "make" if os.path.basename(command[0]) == "make" else command[3]  # python -m greendot WHAT
+    # Else: python -I -S forked.py --pid SOCKET WHAT
+    what = "make" if os.path.basename(command[0]) == "make" else command[6]
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ)
         if what not in ("top", "tail"):
@@ -38,7 +40,7 @@ def main(command: list[str]) -> int:
         guard = threading.Timer(PATIENCE_S, lambda: os.killpg(process.pid, signal.SIGKILL))
         guard.start()
         try:
-            return watched(process, ENDED.get(what, set()))
+            return watched(process, ENDED.get(what, set()), is_forked=what != "make")
         finally:
             guard.cancel()
             if process.poll() is None:
@@ -59,14 +61,19 @@ def aside(what: str, command: list[str], environment: dict[str, str], folder: st
         environment.setdefault("GREENDOT_AUTH_SECRET", secrets.token_hex(32))
 
 
-def watched(process: subprocess.Popen[str], interrupted: set[int]) -> int:
+def watched(process: subprocess.Popen[str], interrupted: set[int], *, is_forked: bool) -> int:
     assert process.stdout is not None
-    is_ready = False
+    is_ready, pid = False, 0  # the process id of what was forked, which is not in the group
+    is_asked = False
     for line in process.stdout:
-        print(line, end="", flush=True)
-        if not is_ready and READY.search(line):
-            is_ready = True
-            os.killpg(process.pid, signal.SIGINT)
+        if is_forked and (found := FORKED.match(line)):
+            pid = int(found[1])
+        else:
+            print(line, end="", flush=True)
+        is_ready = is_ready or bool(READY.search(line))
+        if is_ready and not is_asked and (pid or not is_forked):
+            is_asked = True
+            os.kill(pid, signal.SIGINT) if is_forked else os.killpg(process.pid, signal.SIGINT)
     code = process.wait()
     if not is_ready:
         return code or 1

@@ -22,6 +22,7 @@ import pytest
 
 from deployed.programs import ROOT, said
 from greendot import __version__
+from unpacking import unpack
 
 SOURCE = ROOT / "src" / "greendot"
 PAGES = {
@@ -84,7 +85,7 @@ def test_the_sdist_has_what_a_wheel_is_built_from_and_no_more_than_its_readers_w
 
 def test_a_wheel_built_from_the_sdist_is_the_same(built: Built, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        unpack(archive, tmp_path)
     source = tmp_path / built.sdist.name.removesuffix(".tar.gz")
     said(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, source)
     (again,) = tmp_path.glob("*.whl")

@@ -151,9 +151,22 @@ def start(fault: Fault) -> int:
 
     def trial() -> int:
         plant(fault)
-        return int(pytest.main([*ARGUMENTS, *shlex.split(fault.tests)], plugins=[SameExamples()]))
+        words = shlex.split(fault.tests)
+        chosen = Chosen([word[1:] for word in words if word.startswith("@")])
+        return int(pytest.main([*ARGUMENTS, *(word for word in words if not word.startswith("@"))], plugins=[chosen]))
 
     return forked(trial)
+
+
+class Chosen(SameExamples):
+    """Of a class made of many suites, runs the tests of some: `@inbox_suite` in what pytest is called with."""
+
+    def __init__(self, suites: list[str]) -> None:
+        self._modules = {f"greendot.testing.{suite}" for suite in suites}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self._modules:
+            items[:] = [item for item in items if getattr(item, "function", item).__module__ in self._modules]
 
 
 def run_collected(tests: str, faults: list[Fault], jobs: int, found: dict[Fault, bool]) -> None:

@@ -14,10 +14,12 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
+import json
 import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -164,6 +166,7 @@ class Quick(Light):
         self._path = str(trials.path)
         self._original = compile(trials.path.read_text(), self._path, "exec", dont_inherit=True)
         self._called: set[CodeType] = set()
+        self._took_s: dict[str, float] = defaultdict(float)
 
     def called(self, frame: FrameType, event: str, _: object) -> None:
         """Python calls it with each call (sys.setprofile)."""
@@ -175,7 +178,10 @@ class Quick(Light):
         sys.setprofile(None)
         functions = self._functions()
         gc.freeze()  # forks share what there is
-        self._trials.measured(partial(self._tests, session))
+        with tempfile.NamedTemporaryFile() as file:
+            self._trials.measured(partial(self._timed, session, file.name))
+            took = {node: float(time_s) for node, time_s in json.loads(Path(file.name).read_text()).items()}
+        session.items.sort(key=lambda item: took.get(item.nodeid, 0.0))  # most mutants need only the quick ones
         for place, mutant in enumerate(self._mutants):
             changed = self._changed(mutant)
             if changed is None or not all(functions.get(old) for old, _ in changed):
@@ -189,9 +195,14 @@ class Quick(Light):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             os._exit(FAILED)  # the rest need not run
+        self._took_s[report.nodeid] += report.duration
+
+    def _timed(self, session: pytest.Session, file: str) -> int:
+        ended = self._tests(session)
+        Path(file).write_text(json.dumps(self._took_s))
+        return ended
 
     def _tests(self, session: pytest.Session) -> int:
-        session.items.sort(key=lambda item: hasattr(getattr(item, "obj", None), "hypothesis"))  # they take longest
         for item, following in zip(session.items, [*session.items[1:], None], strict=True):
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         return PASSED

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,3 +146,45 @@ def test_everybody_is_let_in_once_or_sent_away_and_never_more_than_so_many_are_u
             admission.ended()
         came += admission.admit(now)
     assert sorted(came) == sorted({*range(len(story))} - sent_away)
+
+
+def test_a_turn_begins_when_those_who_wait_are_in_and_lasts_its_share_of_the_rate() -> None:
+    admission = queue()
+    assert admission.turn(5.0, returning=True) == pytest.approx(1 / (RATE * SHARE))
+    admission.ask(1, 5.0, returning=False)
+    admission.ask(2, 5.0, returning=True)
+    assert admission.turn(7.0, returning=True) == pytest.approx(2 / RATE + 1 / (RATE * SHARE))
+
+
+def test_turns_of_the_new_come_behind_all_and_those_of_who_returns_behind_their_own() -> None:
+    admission = queue()
+    step = 1 / (RATE * SHARE)
+    turns = [admission.turn(0.0, returning=returning) for returning in (False, True, True, False)]
+    assert turns == pytest.approx([step, step, 2 * step, 3 * step])
+
+
+def test_without_a_rate_as_many_turns_are_given_as_may_be_under_way() -> None:
+    assert queue(rate=None).turn(0.0, returning=False) == pytest.approx(1 / (AT_ONCE * SHARE))
+
+
+def test_a_seconds_worth_may_come_together_and_no_silence_earns_more() -> None:
+    admission = Admission[int](4.0, 100, 100)
+    for number in range(20):
+        admission.ask(number, 0.0, returning=False)
+    assert len(admission.admit(0.0)) == 4
+    assert admission.next_in() == 0.25
+    assert len(admission.admit(0.25)) == 1
+    assert len(admission.admit(60.0)) == 4
+    assert len(admission.admit(60.5)) == 2
+
+
+def test_nothing_has_to_be_waited_for_where_nobody_waits() -> None:
+    admission = queue()
+    assert admission.next_in() is None
+    admission.ask(1, 0.0, returning=False)
+    assert admission.next_in() == 0.0
+
+
+def test_a_new_queue_has_nobody_in_it() -> None:
+    admission = queue()
+    assert (admission.under_way, admission.waiting, admission.forget(1)) == (0, 0, False)

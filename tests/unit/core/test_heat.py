@@ -36,3 +36,9 @@ def test_no_more_topics_are_counted_than_it_has_room_for() -> None:
     found = heat.per_s(1.0)
     assert len(found) == MOST
     assert found[0] == 2.0
+
+
+def test_a_period_is_over_to_the_moment() -> None:
+    heat = Heat[str](0.0)
+    heat.add("den", 8)
+    assert heat.per_s(PERIOD_S) == {"den": 8 / PERIOD_S}

@@ -50,3 +50,24 @@ def test_batches_keep_the_order_and_stay_within_bounds(sizes: list[int], most: i
     for batch in found:
         assert 1 <= len(batch) <= most
         assert len(batch) == 1 or sum(sizes[item] for item in batch) <= MOST_BYTES
+
+
+@pytest.mark.parametrize(("status", "said"), [(199, False), (300, True), (399, True), (400, False)])
+def test_only_who_redirects_is_told_that_redirects_are_not_followed(status: int, said: bool) -> None:
+    found = verdict(status, None)
+    assert (found.outcome, "redirects" in found.reason) == ("failed", said)
+
+
+def test_what_is_taken_needs_no_reason_and_no_wait() -> None:
+    assert verdict(200, "7") == ("taken", "", 0.0)
+
+
+def test_the_pause_after_no_failure_is_that_after_one() -> None:
+    assert pause_s(0, 1) == pause_s(1, 1) == 1
+
+
+def test_a_batch_is_filled_to_the_last_byte_and_the_last_place() -> None:
+    half = MOST_BYTES // 2
+    assert [*batches([("a", half), ("b", half), ("c", 1)], 9)] == [["a", "b"], ["c"]]
+    assert [*batches([("a", 1), ("b", 1), ("c", 1)], 2)] == [["a", "b"], ["c"]]
+    assert [*batches([("a", MOST_BYTES + 1), ("b", MOST_BYTES), ("c", 0)], 9)] == [["a"], ["b", "c"]]

@@ -51,3 +51,13 @@ def test_whoever_is_not_there_does_not_leave() -> None:
     assert not room.exit("bob", PHONE.session, 1_000, NODES)
     assert not room.exit("ann", "live-other", 1_000, NODES)
     assert room.users(1_000, NODES) == ["ann"]
+
+
+def test_sessions_that_count_are_named_and_nodes_whether_they_count_or_not() -> None:
+    room = Occupants()
+    room.enter("ann", PHONE, 1_000, NODES)
+    room.enter("ann", LAPTOP, 1_000, NODES)
+    assert room.sessions("ann", 1_000, NODES) == {PHONE.session, LAPTOP.session}
+    assert room.sessions("ann", 1_000, {PHONE.incarnation: NODES[PHONE.incarnation]}) == {PHONE.session}
+    assert room.sessions("bob", 1_000, NODES) == set()
+    assert room.nodes() == {PHONE.incarnation, LAPTOP.incarnation}

@@ -101,3 +101,23 @@ def test_it_never_rests_for_ever(story: list[tuple[str, float, float]]) -> None:
             rests.end(now, chance, was_try=rests.begin(), went_well=went_well)
         assert rests.wait_s(now) <= 60 + ROUNDED
     assert rests.wait_s(now + 60 + ROUNDED) == 0
+
+
+def test_unless_said_otherwise_five_failures_are_needed_and_a_minute_is_the_longest() -> None:
+    rests = Rests()
+    for _ in range(4):
+        fail(rests, 0)
+    assert not rests.is_open
+    fail(rests, 0)
+    assert rests.is_open
+    for _ in range(20):
+        fail(rests, 0)
+    assert rests.wait_s(0) == 60.0
+
+
+def test_what_was_begun_before_does_not_end_the_one_try() -> None:
+    rests = Rests(after=1)
+    fail(rests, 0)
+    assert rests.begin()
+    rests.end(1.5, 1.0, was_try=False, went_well=None)
+    assert rests.wait_s(1.5) == TRYING_S

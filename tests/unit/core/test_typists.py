@@ -136,3 +136,12 @@ def test_any_history_agrees_with_the_list_of_starts_and_stops(history: list[tupl
             room.prune(now)
         expected = {user: at + TTL - now for user, at in let_through.items() if at + TTL > now and user not in stopped}
         assert {typist.user: typist.remaining for typist in room.active(now)} == expected
+
+
+def test_a_clock_that_is_set_forward_changes_nothing_of_what_remains() -> None:
+    room = typists()
+    room.start("ann", "Ann", T0)
+    room.shift(60_000)
+    assert room.active(T0 + 60_000) == [("ann", "Ann", TTL)]
+    assert not room.start("ann", "Ann", T0 + 60_000 + THROTTLE - 1)
+    assert room.start("ann", "Ann", T0 + 60_000 + THROTTLE)

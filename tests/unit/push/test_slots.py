@@ -109,3 +109,39 @@ async def test_given_up_sends_of_silent_hosts_leave_nothing_behind() -> None:
         await asyncio.sleep(0)
     assert given(sends[2]) == 1
     await end(*sends)
+
+
+async def test_who_is_given_up_is_told_so_and_waits_no_more() -> None:
+    room, host = slots(each=1), known()
+    (first,) = await acquired(room, host, 1)
+    (second,) = await acquired(room, host, 1)
+    second.cancel()
+    (ended,) = await asyncio.gather(second, return_exceptions=True)
+    assert isinstance(ended, asyncio.CancelledError)
+    assert (first.done(), [*host.waiting]) == (True, [])
+
+
+async def test_what_a_known_host_answers_changes_nothing_of_its_slots() -> None:
+    room, host = slots(each=2, unproven=1, unproven_each=1), known()
+    sends = await acquired(room, host, 3)
+    room.prove(host, False)
+    assert host.is_proven
+    room.release(host, sends[0].result())
+    await asyncio.sleep(0)
+    assert given(sends) == 3
+    await end(sends)
+
+
+async def test_a_host_that_fails_while_others_wait_for_it_takes_its_turn_again() -> None:
+    room, host, other = slots(each=1, unproven=1, unproven_each=1), stranger(), stranger()
+    room.prove(host, True)
+    sends = await acquired(room, host, 2)
+    room.prove(host, False)
+    await asyncio.sleep(0)
+    assert given(sends) == 1, "one is under way, which is as many as it may have now"
+    room.release(host, sends[0].result())
+    await asyncio.sleep(0)
+    assert given(sends) == 2
+    hanging = await acquired(room, other, 1)
+    assert given(hanging) == 0
+    await end(sends, hanging)

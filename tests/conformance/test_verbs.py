@@ -115,6 +115,26 @@ def test_a_linger_that_is_over_is_neither_prolonged_nor_adopted(redis: Partition
     assert redis.record("ann") is None
 
 
+def test_a_session_whose_linger_is_over_begins_anew(redis: Partition) -> None:
+    redis.node("n1")
+    redis.user("ann", f"n1-s1,,,,{redis.now - 10:x},9")
+    assert redis.of_user("touch", "ann", "n1-s1", "n1", 2, "default", "", "") == [0, 1]
+
+
+def test_a_late_word_of_an_older_connection_ends_no_linger(redis: Partition) -> None:
+    redis.node("n1")
+    lingers = f"n1-s2,,,,{redis.now + 60_000:x},9"
+    redis.user("ann", "n1-s1,,2", lingers)
+    assert redis.of_user("touch", "ann", "n1-s1", "n1", 1, "default", "", "") == [1, 1]
+    record = redis.record("ann")
+    assert record is not None
+    assert record.endswith(f"|n1-s1,,2;{lingers}")
+    redis.of_user("touch", "ann", "n1-s1", "n1", 3, "default", "", "")
+    record = redis.record("ann")
+    assert record is not None
+    assert record.endswith("|n1-s1,,3")
+
+
 # --- rooms ---
 
 

@@ -63,6 +63,15 @@ class KeySuite(StoreHarness):
             assert [of.tenant for of, _ in await two.api_keys("t2")] == ["t2"]
             assert [of.scopes for of, _ in await two.api_keys(OPERATOR)] == [("operator",)]
 
+    async def test_a_new_secret_removes_those_of_its_own_key_that_have_ended(self) -> None:
+        async with self.opened() as store:
+            for tenant in (T, "t2"):
+                await store.create_key(key(tenant=tenant), secret(f"{tenant}-1", expires_at=NOW))
+                await store.create_key(key("other", tenant), secret(f"{tenant}-other", expires_at=NOW))
+            assert await store.rotate_key(T, "backend", secret("new", NOW), old_ends_at=NOW + HOUR)
+            left = {one.id for _, secrets in await store.api_keys() for one in secrets}
+            assert left == {"new", f"{T}-other", "t2-1", "t2-other"}
+
     async def test_a_new_secret_is_valid_beside_the_old_ones_until_these_end(self) -> None:
         async with self.opened() as store:
             assert not await store.rotate_key(T, "backend", secret("s0"), old_ends_at=NOW)

@@ -82,7 +82,9 @@ class PeopleSuite(StoreHarness):
             await live(store, "t2")
             others = {user: await all_of(store, user) for user in ("an", "anna")}
             elsewhere = await all_of(store, "ann", "t2")
+            rooms = await store.rooms("t2", None, 10)
             assert await erase(store, "ann") == 28
+            assert await store.rooms("t2", None, 10) == rooms
             assert await all_of(store, "ann") == []
             assert await all_of(store, "ann", "t2") == elsewhere
             for user, before in others.items():

@@ -266,6 +266,7 @@ class PushSuite(StoreHarness):
             assert await store.push_counts(NOW) == PushCounts(0, 0, None, 3)
             listed = await store.dead_pushes(None, 2)
             assert [record.results for record in listed] == [[refused]] * 2
+            assert [record.id for record in listed] == sorted(push.id for push in claimed)[:2]
             assert await store.dead_pushes("t2", 10) == []
             assert await store.replay_pushes("t2", None, NOW + 1) == []
             first = listed[0].id

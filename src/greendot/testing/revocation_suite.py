@@ -103,6 +103,7 @@ class RevocationSuite(StoreHarness):
             found = await store.find_revocations([*names, (T, "user", "nobody"), ("t2", "user", "ann")])
             assert found == {one.name: one for one in (*expired, holds) if one.kind != "session"}
             assert await store.find_revocations([]) == {}
+            assert await store.find_revocations([holds.name]) == {holds.name: holds}
 
     async def test_a_reader_that_goes_on_from_the_last_number_misses_none_of_many_writers(self) -> None:
         async with self.opened_twice() as (one, two):

@@ -114,6 +114,8 @@ class RoomSuite(StoreHarness):
             found = [(of.room.room, of.room.head, of.role, of.marker) for of in await store.rooms_of(T, "ann")]
             assert found == [("both", 0, "admin", 0), ("mine", 0, "reader", 0), ("open", 1, None, 1)]
             assert await store.rooms_of("t2", "ann") == []
+            await store.put_room("t2", "theirs", open=True)  # as a room of another tenant is called, which is not open
+            assert [of.room.room for of in await store.rooms_of(T, "ann")] == ["both", "mine", "open"]
 
     # --- markers and heads ---
 

@@ -127,3 +127,33 @@ def test_who_wants_some_events_only_is_not_kept_others(only: Only, expected: lis
     taken = tail.take(ANN, KINDS, 0.0, only)
     assert [event.number for event in taken.events][:3] == expected
     assert taken.skipped == (3 if only == Only() else 0)  # nor counted
+
+
+def test_the_first_look_finds_nothing_and_nothing_left_out() -> None:
+    assert Tail().take(ANN, KINDS, 0.0) == ([], 0)
+
+
+def test_who_wants_no_kind_any_more_gets_nothing() -> None:
+    tail = Tail()
+    tail.take(ANN, KINDS, 0.0)
+    tail.tell(event())
+    assert tail.take(ANN, (), 1.0) == ([], 0)
+    assert not tail.open
+
+
+def test_what_was_collected_for_who_stayed_away_too_long_is_forgotten() -> None:
+    tail = Tail()
+    tail.take(ANN, KINDS, 0.0)
+    tail.tell(event())
+    assert numbers(tail, ANN, HOLD_S) == []
+
+
+def test_bodies_are_shown_where_that_is_allowed_and_cut_where_they_are_longer() -> None:
+    for tail, sent, shown in (
+        (Tail(), b"secret", None),
+        (Tail(bodies=True), b"." * BODY, "." * BODY),
+        (Tail(bodies=True), b"." * (BODY + 1), "." * (BODY - 1) + "…"),
+    ):
+        tail.take(ANN, KINDS, 0.0)
+        tail.tell(event(), sent)
+        assert [found.body for found in tail.take(ANN, KINDS, 0.0).events] == [shown]

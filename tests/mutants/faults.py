@@ -150,12 +150,20 @@ def start(fault: Fault) -> int:
     """Import everything with a fault in it and run its tests."""
 
     def trial() -> int:
+        for name in [name for name, module in sys.modules.items() if is_ours(module)]:
+            del sys.modules[name]  # what started PostgreSQL has imported some of the sources
         plant(fault)
         words = shlex.split(fault.tests)
         chosen = Chosen([word[1:] for word in words if word.startswith("@")])
         return int(pytest.main([*ARGUMENTS, *(word for word in words if not word.startswith("@"))], plugins=[chosen]))
 
     return forked(trial)
+
+
+def is_ours(module: object) -> bool:
+    """Whether it is one of the sources or of the tests, this package aside."""
+    path = Path(getattr(module, "__file__", None) or "/")
+    return (path.is_relative_to(ROOT / "src") or path.is_relative_to(ROOT / "tests")) and path.parent != LISTED.parent
 
 
 class Chosen(SameExamples):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.core.addresses import is_allowed, is_public, networks
+from greendot.core.addresses import is_allowed, is_public, networks, reached
 
 PUBLIC = [
     "93.184.216.34",
@@ -89,3 +89,22 @@ def test_all_are_allowed_but_those_at_which_nobody_is() -> None:
 def test_what_is_no_network_is_refused() -> None:
     with pytest.raises(ValueError, match="localhost"):
         networks(["localhost"])
+
+
+@pytest.mark.parametrize(
+    ("written", "ends_up_at"),
+    [
+        ("8.8.8.7", "8.8.8.7"),
+        ("::ffff:8.8.8.7", "8.8.8.7"),
+        ("2002:808:807::1", "8.8.8.7"),
+        ("64:ff9b::808:807", "8.8.8.7"),
+        ("::8.8.8.7", "8.8.8.7"),
+        ("2001:0:4136:e378:8000:63bf:f7f7:f7f8", "8.8.8.7"),  # Teredo: a server, and the client's address inverted
+        ("::", "::"),
+        ("::1", "::1"),
+        ("::2", "0.0.0.2"),
+        ("fe80::1%eth0", "fe80::1"),
+    ],
+)
+def test_where_a_packet_ends_up_however_its_address_is_written(written: str, ends_up_at: str) -> None:
+    assert str(reached(written)) == ends_up_at

@@ -159,8 +159,8 @@ def test_a_turn_begins_when_those_who_wait_are_in_and_lasts_its_share_of_the_rat
 def test_turns_of_the_new_come_behind_all_and_those_of_who_returns_behind_their_own() -> None:
     admission = queue()
     step = 1 / (RATE * SHARE)
-    turns = [admission.turn(0.0, returning=returning) for returning in (False, True, True, False)]
-    assert turns == pytest.approx([step, step, 2 * step, 3 * step])
+    turns = [admission.turn(0.0, returning=returning) for returning in (False, True, True, False, False)]
+    assert turns == pytest.approx([step, step, 2 * step, 3 * step, 4 * step])
 
 
 def test_without_a_rate_as_many_turns_are_given_as_may_be_under_way() -> None:

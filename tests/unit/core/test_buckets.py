@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greendot.core.buckets import ROOMY, Buckets, Excess, Rule, ask, make_rule
+from greendot.core.buckets import ROOMY, TINY_S, Buckets, Excess, Rule, ask, make_rule, owe
 
 NOW = 1_000_000.0  # seconds, as of a machine that has been up for days
 USER, ROOM = 0, 1
@@ -190,3 +190,54 @@ def test_a_bucket_that_was_forgotten_begins_full() -> None:
         ask([many], [number], 1, NOW + 10 + number)
     assert "alice" not in many[1]
     assert admitted(many, 100, NOW + 100_000, key="alice") == 20
+
+
+def test_full_buckets_are_forgotten_beyond_a_number_of_them_and_to_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.core.buckets.ROOMY", 2)
+    buckets = Buckets()
+    for key, full_at in (("ann", 5.0), ("bob", 5.1)):
+        buckets.begin(key, full_at, 0.0)
+    buckets.begin("eve", 9.0, 5.0)
+    assert {*buckets} == {"bob", "eve"}
+    buckets["bob"] = 0.0
+    assert {*buckets} == {"bob", "eve"}, "so few are not looked at"
+
+
+def test_while_there_are_few_buckets_full_ones_stay() -> None:
+    buckets = Buckets()
+    buckets.begin("ann", 1.0, 0.0)
+    buckets.begin("bob", 9.0, 5.0)
+    assert {*buckets} == {"ann", "bob"}
+
+
+def test_two_buckets_are_not_looked_at_where_there_is_room_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.core.buckets.ROOMY", 2)
+    buckets = Buckets()
+    buckets.begin("ann", 1.0, 0.0)
+    buckets.begin("bob", 9.0, 5.0)
+    assert {*buckets} == {"ann", "bob"}
+
+
+def test_a_bucket_holds_one_token_at_least() -> None:
+    assert make_rule(3, Buckets(), 2.0, 0.1) == (3, {}, 0.5, 0.5 + TINY_S)
+    assert make_rule(3, Buckets(), 2.0, 4.0)[3] == 4.0 + TINY_S
+
+
+def test_what_is_owed_is_paid_before_anything_is_let_through() -> None:
+    buckets = Buckets()
+    rules = [make_rule(0, buckets, 4.0, 1.0)]
+    owe(rules, ["ann"], 2, 0.0)
+    assert buckets == {"ann": 0.5}
+    owe(rules, ["ann"], 8, 0.25)
+    assert buckets == {"ann": 2.5}
+    assert ask(rules, ["ann"], 1, 0.25) is not None
+    owe(rules, ["ann"], 2, 10.0)
+    assert buckets == {"ann": 10.5}
+
+
+def test_all_tokens_that_were_asked_for_come_back_when_another_limit_refuses() -> None:
+    wide, narrow = Buckets(), Buckets()
+    rules = [make_rule(0, wide, 8.0, 1.0), make_rule(1, narrow, 2.0, 1.0)]
+    assert ask(rules, ["ann", "den"], 2, 0.0) is None
+    assert ask(rules, ["ann", "den"], 2, 0.0) is not None
+    assert wide == {"ann": 0.25}

@@ -42,6 +42,8 @@ def test_a_star_stands_for_any_run_of_characters(pattern: str, text: str) -> Non
         ("team-*", "a-team-7"),
         ("aa*aa", "aaa"),
         ("a*b*c", "acb"),
+        ("a*b*c", "axc"),
+        ("*aa*aa*", "aaa"),
     ],
 )
 def test_everything_else_stands_for_itself(pattern: str, text: str) -> None:
@@ -88,3 +90,7 @@ def test_anyone_may_be_watched_unless_the_token_says_who() -> None:
 
 def test_a_user_may_always_watch_themselves() -> None:
     assert grants(watch=()).may_watch("ann")
+
+
+def test_who_has_a_token_may_send_unless_it_says_otherwise() -> None:
+    assert grants().send is True

@@ -25,3 +25,8 @@ def test_the_key_is_the_one_given_else_made_of_the_secret_and_never_the_secret_i
     assert given == hash_key("g" * 32, "other")
     assert len({given, made, b"s" * 32, hash_key("s" * 32, "")}) == 4
     assert hash_key("", "") is None
+
+
+def test_of_a_long_key_the_first_sixty_four_bytes_count() -> None:
+    key = bytes(range(70))
+    assert hashed("ann", key) == hashed("ann", key[:64]) != hashed("ann", key[:63])

@@ -42,3 +42,9 @@ def test_a_period_is_over_to_the_moment() -> None:
     heat = Heat[str](0.0)
     heat.add("den", 8)
     assert heat.per_s(PERIOD_S) == {"den": 8 / PERIOD_S}
+
+
+def test_a_period_lasts_from_where_it_began() -> None:
+    heat = Heat[str](10.0)
+    heat.add("den", 6)
+    assert heat.per_s(12.0) == {"den": 3.0}

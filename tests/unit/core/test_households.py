@@ -34,3 +34,18 @@ def test_without_a_number_nobody_is_too_many() -> None:
         entered = houses.enter("a")
     assert not houses.is_full(entered)
     assert not houses.is_overrun(entered)
+
+
+def test_a_household_is_counted_from_nobody_and_kept_while_somebody_is_there() -> None:
+    houses = Households(5)
+    first = houses.enter("a")
+    assert (first.name, first.count, len(houses)) == ("a", 1, 1)
+    assert houses.enter("a") is first
+    houses.leave(first)
+    assert (first.count, len(houses)) == (1, 1)
+
+
+def test_where_one_may_be_two_are_too_many() -> None:
+    houses = Households(1)
+    assert not houses.is_full(houses.enter("a"))
+    assert houses.is_full(houses.enter("a"))

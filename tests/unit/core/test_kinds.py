@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.core.kinds import TIMES, Kind, Kinds, Promise, wait_s
+from greendot.core.kinds import RETRIED_S, TIMES, Kind, Kinds, Promise, wait_s
 
 
 def test_a_kind_that_nobody_named_is_durable_and_travels_whole() -> None:
@@ -28,3 +28,7 @@ def test_what_a_promise_means(promise: Promise, is_kept: bool, wants_ack: bool) 
 
 def test_waits_double_up_to_a_minute() -> None:
     assert [wait_s(times) for times in range(TIMES + 1)] == [5, 10, 20, 40] + [60] * 7
+
+
+def test_it_is_given_up_when_the_last_wait_is_over() -> None:
+    assert sum(wait_s(times) for times in range(TIMES)) + wait_s(TIMES) == RETRIED_S

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from greendot.core.presence import NOBODY, Face, Snapshot
-from greendot.core.projection import entry, project
+from greendot.core.projection import RECENTLY_MS, entry, polled, project, without_last_seen
 
 BUSY = Face("busy", since=5, version=7, text="in a meeting", status="busy", until=99)
 HIDDEN = Face("offline", since=3, last_seen=2, version=6)
@@ -65,3 +66,35 @@ def test_an_invisible_user_is_offline_to_others_and_online_to_their_own_devices(
 def test_a_user_nobody_knows_reads_as_offline() -> None:
     shown = wire(entry("nobody", NOBODY, None, []))
     assert (shown["state"], shown["since"], shown["last_seen"], shown["version"]) == ("offline", None, None, 0)
+
+
+NOW = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("face", "recently"),
+    [
+        (Face("online", since=1), True),
+        (Face("busy", since=1), True),
+        (Face("idle", since=NOW - RECENTLY_MS), True),
+        (Face("idle", since=NOW - RECENTLY_MS - 1), False),
+        (Face("offline", last_seen=NOW - RECENTLY_MS), True),
+        (Face("offline", since=NOW, last_seen=NOW - RECENTLY_MS - 1), False),
+        (Face("offline", since=NOW), False),
+    ],
+)
+def test_of_who_is_polled_others_read_whether_they_were_active_lately(face: Face, recently: bool) -> None:
+    shown = polled(entry("ann", face, "Ann"), NOW)
+    assert (shown.mode, shown.recently_active) == ("poll", recently)
+
+
+def test_who_may_not_know_the_last_seen_reads_no_time_of_who_is_offline() -> None:
+    shown = without_last_seen(entry("ann", HIDDEN, "Ann"))
+    assert (shown.state, shown.since, shown.last_seen, shown.version) == ("offline", None, None, 0)
+    there = entry("ann", BUSY, "Ann")
+    assert without_last_seen(there) is there
+
+
+def test_what_is_not_certain_says_so() -> None:
+    assert "stale" not in wire(project("ann", Snapshot(BUSY, BUSY, None, [])))
+    assert wire(project("ann", Snapshot(BUSY, BUSY, None, [], stale=True)))["stale"] is True

@@ -73,3 +73,8 @@ def test_a_client_is_told_the_least_of_its_own_limits() -> None:
     assert quota(user_sends=7).least("sends") == 7
     assert quota(room_sends=7, tenant_sends=7).least("sends") == 0
     assert quota(False, user_sends=7).least("sends") == 0
+
+
+def test_what_is_not_granted_a_number_has_no_limit() -> None:
+    bare = Quota(True, (50, 200), 4.0, {}, 10, 5)
+    assert (bare.connections, bare.rate("user", "sends"), bare.least("sends")) == ((0, 0), 0, 0)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greendot.core.grants import Grants
-from greendot.core.revocations import EVERY_TENANT, Kind, Revocation, Revocations
+from greendot.core.revocations import EVERY_TENANT, EVERYTHING, Kind, Revocation, Revocations, names_of
 
 names = st.sampled_from(["a", "b"])
 entries = st.builds(
@@ -94,3 +94,16 @@ def test_what_has_expired_is_forgotten_and_nothing_else(those: list[Revocation],
     for one in those:
         ends[one.name] = max(one.expires_at, ends.get(one.name, 0))
     assert len(revoked) == sum(end > now for end in ends.values())
+
+
+def test_what_a_user_was_given_before_is_found_by_the_user() -> None:
+    those = entry("user", "ann", before=5)
+    revoked = known(those, entry("jti", "bob"))
+    assert revoked.of_user("t", "ann") == those
+    assert revoked.of_user("t2", "ann") is revoked.of_user("t", "bob") is None
+    assert Revocation("t", "jti", "j", 1).before == 0
+
+
+def test_a_token_without_an_id_is_named_by_none() -> None:
+    assert names_of(token()) == [("t", "user", "ann"), ("t", "tenant", "t"), EVERYTHING]
+    assert names_of(token(jti="j1"))[3:] == [("t", "jti", "j1")]

@@ -45,3 +45,13 @@ def test_a_failed_run_is_tried_again_soon_and_less_and_less_often() -> None:
 
 def test_a_failed_run_is_tried_no_later_than_it_would_run_anyway() -> None:
     assert Plan(Every(1_000)).again(0, 9, 1.0) == 1_000
+
+
+def test_a_plan_has_no_jitter_unless_it_is_given_and_no_failure_is_as_one() -> None:
+    assert Plan(Every(HOUR)).following(0, 1.0) == HOUR
+    assert Plan(Every(HOUR)).again(0, 0, 1.0) == FIRST_PAUSE_MS
+    assert Plan(Every(HOUR)).again(500, 1, 0.5) == 500 + FIRST_PAUSE_MS * 3 // 4
+
+
+def test_the_first_run_may_be_later_too() -> None:
+    assert PLAN.first(0, None, 1.0) == 2 * HOUR + 60_000

@@ -36,3 +36,9 @@ def test_without_held_slots_nothing_is_kept_free() -> None:
 def test_one_slot_is_given_away() -> None:
     assert divide({"a": 9}, 1, {}) == {"a": 1}
     assert divide({"a": 9, "b": 9}, 1, {"a": 1}) == {"b": 1}
+
+
+def test_no_tenant_takes_more_than_is_due() -> None:
+    assert divide({"a": 1, "b": 2}, 100, {}) == {"a": 1, "b": 2}
+    assert divide({"a": -1}, 4) == {}
+    assert divide({"a": 1}, -1) == {}

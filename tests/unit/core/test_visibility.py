@@ -114,3 +114,19 @@ def test_sharing_a_room_and_being_contacts_is_mutual(ann: Facts, bob: Facts) -> 
         one, other = Person("ann", ann), Person("bob", bob)
         rule = Rule(policy)  # type: ignore[arg-type]
         assert may_see(rule, one, other, NOW) == may_see(rule, other, one, NOW)
+
+
+def test_nothing_is_hidden_unless_something_is_set() -> None:
+    assert (Privacy().is_plain, Privacy().rev) == (True, 0)
+    assert not Privacy("hidden").is_plain
+    assert not Privacy("shown", frozenset({"ann"})).is_plain
+
+
+def test_which_policies_are_open_in_a_room_and_which_depend_on_the_viewer() -> None:
+    assert {policy for policy in get_args(Policy) if Rule(policy).is_open} == {"tenant", "shared_rooms"}
+    assert {policy for policy in get_args(Policy) if Rule(policy).is_mutual} == {"shared_rooms", "contacts"}
+
+
+def test_a_contact_is_recent_for_thirty_days_and_the_app_has_said_nothing_unless_it_did() -> None:
+    assert Rule() == Rule("tenant", 30 * DAY)
+    assert may_see(Rule("ask"), Person("ann", PLAIN), Person("bob", PLAIN), NOW) == "hidden"

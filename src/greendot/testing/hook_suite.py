@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from greendot.protocol.webhooks import RECORDS
 from greendot.store.base import Notice, Store
 from greendot.store.hooks import MOST_IDS, Claim, DeadEvent, Failed, HookDepth, Queued
+from greendot.store.people import Place
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
 OTHER = "t2"  # a tenant with a hook for messages only
@@ -59,6 +60,17 @@ class HookSuite(StoreHarness):
                 ("notification.updated", "ann", "read", ids[:2], NOW + 1),
                 ("notification.updated", "ann", "read", ids[2:], NOW + 2),
                 ("notification.updated", "ann", "archived", ids[:1], NOW + 4),
+            ]
+
+    async def test_of_an_erased_user_nothing_is_told_and_of_others_all(self) -> None:
+        async with self.hooked() as store:
+            await store.put_room(T, "ann", open=True)
+            await store.append(T, "ann", draft("bob"))
+            await store.notify([notice("ann"), notice("bob")])
+            await store.erase_user(T, "ann", Place("notifications"), limit=100)
+            assert [(e.type, e.stream) for e in await queue(store)] == [
+                ("room.message", "ann"),
+                ("notification.created", "bob"),
             ]
 
     async def test_many_that_are_marked_at_once_are_several_events(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from greendot.errors import Unstorable
-from greendot.store.base import Created, Inbox, Notification, Store
+from greendot.store.base import Created, Inbox, Notice, Notification, Store
 from greendot.testing.store_harness import BAD_TEXTS, HUGE, NOW, StoreHarness, T, notice, recounted
 
 
@@ -180,6 +180,14 @@ class InboxSuite(StoreHarness):
             assert await store.mark(T, "nobody", "read", ids=mine, at=NOW) == ([], Inbox())
             assert await store.mark(T, "bob", "seen", ids=[], at=NOW) == ([], Inbox(2, 2, 2))
             assert await recounted(store, "bob") == Inbox(2, 2, 2)
+
+    async def test_marks_are_of_one_user_in_one_tenant(self) -> None:
+        async with self.opened() as store:
+            await store.notify([Notice(tenant, user, "k", b"1", "k", NOW) for tenant in (T, "t2") for user in "ab"])
+            await store.mark(T, "a", "read", through=9, at=NOW)
+            found = await store.inboxes([(tenant, user) for tenant in (T, "t2") for user in "ab"])
+            counts = {key: inbox[1:] for key, inbox in found.items()}
+            assert counts == {(T, "a"): (0, 0), (T, "b"): (1, 1), ("t2", "a"): (1, 1), ("t2", "b"): (1, 1)}
 
     async def test_very_many_are_marked_in_one_call(self) -> None:
         async with self.opened() as store:

@@ -73,6 +73,15 @@ class JobSuite(StoreHarness):
             assert await claim(two, "n2", NOW + 599_999) is None
             assert (await begun(two, "n2", NOW + 600_000)).fence == 2
 
+    async def test_what_one_job_has_done_is_no_other_jobs(self) -> None:
+        async with self.opened() as store:
+            for name in ("retention", "sweep"):
+                await store.plan_job(name, EVERY, NOW)
+                assert await store.claim_job(name, "n1", NOW, LEASE_MS) is not None
+            assert await store.keep_job("sweep", 1, NOW + LEASE_MS, 3, "t1/bob")
+            assert {run.name: run.done for run in await store.job_runs(None, 9)} == {"retention": 0, "sweep": 3}
+            assert {job.name: job.cursor for job in await store.jobs()} == {"retention": None, "sweep": "t1/bob"}
+
     async def test_a_run_that_failed_or_was_stopped_goes_on_where_it_was(self) -> None:
         async with self.opened() as store:
             await store.plan_job("sweep", EVERY, NOW)

@@ -69,8 +69,14 @@ class KeySuite(StoreHarness):
                 await store.create_key(key(tenant=tenant), secret(f"{tenant}-1", expires_at=NOW))
                 await store.create_key(key("other", tenant), secret(f"{tenant}-other", expires_at=NOW))
             assert await store.rotate_key(T, "backend", secret("new", NOW), old_ends_at=NOW + HOUR)
-            left = {one.id for _, secrets in await store.api_keys() for one in secrets}
-            assert left == {"new", f"{T}-other", "t2-1", "t2-other"}
+            assert not await store.rotate_key(T, "nobody", secret("none", NOW), old_ends_at=NOW + HOUR)
+            left = {(of.tenant, of.name): [one.id for one in secrets] for of, secrets in await store.api_keys()}
+            assert left == {
+                (T, "backend"): ["new"],
+                (T, "other"): [f"{T}-other"],
+                ("t2", "backend"): ["t2-1"],
+                ("t2", "other"): ["t2-other"],
+            }
 
     async def test_a_new_secret_is_valid_beside_the_old_ones_until_these_end(self) -> None:
         async with self.opened() as store:

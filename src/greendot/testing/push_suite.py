@@ -280,6 +280,7 @@ class PushSuite(StoreHarness):
             assert await store.push_counts(NOW) == PushCounts(0, 0, None, 0)
             await store.notify([notice(), notice("bob", created_at=NOW + 10)])
             assert await store.push_counts(NOW + 5) == PushCounts(2, 1, NOW, 0)
+            assert await store.push_counts(NOW + 10) == PushCounts(2, 2, NOW, 0)
 
     async def test_what_is_over_is_forgotten_after_a_while(self) -> None:
         async with self.pushing() as (store, _):

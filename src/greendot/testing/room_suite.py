@@ -132,6 +132,20 @@ class RoomSuite(StoreHarness):
             assert await store.put_marker(T, "r1", "ann", 99) == (5, 5)
             assert await store.marker(T, "r1", "ann") == 5
             assert await store.marker(T, "r1", "bob") == 0
+            await store.put_room("t2", "r1", open=True)
+            await store.append("t2", "r1", draft())
+            assert await store.put_marker("t2", "r1", "ann", 1) == (1, 1)
+            assert await store.put_marker(T, "r1", "ann", 2) == (5, 5)
+
+    async def test_members_of_one_room_change_no_other(self) -> None:
+        async with self.opened() as store:
+            others = [(T, "r2"), ("t2", "r1"), ("t2", "r2")]
+            for tenant, room in [(T, "r1"), *others]:
+                await store.put_room(tenant, room)
+            before = [await store.room(*other) for other in others]
+            await store.put_member(T, "r1", "ann")
+            await store.remove_member(T, "r1", "ann")
+            assert [await store.room(*other) for other in others] == before
 
     async def test_devices_that_read_at_once_leave_the_furthest_marker(self) -> None:
         async with self.opened_twice() as (one, two):

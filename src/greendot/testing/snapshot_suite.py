@@ -78,6 +78,9 @@ class SnapshotSuite(StoreHarness):
         async with self.opened() as store:
             assert await store.member_page(T, "r1", None, 2) is None
             empty = await store.put_room(T, "r1")
+            for other in ((T, "r2"), ("t2", "r1")):  # with members of their own
+                await store.put_room(*other)
+                await store.put_member(*other, "eve")
             assert await store.member_page(T, "r1", None, 2) == ([], 0, empty)
             for user in ("cy", "ann", "bob"):
                 await store.put_member(T, "r1", user, "admin" if user == "bob" else "member")

@@ -29,4 +29,4 @@ def test_the_key_is_the_one_given_else_made_of_the_secret_and_never_the_secret_i
 
 def test_of_a_long_key_the_first_sixty_four_bytes_count() -> None:
     key = bytes(range(70))
-    assert hashed("ann", key) == hashed("ann", key[:64]) != hashed("ann", key[:63])
+    assert hashed(key, "ann") == hashed(key[:64], "ann") != hashed(key[:63], "ann")

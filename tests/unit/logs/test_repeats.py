@@ -109,3 +109,45 @@ def test_all_is_summed_up_at_the_end() -> None:
     for _ in range(3):
         counted.is_first(record(SLOW), now=0)
     assert [summed.times for summed in counted.over(now=1, all=True)] == [2]
+
+
+def raised(deep: bool) -> logging.LogRecord:
+    """A failure of one kind, from one of two places below the same line."""
+
+    def here() -> None:
+        raise ValueError("one")
+
+    def there() -> None:
+        raise ValueError("other")
+
+    made = record(FAILED, work="sweep")
+    try:
+        (here if deep else there)()
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    return made
+
+
+def test_failures_are_told_apart_by_where_they_were_raised_and_not_by_where_they_were_noticed() -> None:
+    counted = Repeats(60)
+    assert [counted.is_first(raised(deep), now=0) for deep in (True, False, True)] == [True, True, False]
+
+
+def test_a_failure_that_was_never_raised_is_one_all_the_same() -> None:
+    counted = Repeats(60)
+
+    def made(error: Exception | None) -> logging.LogRecord:
+        found = record(FAILED, work="sweep")
+        found.exc_info = (type(error), error, None) if error is not None else (None, None, None)
+        return found
+
+    firsts = [counted.is_first(made(error), now=0) for error in (ValueError(), OSError(), None, ValueError(), None)]
+    assert firsts == [True, True, True, False, False]
+
+
+def test_what_is_forgotten_is_told_as_if_for_the_first_time() -> None:
+    counted = Repeats(60)
+    counted.is_first(record(SLOW), now=0)
+    counted.forget()
+    assert not counted
+    assert counted.is_first(record(SLOW), now=1)

@@ -96,6 +96,7 @@ async def test_a_send_that_is_given_up_loses_no_slot() -> None:
     room.release(host, third.result())  # `late` has its slot, and is given up before it knows
     late.cancel()
     await asyncio.gather(second, late, return_exceptions=True)
+    assert second.cancelled()
     assert host.under_way == 0
     assert await room.acquire(host)
 

@@ -136,6 +136,7 @@ class RoomSuite(StoreHarness):
             await store.append("t2", "r1", draft())
             assert await store.put_marker("t2", "r1", "ann", 1) == (1, 1)
             assert await store.put_marker(T, "r1", "ann", 2) == (5, 5)
+            assert await store.put_marker("t2", "r1", "ann", 0) == (1, 1)
 
     async def test_members_of_one_room_change_no_other(self) -> None:
         async with self.opened() as store:

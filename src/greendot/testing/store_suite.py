@@ -31,6 +31,14 @@ class StoreSuite(
             assert (first.status, first.until, first.text) == ("busy", 5, "away")
             assert await store.statuses([]) == {}
 
+    async def test_a_new_status_replaces_all_of_the_old_one(self) -> None:
+        async with self.opened() as store:
+            await store.put_status(T, "ann", Manual("busy", until=5, text="in a meeting"))
+            later = await store.put_status(T, "ann", Manual("invisible", until=9, text="away"))
+            assert later == Manual("invisible", 9, "away", 2)
+            assert await store.statuses([(T, "ann")]) == {(T, "ann"): later}
+            assert await store.put_status(T, "ann", Manual()) == Manual(rev=3)
+
     async def test_a_status_with_text_that_no_store_keeps_is_refused(self) -> None:
         async with self.opened() as store:
             for text in BAD_TEXTS:

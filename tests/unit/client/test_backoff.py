@@ -33,3 +33,7 @@ def test_a_senseless_time_from_the_server_is_bounded() -> None:
     still = Backoff(random=lambda: 0.0)
     assert still.delay(0, 10**12) == LONGEST_HINT_S
     assert still.delay(0, -5) == 0
+
+
+def test_a_connection_is_given_up_after_ten_seconds_unless_said_otherwise() -> None:
+    assert Backoff().give_up_s == 10.0

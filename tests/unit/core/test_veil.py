@@ -74,3 +74,11 @@ def test_who_has_no_exception_any_more_is_none_of_the_viewers_with_some(is_open:
     assert veil.viewers == ["ann"]
     assert veil.note("ann", "bob", sees=is_open)
     assert veil.viewers == []
+
+
+def test_those_who_are_somebodys_exception_are_known_and_who_does_not_see_them() -> None:
+    veil = Veil(is_open=True)
+    veil.came("ann", ["bob", "eve", "ann"])
+    veil.came("zoe", ["bob"])
+    assert veil.targets == {"bob", "eve"}
+    assert veil.blind("bob", []) == ["ann", "zoe"]

@@ -28,3 +28,11 @@ def test_tenants_beyond_the_most_are_counted_together_and_shown_to_none_of_them(
     for number in range(10):
         counted.of(f"t{number}").connections -= 1
     assert counted.of("t9").connections == 0
+
+
+def test_everything_is_counted_from_nothing() -> None:
+    fresh = Tallies().of("acme")
+    assert {
+        name: getattr(fresh, name) for name in type(fresh).__slots__ if name != "closes" and getattr(fresh, name)
+    } == {}
+    assert fresh.closes == {}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from greendot import ids as names
 from greendot.ids import (
     TEXT_PATTERN,
     incarnation_of,
@@ -84,3 +85,24 @@ def test_made_ids_are_new_and_valid() -> None:
     messages = {new_message_id() for _ in range(2_000)}
     assert (len(sessions), len(messages)) == (2_000, 2_000)
     assert all(map(valid_id, sessions | messages))
+
+
+def test_each_name_is_as_long_as_it_has_to_be_and_never_the_same() -> None:
+    makers = {
+        names.new_incarnation: 4,
+        names.new_key_id: 12,
+        names.new_key_secret: 43,
+        names.new_message_id: 24,
+        (lambda: names.new_session_id("")): 10,
+    }
+    for make, length in makers.items():
+        made = [make() for _ in range(50)]
+        assert {len(one) for one in made} == {length}
+        assert len({*made}) > 45
+
+
+def test_an_id_names_its_number_and_its_incarnation() -> None:
+    assert names.incarnation_of("n1-abc-d") == "n1"
+    assert names.numbered_id(7, "abc") == "7-abc"
+    found = [names.number_of(text) for text in ("7-abc", "7", "-7", "x-1", "٣-a", "9" * 18, "9" * 19)]
+    assert found == [7, 7, None, None, None, int("9" * 18), None]

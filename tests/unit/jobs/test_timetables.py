@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from greendot.core.schedule import Every
 from greendot.errors import ConfigError
-from greendot.jobs.timetables import Cron, timetable
+from greendot.jobs.timetables import MOST_CRON, Cron, in_words, timetable
 
 
 def ms(text: str) -> int:
@@ -57,3 +58,20 @@ def test_a_bad_expression_is_refused_with_what_to_write(cron: str) -> None:
 def test_a_zone_nobody_knows_is_refused(zone: str) -> None:
     with pytest.raises(ConfigError, match=r"jobs\.sweep\.zone is .* write a time zone's name"):
         timetable("jobs.sweep", 60, "0 3 * * *", zone)
+
+
+def test_settings_make_a_timetable_and_say_in_words_which() -> None:
+    assert timetable("jobs.sweep", 1.5, "", "UTC") == Every(1_500)
+    assert timetable("jobs.sweep", 1.5, "30 3 * * *", "UTC") == Cron("30 3 * * *", "UTC")
+    assert in_words(1.5, "", "UTC") == "every 1.5 s"
+    assert in_words(1.5, "30 3 * * *", "UTC") == "cron 30 3 * * * UTC"
+
+
+def test_an_expression_may_be_as_long_as_is_said_and_has_five_fields() -> None:
+    longest = "0 " + ",".join(["3"] * 200)
+    longest = longest[: MOST_CRON - 6].rstrip(",") + " * * *"
+    longest = longest + " " * (MOST_CRON - len(longest))
+    assert timetable("jobs.sweep", 1, longest, "UTC").after(0) == 3 * 3_600_000
+    for wrong in (longest + " ", "0 3 * *", "0 0 3 * * *"):
+        with pytest.raises(ConfigError, match="five fields"):
+            timetable("jobs.sweep", 1, wrong, "UTC")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -130,6 +131,7 @@ def processor_s() -> float:
 
 
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that put us in the background has it ignored
     queue, results, *arguments = sys.argv[1:]
     sys.path[0] = str(TESTS)  # as `pythonpath` in pyproject.toml
     if folder := os.environ.pop("COVERAGE_FOLDER", None):

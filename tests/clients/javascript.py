@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -28,12 +29,14 @@ def installed() -> None:
     if version is None or int(version[1]) < OLDEST_NODE or not shutil.which("npm"):
         _cannot(f"the JavaScript clients need Node {OLDEST_NODE} or newer and npm; there is {found or 'no Node'}")
     wanted, there = CLIENTS / "package-lock.json", CLIENTS / "node_modules" / ".package-lock.json"
-    if there.exists() and there.stat().st_mtime >= wanted.stat().st_mtime:
-        return
-    result = subprocess.run(["npm", "ci"], cwd=CLIENTS, capture_output=True, text=True, timeout=300)
-    if result.returncode:
-        _cannot(f"npm ci in clients/ failed: {result.stderr.strip()[-500:]}")
-    there.touch()
+    with wanted.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests in other processes need it as well
+        if there.exists() and there.stat().st_mtime >= wanted.stat().st_mtime:
+            return
+        result = subprocess.run(["npm", "ci"], cwd=CLIENTS, capture_output=True, text=True, timeout=300)
+        if result.returncode:
+            _cannot(f"npm ci in clients/ failed: {result.stderr.strip()[-500:]}")
+        there.touch()
 
 
 def npm(workspace: str, *arguments: str, timeout_s: float = 400) -> str:

@@ -170,10 +170,11 @@ class Story:
         self._servers = servers
         self.notices: dict[str, str] = {}  # all keys, and whose they are
         self.unsure: set[str] = set()  # of which the app does not know whether they were written
+        self.is_over = False
         self.clients = [Client(place, servers, f"u{number}-{n // 2}", f"d{n}", [self.room]) for n in range(3)]  # type: ignore[arg-type]
 
     async def go_on(self) -> None:
-        while True:
+        while not self.is_over:  # asyncio.wait_for may swallow a cancellation
             client, what = self._random.choice(self.clients), self._random.random()
             if what < 0.1:
                 await self._notify(f"{self.room}-{len(self.notices)}", client.user)
@@ -264,11 +265,13 @@ async def test_on_redis_and_postgres_every_client_ends_with_the_whole_stream(
             going_on = [asyncio.create_task(story.go_on()) for story in stories]
             going_wrong = asyncio.create_task(trouble.happen())
             await asyncio.wait([*going_on, going_wrong], return_when=asyncio.FIRST_COMPLETED)
+            ended = [task for task in going_on if task.done()]
+            for story in stories:
+                story.is_over = True
             for task in (*going_on, going_wrong):
                 task.cancel()
-            results = await asyncio.gather(*going_on, return_exceptions=True)
-            for result in results:
-                if not isinstance(result, asyncio.CancelledError):
+            for result in await asyncio.gather(*going_on, return_exceptions=True):
+                if ended or not (result is None or isinstance(result, asyncio.CancelledError)):
                     raise AssertionError(f"it came to an end: {result!r}") from result
             await going_wrong
             for server in servers:

@@ -8,6 +8,7 @@ for each file and for each test that failed or was skipped.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import signal
@@ -144,6 +145,7 @@ def main() -> int:
 
 
 def run(queue: Path, results: int, arguments: list[str]) -> int:
+    gc.set_threshold(20_000, 20, 20)  # all that the tests have loaded is large, and stays
     with os.fdopen(results, "w") as file:
         lane = Lane(queue, file)
         code = int(pytest.main([str(TESTS), *arguments], plugins=[lane]))

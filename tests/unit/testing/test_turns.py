@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from collections.abc import Iterator
+
+import pytest
 
 from greendot.testing import Aside, turns
 
 LONG_S = 0.05
+
+
+@pytest.fixture(autouse=True)
+def no_collection() -> Iterator[None]:
+    """A collection of all that these tests have loaded would be a long turn."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def work(seconds: float) -> None:

@@ -85,7 +85,8 @@ $(AUDIT): $(READY)
 	@touch $@
 
 fuzz: $(READY) debs  ## Ten thousand nonsensical frames, bodies and bus messages each (a quarter of an hour)
-	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) $(BIN)/python -m pytest tests/fuzz --timeout=7200 $(ARGS)
+	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) OPENAPI_EXAMPLES=$(or $(OPENAPI_EXAMPLES),50) \
+	  $(BIN)/python -m pytest tests/fuzz tests/e2e/test_openapi_server.py --timeout=7200 $(ARGS)
 
 mutants: $(READY)  ## Change pure modules bit by bit: do their unit tests notice? A sample; ALL=1: all (MODULES="core/presence": of these)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ALL),--all) $(MODULES) $(ARGS)

@@ -21,7 +21,8 @@ from greendot.api.catalogue import document
 from greendot.testing import serving
 from postgres_server import fresh_schema
 
-EXAMPLES = 10  # of each operation, beside those at the bounds of every field
+# Of each operation, beside those at the bounds of every field; more in `make fuzz`.
+EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "3"))
 DOCUMENTS = {"/openapi.json": document(), "/asyncapi.json": asyncapi.document()}
 ALL, AT_RANDOM = "coverage,fuzzing,stateful", "fuzzing,stateful"
 # What no schema can say: that two ids differ, that a moment is to come, that one of two parts of a query is left out,

@@ -22,6 +22,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+import forked
+from e2e.forking import server
 from postgres_server import PostgresProcess, execute, postgres_server
 from redis_servers import Certificates, RedisProcess, certificates, redis_cluster, rights
 
@@ -54,6 +56,11 @@ class Told(NamedTuple):
         return [one for one in self.findings if one["weight"] in ("error", "warning")]
 
 
+def greendot() -> list[str]:
+    """The beginning of a command that runs `greendot` in a forked process."""
+    return [sys.executable, "-I", "-S", str(Path(forked.__file__)), server()]
+
+
 class Doctor:
     """Calls it in a folder of its own, with good settings but for those given."""
 
@@ -73,8 +80,10 @@ class Doctor:
             if open_files is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
 
+        # A process that is forked has the limits of the one it is forked from.
+        command = greendot() if open_files is None else [sys.executable, "-m", "greendot"]
         return subprocess.run(
-            [sys.executable, "-m", "greendot", "doctor", *flags],
+            [*command, "doctor", *flags],
             cwd=self.folder,
             env=clean | GOOD | environment,
             capture_output=True,
@@ -104,7 +113,7 @@ async def prepared(database: PostgresProcess) -> str:
     await execute(database.url, f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
     await execute(database.url, f"CREATE SCHEMA {name} AUTHORIZATION {name}")
     url = f"postgresql://{name}:{PASSWORD}@127.0.0.1:{database.port}/postgres?search_path={name}"
-    migrate = [sys.executable, "-m", "greendot", "migrate", "--store", url]
+    migrate = [*greendot(), "migrate", "--store", url]
     await asyncio.to_thread(subprocess.run, migrate, check=True, capture_output=True, timeout=WITHIN_S)
     return url
 

@@ -42,7 +42,7 @@ example: $(EXTRAS)  ## Start an example with a server of its own: make example N
 test: $(READY) $(EXTRAS) $(SITE) debs node $(if $(CI),$(HELM))  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python scripts/run-tests $(ARGS)
 
-test-fast: $(READY) debs  ## Run the unit tests, the architecture rules and one end-to-end pass (half a minute)
+test-fast: $(READY) debs  ## Run most unit tests, the architecture rules and one end-to-end pass (40 s)
 	@$(BIN)/python scripts/run-tests --fast
 
 model: $(READY) debs  ## Ten thousand random stories on both engines, compared, and some of tenants and of stores (a quarter of an hour)

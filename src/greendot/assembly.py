@@ -63,25 +63,7 @@ class Greendot:
         self.settings = settings
         clock = clock or SystemClock()
         self.node = Node(settings, make_engine(settings, clock), make_store(settings), clock, driven=driven)
-        backend = Backend(
-            engine=self.node.engine,
-            store=self.node.store,
-            clock=clock,
-            keys=ApiKeys(settings.api.key, self.node.store, clock),
-            statuses=self.node.statuses,
-            snapshots=self.node.watching.snapshots,
-            regarding=self.node.regarding,
-            rooms=self.node.rooms,
-            speaking=self.node.speaking,
-            notifying=self.node.notifying,
-            limiting=self.node.limiting,
-            targets=self.node.targets,
-            revoking=self.node.revoking,
-            devices=self.node.devices,
-            slices=self.node.slices,
-            is_zone=is_zone,
-            node=self.node,
-        )
+        backend = make_backend(settings, self.node, clock)
         self.dashboard = make_dashboard(settings, self.node, backend.keys) if settings.admin.enabled else None
         dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
         self.ports = Ports(settings, self.node, backend, self.dashboard, dev)
@@ -281,6 +263,29 @@ def load_parts(settings: Settings) -> None:
     for name in asked:
         if asked[name]:
             import_module(name)
+
+
+def make_backend(settings: Settings, node: Node, clock: Clock) -> Backend:
+    """Give the HTTP API what it needs of the node."""
+    return Backend(
+        engine=node.engine,
+        store=node.store,
+        clock=clock,
+        keys=ApiKeys(settings.api.key, node.store, clock),
+        statuses=node.statuses,
+        snapshots=node.watching.snapshots,
+        regarding=node.regarding,
+        rooms=node.rooms,
+        speaking=node.speaking,
+        notifying=node.notifying,
+        limiting=node.limiting,
+        targets=node.targets,
+        revoking=node.revoking,
+        devices=node.devices,
+        slices=node.slices,
+        is_zone=is_zone,
+        node=node,
+    )
 
 
 def make_engine(settings: Settings, clock: Clock) -> Engine:

@@ -1,7 +1,7 @@
 """The hot link: one connection to one Redis server, over hiredis.
 
 Commands issued in the same tick go out in one write and are answered in order. Pushes (RESP3) are handed over as they
-come. redis-py's client does the same at a tenth of the rate; it is used for everything cold.
+come. redis-py's client does the same at a tenth of the rate.
 """
 
 from __future__ import annotations

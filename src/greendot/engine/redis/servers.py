@@ -140,7 +140,9 @@ class Servers:
         while True:
             wait = SOON_S if self.down else every * random.uniform(0.8, 1.0)
             try:
-                await asyncio.wait_for(self._ask.wait(), wait)
+                # Not asyncio.wait_for: in Python 3.11 it swallows a cancellation that comes with the event.
+                async with asyncio.timeout(wait):
+                    await self._ask.wait()
                 await asyncio.sleep(SOON_S * random.uniform(0.2, 1.0))  # what is wrong shows in many places at once
             except TimeoutError:
                 pass

@@ -1,16 +1,18 @@
-"""Which server each partition is on. redis-py asks: this happens a few times a minute at most."""
+"""Which server each partition is on."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any
 
-from greendot.engine.redis.keys import PARTITIONS, TAGS, slot
-from greendot.engine.redis.url import Address, Place
-from greendot.errors import EngineUnavailable
+from msgspec.structs import replace
 
-ASK_S = 1.0
+from greendot.engine.redis.keys import PARTITIONS, TAGS, slot
+from greendot.engine.redis.link import Link, connect
+from greendot.engine.redis.url import Address, Place
+from greendot.errors import ConfigError, EngineUnavailable
+
+ASK_S = 1.0  # for one server, from the connection to the answer
 SLOTS = [slot(tag.encode()) for tag in TAGS]  # of each partition
 
 Layout = list[Address]  # by partition
@@ -66,43 +68,25 @@ def _layout(answer: Any, asked: Address) -> list[Address | None]:
 
 
 async def _ask(place: Place, host: Address, *command: str) -> Any:
-    from redis.asyncio import Redis  # here, because standalone Redis does without it
-    from redis.asyncio.retry import Retry
-    from redis.backoff import NoBackoff
-    from redis.exceptions import RedisError as DriverError
-
-    login = {} if place.kind == "sentinel" else {"username": place.user, "password": place.password}
-    tls = {f"ssl_{name}": file for name, file in _tls_files(place).items()} if place.tls else {}
-    client = Redis(
-        driver_info=None,  # CLIENT SETINFO: not known to Redis 7.0, refused to a user with few rights
-        host=host.host,
-        port=host.port,
-        protocol=2,
-        socket_timeout=ASK_S,
-        socket_connect_timeout=ASK_S,
-        # All are waited for: one that is down must say so at once, or every failover takes that much longer.
-        retry=Retry(NoBackoff(), 0),
-        ssl=place.tls,
-        **login,  # type: ignore[arg-type]
-        **tls,  # type: ignore[arg-type]
-    )
+    """Return the answer of one server, or the error that stands for it."""
+    if place.kind == "sentinel":
+        place = replace(place, user=None, password=None, db=0)  # the login is that of the servers behind it
+    link = None
     try:
-        async with asyncio.timeout(2 * ASK_S):
-            # Not execute_command: it would reshape the answer, differently in each version.
-            connection = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
-            await connection.send_command(*command)
-            return await connection.read_response()
-    except (DriverError, OSError, TimeoutError) as error:
-        return error if str(error) else TimeoutError("it did not answer in time")
+        async with asyncio.timeout(ASK_S):
+            link = await connect(_link, place, host, place.context())
+            return await link.call(*command)
+    except TimeoutError:
+        return EngineUnavailable("it did not answer in time")
+    except (ConfigError, EngineUnavailable) as error:
+        return error
     finally:
-        with contextlib.suppress(DriverError, OSError):
-            await client.connection_pool.disconnect()
-            await client.aclose()
+        if link is not None:
+            link.abort()
 
 
-def _tls_files(place: Place) -> dict[str, str]:
-    names = {"ca": "ca_certs", "cert": "certfile", "key": "keyfile"}
-    return {names[name]: file for name, file in place.files.items()}
+def _link() -> Link:
+    return Link(lambda push: None, lambda link: None)
 
 
 def _pairs(answer: Any) -> list[tuple[Any, Any]]:

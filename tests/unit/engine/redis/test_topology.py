@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from collections import Counter
 from pathlib import Path
@@ -115,3 +116,26 @@ async def test_a_sentinel_names_the_primary_and_a_wrong_name_is_said(tmp_path: P
         base = sentinel.url.rpartition("/")[0]
         with pytest.raises(EngineUnavailable, match="no sentinel knows 'other'"):
             await find(parse(f"{base}/other"), set())
+
+
+async def test_a_question_that_is_given_up_at_any_turn_leaves_no_connection(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    with redis_cluster("redis", tmp_path) as cluster:
+        place, turns, is_done = parse(cluster.url), 0, False
+        while not is_done:
+            asking = loop.create_task(find(place, set()))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            is_done = asking.done()
+            asking.cancel()
+            await asyncio.wait([asking])
+            await asyncio.sleep(0)
+            assert not open_transports(), f"given up after {turns} turns"
+            turns += 1
+        assert turns > 5
+
+
+def open_transports() -> list[object]:
+    gc.collect()
+    made = [thing for thing in gc.get_objects() if type(thing).__name__ == "TCPTransport"]
+    return [transport for transport in made if not transport.is_closing() and "closed=False" in repr(transport)]

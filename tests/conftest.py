@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-import uvloop
 from hypothesis import settings
 
+import limited
 from postgres_server import given_or_own_server
 from wire_described import listening
 
@@ -60,15 +59,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in wanted if name in pyfuncitem.funcargs}
-
     mark = pyfuncitem.get_closest_marker("timeout")
-    limit_s = mark.args[0] - SPARE_S if mark else LIMIT_S
+    capture = pyfuncitem.config.pluginmanager.getplugin("capturemanager")
 
-    async def bounded() -> None:
-        # pytest-timeout's signal does not get through to a loop that waits for ever.
-        async with asyncio.timeout(limit_s):
-            await pyfuncitem.obj(**arguments)
+    def give_up(report: str) -> NoReturn:
+        capture.suspend_global_capture(in_=True)
+        print(f"{pyfuncitem.nodeid} cannot be ended.\n{report}", file=sys.stderr, flush=True)
+        os._exit(3)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(bounded())
+    limited.run(lambda: pyfuncitem.obj(**arguments), mark.args[0] - SPARE_S if mark else LIMIT_S, give_up)
     return True

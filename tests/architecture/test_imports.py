@@ -78,7 +78,6 @@ RESERVED = [
 DRIVERS = [
     ("picows", {"gateway.websocket", "gateway.connection", "gateway.onlooker", "client", "cli.live"}),
     ("hiredis", {"engine.redis"}),
-    ("redis", {"engine.redis"}),
     ("httptools", {"gateway.http1"}),
     ("starlette", {"api"}),
     ("sqlite3", {"store.sqlite"}),

@@ -60,7 +60,8 @@ class WireClient:
             f"User-Agent: wire\r\n{more}\r\n".encode()
         )
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                head = await reader.readuntil(b"\r\n\r\n")
             if not head.startswith(b"HTTP/1.1 101"):
                 raise ConnectionError(head.decode())
         except BaseException:

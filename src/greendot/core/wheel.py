@@ -31,7 +31,8 @@ class Timer:
         self.argument = argument
 
     def fire(self) -> None:
-        self.call(self.argument)
+        argument, self.argument = self.argument, None  # who keeps a timer that is over keeps nothing else with it
+        self.call(argument)
 
 
 def _nothing(argument: Any) -> None:
@@ -63,6 +64,7 @@ class Wheel:
         if timer is None:
             return
         timer.call = _nothing  # `advance` may have given it out already, to be fired after the one that ends it
+        timer.argument = None  # which often refers to the timer: such a pair waits for the garbage collector
         number = int(timer.due / self._width)
         slot = self._slots.get(number)
         if slot is not None and slot.pop(timer, timer) is None and not slot:

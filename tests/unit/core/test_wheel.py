@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -205,3 +208,25 @@ def test_what_is_left_after_many_were_ended_still_comes_out_in_order() -> None:
     assert wheel.next_due() == 1.0
     assert [names(wheel.advance(float(now))) for now in (1, 4, 9)] == [[1], [3], [5, 7, 9]]
     assert len(kept) == 5
+
+
+@pytest.mark.parametrize("is_fired", [False, True])
+def test_a_timer_that_is_over_keeps_nothing_alive(is_fired: bool) -> None:
+    class Owner:
+        timer: Timer
+
+    owner, wheel = Owner(), Wheel()
+    owner.timer = wheel.set(1.0, lambda argument: None, owner)
+    alive = weakref.ref(owner)
+    if is_fired:
+        for timer in wheel.advance(1.0):
+            timer.fire()
+        del timer
+    else:
+        wheel.cancel(owner.timer)
+    gc.disable()
+    try:
+        del owner
+        assert alive() is None, "it would wait for the garbage collector"
+    finally:
+        gc.enable()

@@ -1,0 +1,36 @@
+"""A connection that is over is freed at once: what waits for the garbage collector costs memory and long turns."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+
+from greendot.gateway.connection import Connection
+from greendot.gateway.server import Entrance
+from greendot.testing import WireClient, serving
+
+CLIENTS = 20
+OF_A_CONNECTION = (Connection, Entrance)
+
+
+def alive() -> Counter[type]:
+    return Counter(type(thing) for thing in gc.get_objects() if isinstance(thing, OF_A_CONNECTION))
+
+
+async def test_nothing_of_a_closed_connection_waits_for_the_garbage_collector() -> None:
+    async with serving(limits={"enabled": False}) as served:
+        await served.lobby()
+        before = alive()
+        gc.disable()
+        try:
+            for number in range(CLIENTS):
+                client = await WireClient.connect(served.port)
+                await client.hello(served.token(f"user{number}"))
+                await client.request(type="watch", users=["user0", "somebody"])
+                await client.request(type="room.join", room="lobby")
+                await client.end()
+            await served.until_gone()
+            left = alive() - before
+        finally:
+            gc.enable()
+        assert left.total() < CLIENTS / 2, left  # the last may be on the stack of somebody still

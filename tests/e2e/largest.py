@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from greendot.cli.serve import COLLECTOR
 from greendot.core.presence import Manual, Ref
 from greendot.store.base import Draft, Notice
 from greendot.testing import Served, WireClient, serving
@@ -158,7 +159,7 @@ def collected_as_served() -> Iterator[None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 50)
+    gc.set_threshold(*COLLECTOR)
     try:
         yield
     finally:

@@ -76,10 +76,12 @@ class Following(Generic[F]):
         while leaving := [self._leaving[topic] for topic in topics if topic in self._leaving]:
             await asyncio.wait(leaving)
         known = [followed for topic in topics if (followed := self._all.get(topic)) is not None]
-        waiting = [followed.opening for followed in known if followed.opening is not None]
-        fresh = [self._begin(topic) for topic in topics if topic not in self._all]
+        waiting = {followed.opening for followed in known if followed.opening is not None}
+        # One future for all: thousands of users may be waited for by many connections.
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        fresh = [self._begin(topic, loaded) for topic in topics if topic not in self._all]
         if fresh:
-            await self._load(fresh)
+            await self._load(fresh, loaded)
         for opening in waiting:
             await asyncio.shield(opening)
         if not all(topic in self._all for topic in topics):  # some were given up while others were read
@@ -104,27 +106,25 @@ class Following(Generic[F]):
             self._shared.hub.detach(followed.channel, connection)
             self._expire(followed)
 
-    def _begin(self, topic: Topic) -> F:
+    def _begin(self, topic: Topic, loaded: asyncio.Future[None]) -> F:
         followed = self._all[topic] = self._make(self._shared.hub.channel(topic))
-        followed.opening = asyncio.get_running_loop().create_future()
+        followed.opening = loaded
         return followed
 
-    async def _load(self, fresh: Sequence[F]) -> None:
+    async def _load(self, fresh: Sequence[F], loaded: asyncio.Future[None]) -> None:
         try:
             await self._bus.subscribe([followed.channel.topic for followed in fresh])
             await self._read(fresh)
         except BaseException as error:
             for followed in fresh:
                 self._drop(followed)
-                if followed.opening is not None:
-                    followed.opening.set_exception(error)
-                    followed.opening.exception()  # whoever waits raises it; perhaps nobody does
+            loaded.set_exception(error)
+            loaded.exception()  # whoever waits raises it; perhaps nobody does
             raise
         for followed in fresh:
-            opening, followed.opening = followed.opening, None
-            if opening is not None:
-                opening.set_result(None)
+            followed.opening = None
             self._expire(followed)
+        loaded.set_result(None)
 
     def _expire(self, followed: F) -> None:
         if not followed.is_wanted and followed.timer is None:

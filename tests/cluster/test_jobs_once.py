@@ -21,6 +21,7 @@ from redis_servers import clock as shim
 
 EVERY_S, LEASE_S = 2.0, 2.0
 APART_MS = 30_000
+SETTLED = 10  # looks, after which PostgreSQL has done what a process had sent before it was stopped
 OLD = 50_000  # notifications that have expired: removing them takes a second or more
 
 FILL = f"""
@@ -56,11 +57,13 @@ class Watch:
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self.runs: dict[str, list[JobRun]] = {"cleanup-tokens": [], "retention": []}  # the first first
+        self.looks = 0
 
     async def on(self) -> None:
         while True:
             for name in self.runs:
                 self.runs[name] = (await self._store.job_runs(name, 500))[::-1]
+            self.looks += 1
             await asyncio.sleep(0.02)
 
     def done(self, name: str) -> int:
@@ -90,7 +93,8 @@ async def stopped_at_work(watch: Watch, place: str) -> JobRun:
         await until(lambda: any(map(is_at_work, watch.runs["retention"])), "a long run goes on", 30)
         run = watch.runs["retention"][-1]
         os.kill(holder(run), signal.SIGSTOP)
-        await asyncio.sleep(0.1)  # what it had said by then is seen
+        looks = watch.looks + SETTLED
+        await until(lambda looks=looks: watch.looks >= looks, "all that it had sent by then is done and seen", 30)
         run = watch.runs["retention"][-1]
         if is_at_work(run):
             return run

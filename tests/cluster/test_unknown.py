@@ -22,7 +22,9 @@ ROOMS = "/v1/rooms/den"
 
 @asynccontextmanager
 async def nodes(redis: RedisProcess, count: int = 2, grace_s: float = 30.0) -> AsyncIterator[list[Inside]]:
-    async with inside(*[redis_url(redis.port)] * count, presence={"grace_s": grace_s}) as made:
+    # However slow the machine is, no lease ends: a node is not waited for longer.
+    periods = {"lease_s": 60.0, "renew_s": 0.5}
+    async with inside(*[redis_url(redis.port)] * count, presence={"grace_s": grace_s}, node=periods) as made:
         for node in made:  # each has a store of its own
             assert (await node.ask("PUT", ROOMS, {"open": True})).status < 300
         yield made

@@ -66,12 +66,28 @@ async def _give_up(task: asyncio.Future[tuple[WSTransport, WSListener]], opened:
         await transport.wait_disconnected()
 
 
+class _Socket(socket.socket):
+    """A socket that nobody waits for any more when it is closed.
+
+    A transport of aiofastnet that fails before it reads adds its reader nevertheless, and closes the socket. On uvloop
+    that reader would take the events of the next socket with the same number: of any in this process.
+    """
+
+    loop: asyncio.AbstractEventLoop
+
+    def close(self) -> None:
+        if self.fileno() >= 0 and not self.loop.is_closed():
+            self.loop.remove_reader(self.fileno())
+        super().close()
+
+
 async def _tcp(host: str, port: int) -> socket.socket:
     """A connected socket to the first address of `host` that answers."""
     loop = asyncio.get_running_loop()
     error: OSError = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, protocol)
+        sock = _Socket(family, kind, protocol)
+        sock.loop = loop
         try:
             sock.setblocking(False)
             await loop.sock_connect(sock, address)

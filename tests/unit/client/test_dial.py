@@ -129,3 +129,19 @@ async def test_a_server_that_is_not_ready_may_say_when_it_will_be(header: str, w
             await dial(f"ws://127.0.0.1:{port}/", None, print)
         assert retry_after_ms(refused.value) == wish
     assert retry_after_ms(OSError()) is None
+
+
+async def test_giving_up_at_any_turn_takes_no_events_from_the_next_socket() -> None:
+    """A reader that stays on a closed socket takes the events of the next one of its number, on uvloop."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        for turns in range(12):  # then it waits for the answer to its handshake
+            dialling = loop.create_task(dial(f"ws://{host}:{port}/", None, lambda event: None))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            dialling.cancel()
+            await asyncio.wait([dialling])
+            async with asyncio.timeout(5.0):
+                transport, _ = await loop.create_connection(asyncio.Protocol, host, port)
+            transport.abort()

@@ -122,22 +122,24 @@ async def test_each_job_runs_once_in_its_interval_though_clocks_are_apart_and_on
         held = await stopped_at_work(watch, place)
         still = holder(held)
         assert still in (one.pid, two.pid)
-        await until(
-            lambda: later(watch, held)[1:2] and later(watch, held)[1].outcome == "ok", "another takes it over", 40
-        )
-        removed = sum(run.done for run in later(watch, held)[:2])
+        await until(lambda: taken_over(watch, held)[-1].outcome == "ok", "another takes it over", 40)
+        removed = sum(run.done for run in taken_over(watch, held))
         cleaned = watch.done("cleanup-tokens")
         os.kill(still, signal.SIGCONT)
         await until(lambda: watch.done("cleanup-tokens") >= cleaned + 2, "the jobs go on", 30)
-        lost, taken, *_ = later(watch, held)
+        lost, *tried, taken = taken_over(watch, held)
         assert (lost.outcome, holder(lost)) == ("lost", still)
-        assert (taken.outcome, holder(taken) == still) == ("ok", False)
+        # On a slow machine the other may lose its lease, too, and take it again.
+        assert {run.outcome for run in tried} <= {"lost"}
+        assert still not in {holder(run) for run in (*tried, taken)}
         assert taken.started_at - lost.started_at >= LEASE_S * 1000, "not before the lease was over"
-        assert lost.done + taken.done == removed, "who stood still wrote nothing any more"
+        assert sum(run.done for run in (lost, *tried, taken)) == removed, "who stood still wrote nothing any more"
         watch.assert_once_in_each_interval("cleanup-tokens")
         assert not watching.done()
 
 
-def later(watch: Watch, held: JobRun) -> list[JobRun]:
-    """The run that was held up, and those after it."""
-    return [run for run in watch.runs["retention"] if run.fence >= held.fence]
+def taken_over(watch: Watch, held: JobRun) -> list[JobRun]:
+    """The run that was held up, and those after it until one has come to a good end."""
+    runs = [run for run in watch.runs["retention"] if run.fence >= held.fence]
+    ended = [number for number, run in enumerate(runs) if number and run.outcome == "ok"]
+    return runs[: ended[0] + 1] if ended else runs

@@ -13,7 +13,8 @@ from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
 OTHER = "t2"  # a tenant with a hook for messages only
 LEASE_MS = 10_000
-HOOKED = {T: RECORDS, OTHER: ("room.message",)}
+ALIKE = "t3"  # a tenant with a hook for all
+HOOKED = {T: RECORDS, OTHER: ("room.message",), ALIKE: RECORDS}
 
 
 async def queue(
@@ -66,8 +67,9 @@ class HookSuite(StoreHarness):
         async with self.hooked() as store:
             await store.put_room(T, "ann", open=True)
             await store.append(T, "ann", draft("bob"))
-            await store.notify([notice("ann"), notice("bob")])
+            await store.notify([notice("ann"), notice("bob"), Notice(ALIKE, "ann", "k", b"1", "k", NOW)])
             await store.erase_user(T, "ann", Place("notifications"), limit=100)
+            assert [(e.type, e.stream) for e in await queue(store, ALIKE)] == [("notification.created", "ann")]
             assert [(e.type, e.stream) for e in await queue(store)] == [
                 ("room.message", "ann"),
                 ("notification.created", "bob"),

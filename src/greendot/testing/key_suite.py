@@ -95,6 +95,19 @@ class KeySuite(StoreHarness):
             assert await store.key_of_secret("s1") is None
             assert (await store.key_of_secret("s3") or (None, None))[1] == secret("s3", NOW + 2, NOW + HOUR)
 
+    async def test_of_secrets_made_at_once_all_but_the_last_end(self) -> None:
+        async with self.opened_twice() as (one, two):
+            await one.create_key(key(), secret("s"))
+            rotations = (
+                store.rotate_key(T, "backend", secret(f"s{number}", NOW + 1), old_ends_at=NOW + HOUR)
+                for number, store in enumerate((one, two) * 5)
+            )
+            assert all(await asyncio.gather(*rotations))
+            found = await one.api_key(T, "backend")
+            assert found is not None
+            assert len(found[1]) == 11
+            assert [one.expires_at for one in found[1]].count(None) == 1
+
     async def test_a_removed_key_is_gone_with_all_its_secrets(self) -> None:
         async with self.opened() as store:
             await store.create_key(key(), secret("s1"))

@@ -13,7 +13,7 @@ from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
 OTHER = "t2"  # a tenant with a hook for messages only
 LEASE_MS = 10_000
-ALIKE = "t3"  # a tenant with a hook for all
+ALIKE = "t4"  # a tenant with a hook for all
 HOOKED = {T: RECORDS, OTHER: ("room.message",), ALIKE: RECORDS}
 
 

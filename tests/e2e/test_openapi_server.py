@@ -119,14 +119,14 @@ async def ends_without_a_word(server: Process) -> None:
     assert "error" not in ended.err.lower()
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(400)
 async def test_a_server_answers_strangers_ids_as_its_document_says(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         await schemathesis(server, tmp_path, {})
         await ends_without_a_word(server)
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 async def test_a_server_answers_about_those_who_are_there_as_its_document_says(
     tmp_path: Path, store: str, postgres: str

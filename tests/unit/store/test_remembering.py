@@ -125,3 +125,31 @@ async def test_a_better_answer_lasts_no_longer_than_the_one_it_replaces() -> Non
     remembered.forget("a")
     source.value = "second"
     assert await remembered.get("a") == "second"
+
+
+async def test_an_answer_that_is_believed_waits_for_no_turn() -> None:
+    clock, source = ManualClock(), Source()
+    remembered = Remembered(source.read, clock)
+    await remembered.get("a")
+    source.gate.clear()
+    others = [asyncio.ensure_future(remembered.get(f"other{n}")) for n in range(AT_ONCE)]
+    await asyncio.sleep(0)
+    assert source.running == AT_ONCE
+    believed = asyncio.ensure_future(remembered.get("a"))
+    await asyncio.sleep(0)
+    assert believed.done()
+    source.gate.set()
+    await asyncio.gather(believed, *others)
+
+
+async def test_an_answer_that_was_asked_for_again_is_no_longer_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembering, "MOST", 2)
+    clock, source = ManualClock(), Source()
+    remembered = Remembered(source.read, clock)
+    for key in ("a", "b"):
+        await remembered.get(key)
+    clock.advance(BELIEVED_S)
+    for key in ("a", "c", "a"):
+        await remembered.get(key)
+    assert source.asked == ["a", "b", "a", "c"]
+    assert len(remembered) == 2

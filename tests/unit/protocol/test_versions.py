@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from greendot.errors import Unreadable
-from greendot.protocol.codec import encode_event, encode_reply, pong_frame
+from greendot.protocol.codec import encode_event, encode_reply, pong_frame, text_frame
 from greendot.protocol.events import (
     EVENTS,
     Event,
@@ -144,6 +144,18 @@ def test_everything_else_stays_as_it_is_byte_for_byte(frame: bytes) -> None:
     assert json.dumps(put).encode().replace(b" ", b"") in joined
 
 
+def test_what_stays_as_it_is_is_not_copied() -> None:
+    frames = b"".join(OTHERS)
+    assert dialect(notification_updated=[2]).read(frames).frames is frames
+
+
+@pytest.mark.parametrize("size", [0, 1, 124, 125, 126, 127, 255, 256, 65_535, 65_536])
+def test_frames_that_are_joined_are_told_apart_by_their_lengths(size: int) -> None:
+    header = 2 if size <= 125 else 4 if size <= 65_535 else 10
+    frame = text_frame(b"x" * size)
+    assert [*_split(THROUGH + frame + frame + SOME)] == [(THROUGH, 2), (frame, header), (frame, header), (SOME, 2)]
+
+
 @given(st.lists(st.sampled_from([*OTHERS, THROUGH, SOME]), max_size=6))
 def test_what_was_put_stays_put(frames: list[bytes]) -> None:
     reader = dialect(notification_updated=[2])
@@ -169,6 +181,15 @@ def test_what_a_dialect_remembers_is_bounded() -> None:
     reader.read(encode_event(NotificationUpdatedV1("read", ["9" * KEPT_BYTES], 1), NOW))
     assert len(reader._kept) <= KEPT
     assert max(map(len, reader._kept)) <= KEPT_BYTES
+
+
+def test_the_longest_that_is_remembered_is_as_long_as_is_said() -> None:
+    reader = dialect(notification_updated=[2])
+    longest = text_frame(b" " * (KEPT_BYTES - 4))  # behind the header of its length
+    reader.read(longest)
+    reader.read(text_frame(b" " * (KEPT_BYTES - 3)))
+    assert [*reader._kept] == [longest]
+    assert len(longest) == KEPT_BYTES
 
 
 @pytest.mark.parametrize(

@@ -75,3 +75,17 @@ def test_an_expression_may_be_as_long_as_is_said_and_has_five_fields() -> None:
     for wrong in (longest + " ", "0 3 * *", "0 0 3 * * *"):
         with pytest.raises(ConfigError, match="five fields"):
             timetable("jobs.sweep", 1, wrong, "UTC")
+
+
+@pytest.mark.parametrize(
+    ("cron", "reason"),
+    [
+        ("61 * * * *", "bad minute"),
+        ("0 3 * * 9", "bad day-of-week"),
+        ("0 3 * *", "it must have five fields"),
+    ],
+)
+def test_the_sentence_about_a_bad_expression_says_what_is_bad(cron: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        timetable("jobs.sweep", 60, cron, "UTC")
+    assert str(caught.value).startswith(f"jobs.sweep.cron is {cron!r}: {reason}. Write minute, hour, day, month")

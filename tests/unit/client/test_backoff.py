@@ -29,6 +29,11 @@ def test_nobody_returns_before_the_time_the_server_gave(hint: int, failures: int
     assert hint / 1000 <= delay <= hint / 1000 + 0.5
 
 
+def test_the_jitter_comes_on_top_of_the_time_the_server_gave() -> None:
+    assert Backoff(random=lambda: 0.5).delay(7, 60_000) == 60.25
+    assert Backoff(base_s=4.0, random=lambda: 0.25).delay(0, 0) == 1.0
+
+
 def test_a_senseless_time_from_the_server_is_bounded() -> None:
     still = Backoff(random=lambda: 0.0)
     assert still.delay(0, 10**12) == LONGEST_HINT_S

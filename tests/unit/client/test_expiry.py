@@ -19,6 +19,8 @@ def test_the_end_of_a_token_is_read_from_it() -> None:
     made = Tokens("a secret for tests, long enough to be taken").make("alice", 1_000_000, 3600)
     assert expires_at(made) == 1_000_000 + 3_600_000
     assert expires_at(a_token({"exp": 1.5})) == 1500
+    assert expires_at(a_token({"exp": 0.5})) == 500
+    assert expires_at(a_token({"exp": 99_999_999_999})) == 99_999_999_999_000
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,9 @@ def test_the_end_of_a_token_is_read_from_it() -> None:
         a_token([]),
         a_token({"exp": "soon"}),
         a_token({"exp": -1}),
+        a_token({"exp": 0}),
+        a_token({"exp": 1e11}),
+        a_token({"exp": 1}) + ".more",
         a_token({"exp": 1e300}),
         "e30." + urlsafe_b64encode(b"[" * 100_000).decode() + ".x",
         "ä.ö.ü",

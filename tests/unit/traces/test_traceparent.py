@@ -17,11 +17,25 @@ def test_a_traceparent_is_read_and_written() -> None:
     assert trace.is_sampled
     assert trace.parent == f"00-{TRACE}-{SPAN}-01"
     assert read(f"00-{TRACE}-{SPAN}-00") == Trace(TRACE, SPAN, 0)
+    assert read(f"00-{TRACE}-{SPAN}-ff") == Trace(TRACE, SPAN, 0xFF)
+
+
+def test_a_trace_is_sampled_where_whoever_began_it_says_so() -> None:
+    assert Trace(TRACE, SPAN, 0xFF).is_sampled is True
+    assert Trace(TRACE, SPAN, 0xFE).is_sampled is False
+    assert Trace(TRACE, SPAN).flags == 0
+    assert Trace(TRACE, SPAN).parent == f"00-{TRACE}-{SPAN}-00"
 
 
 def test_one_of_a_later_version_is_read_as_far_as_this_one_goes() -> None:
     assert read(f"cc-{TRACE}-{SPAN}-01-what-the-future-brings") == Trace(TRACE, SPAN, 1)
     assert Trace(TRACE, SPAN, 0xFF).parent.endswith("-01"), "flags that nobody knows are not passed on"
+
+
+def test_one_of_a_later_version_may_have_so_many_characters() -> None:
+    longest = f"cc-{TRACE}-{SPAN}-01-".ljust(128, "x")
+    assert read(longest) == Trace(TRACE, SPAN, 1)
+    assert read(longest + "x") is None
 
 
 @pytest.mark.parametrize(
@@ -56,6 +70,7 @@ async def test_tasks_are_in_the_course_of_what_began_them() -> None:
         return current()
 
     before = enter(Trace(TRACE, SPAN))
+    assert current() == Trace(TRACE, SPAN)
     within = asyncio.create_task(asked())
     leave(before)
     assert current() is None

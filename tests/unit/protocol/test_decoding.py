@@ -49,6 +49,21 @@ def test_every_failure_is_a_decode_error(text: bytes) -> None:
         decode(text, Point)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BROKEN["not UTF-8"], "JSON has a string that is not UTF-8"),
+        (BROKEN["deep where it is passed over"], "JSON is nested too deeply"),
+    ],
+    ids=["not UTF-8", "deep"],
+)
+def test_what_is_wrong_is_said_in_words(text: bytes, words: str) -> None:
+    with pytest.raises(msgspec.DecodeError, match=f"^{words}$"):
+        decoder(Point)(text)
+    with pytest.raises(msgspec.DecodeError, match=f"^{words}$"):
+        decode(text, Point)
+
+
 def test_what_can_be_read_is_read() -> None:
     assert decoder(Point)(b'{"x":3}') == decode('{"x":3}', Point) == Point(3)
 
@@ -58,6 +73,17 @@ def test_the_bound_is_exact(inner: bytes) -> None:
     own = 1 if b"[]" in inner else 0
     assert not is_too_deep(nested(MAX_DEPTH - own, inner))
     assert is_too_deep(nested(MAX_DEPTH - own + 1, inner))
+
+
+def test_the_bound_is_the_same_where_there_is_nothing_but_brackets() -> None:
+    assert not is_too_deep(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    assert is_too_deep(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
+
+
+@pytest.mark.parametrize("levels", range(1, MAX_DEPTH))
+def test_levels_that_are_left_are_not_counted_with_those_that_follow(levels: int) -> None:
+    assert not is_too_deep(b"[" + b",".join([nested(levels, b"1")] * MAX_DEPTH) + b"]")
+    assert is_too_deep(b"[" + b",".join([nested(levels, b"1"), nested(MAX_DEPTH, b"1")]) + b"]")
 
 
 def test_brackets_in_strings_are_no_levels() -> None:
@@ -95,6 +121,10 @@ def test_numbers_beyond_a_double_are_found(number: bytes, around: bytes) -> None
 @pytest.mark.parametrize("number", [b"1.7e308", b"-1e+308", b"1e-999", b"0.%b" % (b"1" * 500), b"0e999", b"9" * 308])
 def test_numbers_within_a_double_are_not(number: bytes) -> None:
     assert not has_vast_number(b'{"a":[%b],"b":"1e999"}' % number)
+
+
+def test_where_no_number_is_long_none_is_vast() -> None:
+    assert not has_vast_number(b'{"a":[1,-2.5,1e10],"b":"[]"}')
 
 
 def test_a_number_that_is_vast_is_one_that_decoders_refuse() -> None:

@@ -121,5 +121,5 @@ def slot(key: bytes) -> int:
     for byte in key:
         crc ^= byte << 8
         for _ in range(8):
-            crc = (crc << 1 ^ 0x1021) & 0xFFFF if crc & 0x8000 else crc << 1 & 0xFFFF
+            crc = (crc << 1 ^ 0x1021) & 0xFFFF if crc & 0x8000 else crc << 1
     return crc % 16384

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from binascii import crc_hqx
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from greendot.engine.base import Topic
-from greendot.engine.redis.keys import TAGS, channel, nodes_key, partition_of, slot, typing_key, user_keys
+from greendot.engine.redis.keys import (
+    TAGS,
+    beat_channel,
+    bucket_of,
+    buckets,
+    channel,
+    claim_key,
+    leases_key,
+    nodes_key,
+    partition_of,
+    present_key,
+    slot,
+    typing_key,
+    user_keys,
+    watch_channels,
+)
 
 ids = st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,20}\Z")
 
@@ -27,7 +44,23 @@ def test_tags_are_all_different() -> None:
 def test_the_slot_is_redis_own() -> None:
     assert slot(b"123456789") == 0x31C3 % 16384
     assert slot(b"{user1000}.following") == slot(b"user1000")
-    assert slot(b"foo{}{bar}") == slot(b"foo{}{bar}x"[:-1])
+    assert slot(b"foo{{bar}}zap") == slot(b"{bar")
+    assert slot(b"foo{bar}{zap}") == slot(b"bar")
+
+
+@given(st.binary(max_size=20).filter(lambda key: b"{" not in key))
+def test_a_key_without_a_tag_is_in_the_slot_of_its_checksum(key: bytes) -> None:
+    assert slot(key) == crc_hqx(key, 0) % 16384
+
+
+@pytest.mark.parametrize("key", [b"foo{}{bar}", b"{}x}", b"foo{bar", b"ab}c", b"}{", b"{"])
+def test_a_tag_that_is_empty_or_open_is_none(key: bytes) -> None:
+    assert slot(key) == crc_hqx(key, 0) % 16384
+
+
+@pytest.mark.parametrize("key", [b"{a}", b"{a}b", b"b{a}", b"}{a}b", b"}}{a}"])
+def test_a_tag_may_be_one_character_anywhere_in_a_key(key: bytes) -> None:
+    assert slot(key) == crc_hqx(b"a", 0) % 16384
 
 
 @given(tenant=ids, name=ids)
@@ -39,3 +72,43 @@ def test_everything_a_verb_touches_is_in_one_slot(tenant: str, name: str) -> Non
     assert where.nodes == nodes_key("p:", partition_of(tenant, name))
     room = {slot(typing_key("p:", tenant, name).encode()), slot(channel("p:", Topic("room", tenant, name)).encode())}
     assert len(room) == 1
+
+
+# Nodes of other releases read and write the same keys: they are a contract.
+
+
+def test_a_user_is_in_one_of_128_buckets_of_one_of_128_partitions() -> None:
+    assert bucket_of("acme", "ann") == (4, 51)
+    assert bucket_of("acme", "lobby") == (120, 114)
+    assert partition_of("acme", "lobby") == 120
+
+
+def test_the_keys_of_a_user() -> None:
+    where = user_keys("p:", "acme", "ann")
+    assert (where.field, where.partition) == ("acme/ann", 4)
+    assert where.presence == "p:presence:{a2j}:33"
+    assert where.seen == "p:seen:{a2j}:33"
+    assert where.nodes == "p:nodes:{a2j}"
+    assert where.channel == "p:watch:{a2j}:acme/ann"
+
+
+def test_the_keys_of_a_partition() -> None:
+    assert nodes_key("p:", 1) == "p:nodes:{d5m}"
+    assert beat_channel("p:", 2, "n1") == "p:beat:{7me}:n1"
+    assert watch_channels("p:", 3) == "p:watch:{3xc}:"
+    assert buckets("p:", 5, 10) == ("p:presence:{0i4}:0a", "p:seen:{0i4}:0a")
+
+
+def test_what_is_there_once_is_in_the_first_partition() -> None:
+    assert leases_key("p:") == "p:leases:{5n3}"
+    assert claim_key("p:", "reap") == "p:claim:{5n3}:reap"
+
+
+def test_the_keys_of_a_room() -> None:
+    assert typing_key("p:", "acme", "lobby") == "p:typing:{312}:acme/lobby"
+    assert present_key("p:", "acme", "lobby") == "p:present:{312}:acme/lobby"
+    assert channel("p:", Topic("room", "acme", "lobby")) == "p:room:{312}:acme/lobby"
+
+
+def test_the_channel_of_a_node_names_no_tenant() -> None:
+    assert channel("p:", Topic("node", "", "n1")) == "p:node:{221}:n1"

@@ -18,7 +18,6 @@ from greendot.engine.redis.servers import Servers
 from greendot.engine.redis.timekeeping import EngineTime
 from greendot.engine.turns import Turn
 
-ATTEMPTS = 4  # of a verb that is refused because of the time
 READ_BATCH = 250  # users in one script where they need not be in one slot
 
 
@@ -74,8 +73,8 @@ class Verbs:
     async def _on(
         self, partition: int, name: str, names: Sequence[str], where: Sequence[str], arguments: Sequence[Argument]
     ) -> Any:
-        """Refused because the node is not known there or the time is off, it is tried again."""
-        for attempt in range(1, ATTEMPTS + 1):
+        """Refused because the node is not known there or the time is off, it is tried once more."""
+        for attempt in (1, 2):
             fixed = (self.time.text(), *where, self.publish, self.messages.script_key)
             try:
                 return await self.servers.run(partition, name, names, *fixed, *arguments)
@@ -83,8 +82,7 @@ class Verbs:
                 if error.code == "FENCED":
                     await self.repair("FENCED", partition, str(arguments[1]))
                     raise Fenced(str(arguments[1])) from None
-                # The time may be set right by another node meanwhile, so that ours has to be compared once more.
-                if error.code not in ("UNKNOWN", "CLOCK") or attempt == (2 if error.code == "UNKNOWN" else ATTEMPTS):
+                if error.code not in ("UNKNOWN", "CLOCK") or attempt == 2:
                     raise _named(error, arguments) from None
                 await self.repair(error.code, partition, "")
         raise AssertionError("not reached")

@@ -77,11 +77,8 @@ class Following(Generic[F]):
             await asyncio.wait(leaving)
         known = [followed for topic in topics if (followed := self._all.get(topic)) is not None]
         waiting = {followed.opening for followed in known if followed.opening is not None}
-        # One future for all: thousands of users may be waited for by many connections.
-        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        fresh = [self._begin(topic, loaded) for topic in topics if topic not in self._all]
-        if fresh:
-            await self._load(fresh, loaded)
+        if fresh := [topic for topic in dict.fromkeys(topics) if topic not in self._all]:
+            await self._load(fresh)
         for opening in waiting:
             await asyncio.shield(opening)
         if not all(topic in self._all for topic in topics):  # some were given up while others were read
@@ -111,7 +108,10 @@ class Following(Generic[F]):
         followed.opening = loaded
         return followed
 
-    async def _load(self, fresh: Sequence[F], loaded: asyncio.Future[None]) -> None:
+    async def _load(self, topics: Sequence[Topic]) -> None:
+        # One future for all: thousands of users may be waited for by many connections.
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        fresh = [self._begin(topic, loaded) for topic in topics]
         try:
             await self._bus.subscribe([followed.channel.topic for followed in fresh])
             await self._read(fresh)

@@ -77,7 +77,10 @@ class _Socket(socket.socket):
 
     def close(self) -> None:
         if self.fileno() >= 0 and not self.loop.is_closed():
-            self.loop.remove_reader(self.fileno())
+            with contextlib.suppress(
+                NotImplementedError, RuntimeError
+            ):  # a loop without readers, or with its own there
+                self.loop.remove_reader(self.fileno())
         super().close()
 
 

@@ -31,7 +31,7 @@ async def redis_facts(url: str) -> list[RedisFacts]:
 async def _facts(place: Place, address: Address) -> RedisFacts:
     try:
         async with asyncio.timeout(LIMIT_S):
-            link = await connect(_link, place, address, place.context())
+            link = await connect(Link.unheard, place, address, place.context())
             try:
                 return await _ask(link, address, anyone=await _lets_anyone_in(place, address))
             finally:
@@ -42,14 +42,10 @@ async def _facts(place: Place, address: Address) -> RedisFacts:
         return RedisFacts(address=str(address), trouble=str(error))
 
 
-def _link() -> Link:
-    return Link(lambda push: None, lambda link: None)
-
-
 async def _lets_anyone_in(place: Place, address: Address) -> bool:
     stranger = replace(place, user=None, password=None)
     try:
-        link = await connect(_link, stranger, address, place.context())
+        link = await connect(Link.unheard, stranger, address, place.context())
     except EngineUnavailable:
         return False
     link.close()

@@ -77,6 +77,11 @@ class Link(asyncio.Protocol):
         self.received = 0  # pieces of input so far; the watchdog sees by it that something still comes
         self._loop = asyncio.get_running_loop()
 
+    @classmethod
+    def unheard(cls) -> Link:
+        """Make a link that only answers calls: pushes and the end of the connection are ignored."""
+        return cls(lambda push: None, lambda link: None)
+
     # --- commands ---
 
     def call(self, *command: Argument) -> asyncio.Future[Any]:

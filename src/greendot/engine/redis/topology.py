@@ -74,7 +74,7 @@ async def _ask(place: Place, host: Address, *command: str) -> Any:
     link = None
     try:
         async with asyncio.timeout(ASK_S):
-            link = await connect(_link, place, host, place.context())
+            link = await connect(Link.unheard, place, host, place.context())
             return await link.call(*command)
     except TimeoutError:
         return EngineUnavailable("it did not answer in time")
@@ -83,10 +83,6 @@ async def _ask(place: Place, host: Address, *command: str) -> Any:
     finally:
         if link is not None:
             link.abort()
-
-
-def _link() -> Link:
-    return Link(lambda push: None, lambda link: None)
 
 
 def _pairs(answer: Any) -> list[tuple[Any, Any]]:

@@ -25,14 +25,14 @@ def shown(settings: Settings) -> dict[str, Any]:
 
 
 def _struct(at: str, of: Struct) -> dict[str, Any]:
-    return {field.name: _value(f"{at}.{field.name}", field.type, getattr(of, field.name)) for field in fields(of)}
+    return {field.name: _shown_value(f"{at}.{field.name}", field.type, getattr(of, field.name)) for field in fields(of)}
 
 
-def _value(at: str, kind: Any, value: Any) -> Any:
+def _shown_value(at: str, kind: Any, value: Any) -> Any:
     if isinstance(value, Struct):
         return _struct(at, value)
     if isinstance(value, dict):
-        return {name: _value(f"{at}.{name}", get_args(kind)[1], own) for name, own in value.items()}
+        return {name: _shown_value(f"{at}.{name}", get_args(kind)[1], own) for name, own in value.items()}
     if get_origin(kind) is tuple and value and isinstance(value[0], Struct):
         return [_struct(at, item) for item in value]
     if is_secret(kind):

@@ -88,7 +88,7 @@ fuzz: $(READY) debs  ## Ten thousand nonsensical frames, bodies and bus messages
 	@FUZZ_EXAMPLES=$(or $(FUZZ_EXAMPLES),10000) OPENAPI_EXAMPLES=$(or $(OPENAPI_EXAMPLES),50) \
 	  $(BIN)/python -m pytest tests/fuzz tests/e2e/test_openapi_server.py --timeout=7200 $(ARGS)
 
-mutants: $(READY)  ## Change pure modules bit by bit: do their unit tests notice? A sample; ALL=1: all (MODULES="core/presence": of these)
+mutants: $(READY)  ## Change pure modules bit by bit: do their unit tests notice? A sample; ALL=1: all (MODULES="presence/model": of these)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ALL),--all) $(MODULES) $(ARGS)
 
 faults: $(READY) debs  ## Plant faults in Lua and SQL one by one: are all of them found? (ARGS="reap": those with this in their names)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from greendot.cli import main
-from greendot.store.base import Store
+from greendot.store.port import Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 

@@ -16,7 +16,7 @@ from statistics import median
 import jwt
 from msgspec.structs import fields
 
-from greendot.settings import Limits
+from greendot.config import Limits
 from measure import Bench, Plan, Rounds, say
 from report import Row, rate, verdict
 from serverd import Server, Trouble

@@ -59,8 +59,8 @@ def loaded(*, counted: bool) -> dict[str, ModuleType]:
     if not counted:
         sys.meta_path.insert(0, finder)
     try:
-        redis = ("engine.redis.bus", "engine.redis.messages", "engine.redis.timekeeping")
-        names = ("testing", "clock", "engine.base", *redis)
+        redis = ("engine.redis.bus", "engine.redis.bus_codec", "engine.redis.engine_time")
+        names = ("testing", "clock", "engine.port", *redis)
         found = {name: import_module(f"greendot.{name}") for name in names}
     finally:
         if not counted:
@@ -117,11 +117,11 @@ async def way(stack: AsyncExitStack, *, counted: bool) -> Way:
     for client in clients:
         await client.quiet()
     redis = _Redis()
-    bus = of["engine.redis.bus"].RedisBus(redis, of["engine.redis.messages"].Messages(b"k" * 32), "gd:")
-    engine_time = of["engine.redis.timekeeping"].EngineTime(of["clock"].SystemClock())
+    bus = of["engine.redis.bus"].RedisBus(redis, of["engine.redis.bus_codec"].Messages(b"k" * 32), "gd:")
+    engine_time = of["engine.redis.engine_time"].EngineTime(of["clock"].SystemClock())
     engine_time.heard(int(time.time() * 1000))
     bus.now = engine_time.now
-    bus._want(of["engine.base"].Topic("room", "default", "lobby"))
+    bus._want(of["engine.port"].Topic("room", "default", "lobby"))
     bus.attach(served.node)
     served.node.engine.publish = bus.publish
     return Way(served, clients, bus, redis)

@@ -27,14 +27,14 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
 import uvloop  # noqa: E402
 
-from greendot.assembly import make_store  # noqa: E402
+from greendot.app.push import make_pushing  # noqa: E402
+from greendot.app.server import make_store  # noqa: E402
 from greendot.clock import SystemClock  # noqa: E402
-from greendot.core.gate import Matter, Policy, Seen, decide  # noqa: E402
+from greendot.config import load  # noqa: E402
 from greendot.engine.memory import MemoryEngine  # noqa: E402
-from greendot.push_assembly import make_pushing  # noqa: E402
-from greendot.settings import load  # noqa: E402
-from greendot.store.base import Notice, Store  # noqa: E402
-from greendot.store.pushes import Device  # noqa: E402
+from greendot.push.policy_model import Matter, Policy, Seen, decide  # noqa: E402
+from greendot.store.port import Notice, Store  # noqa: E402
+from greendot.store.push import Device  # noqa: E402
 from played import PlayedFcm, playing  # noqa: E402
 from redis_servers.tls import certificates  # noqa: E402
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from greendot.engine.base import Deliver
+from engine_node import KEY, TENANT, frame, room, user
+from greendot.engine.port import Deliver
 from greendot.engine.redis import keys
-from greendot.engine.redis.messages import Messages
+from greendot.engine.redis.bus_codec import Messages
 from measure import SETTLE_S, Bench, Plan, Rounds, controlled, line, say, tell
-from node import KEY, TENANT, frame, room, user
 from redisd import Redis, running_redis
 from serverd import Cores, Trouble
 
-NODE = Path(__file__).resolve().parent / "node.py"
+NODE = Path(__file__).resolve().parent / "engine_node.py"
 BUFFERS_S = 3  # Redis gives back what the buffers of its clients grew by
 ROOMS = 10_000
 READ_USERS = 10_000

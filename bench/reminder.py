@@ -21,11 +21,11 @@ import time
 from pathlib import Path
 
 from greendot.clock import SystemClock
-from greendot.core.presence import Face, Snapshot
-from greendot.core.schedule import Every, Plan
 from greendot.jobs.job import Planned
-from greendot.jobs.reminder import Reminding, UnreadReminder
+from greendot.jobs.model import Every, Plan
 from greendot.jobs.runner import Runner
+from greendot.jobs.unread_reminder import Reminding, UnreadReminder
+from greendot.presence.model import Face, Snapshot
 from greendot.store.sqlite import SqliteStore
 
 HOUR_MS = 3_600_000

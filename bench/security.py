@@ -11,9 +11,9 @@ from statistics import median
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from greendot.auth.keyring import Key
+from greendot.auth.tokens import Tokens
 from greendot.errors import TokenError
-from greendot.tokens.keyring import Key
-from greendot.tokens.tokens import Tokens
 from measure import Plan, say
 from report import Row, verdict
 

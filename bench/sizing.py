@@ -3,7 +3,7 @@
     python bench/sizing.py
 
 Memory is counted in bytes and work in CPU time of the process that does it: others on the machine matter little.
-The rows are for bench/RESULTS.md, and from there for src/greendot/capacity/constants.py; a test compares the two.
+The rows are for bench/RESULTS.md, and from there for src/greendot/ops/capacity/constants.py; a test compares the two.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 import asyncpg
 import redis
 
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
-from greendot.store.base import Draft, Notice
+from greendot.store.port import Draft, Notice
 from greendot.store.postgres import PostgresStore
 from greendot.testing import WireClient
-from greendot.tokens import Tokens
 from postgresd import Postgres, running_postgres
 from redisd import Redis, running_redis
 from serverd import Access, Server, greendot

@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import median
 from time import thread_time
 
-from greendot.assembly import Greendot
+from greendot.app.server import Greendot
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
-from greendot.settings import load
+from greendot.config import load
 from greendot.testing import WireClient
-from greendot.tokens import Tokens
 
 SECRET = "a secret for the bench, long enough for it"
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"

@@ -13,7 +13,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
 from greendot import Server
-from greendot.server import BadWebhook, ServerError
+from greendot.sdk import BadWebhook, ServerError
 
 # A whole project in one file. In yours, `greendot` is made in a module of its own, and the rest is where it is.
 settings.configure(

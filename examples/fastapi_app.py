@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from starlette.middleware.sessions import SessionMiddleware
 
 from greendot import Server
-from greendot.server import BadWebhook, ServerError
+from greendot.sdk import BadWebhook, ServerError
 
 app = FastAPI()
 app.add_middleware(SessionMiddleware, secret_key=secrets.token_hex(32))  # a restart signs everybody out

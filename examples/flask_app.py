@@ -8,7 +8,7 @@ from typing import Any
 from flask import Flask, Response, abort, request, session
 
 from greendot import Server
-from greendot.server import BadWebhook, ServerError
+from greendot.sdk import BadWebhook, ServerError
 
 app = Flask(__name__)
 app.secret_key = secrets.token_hex(32)  # of this example: a restart signs everybody out

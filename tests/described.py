@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
-from greendot.api.catalogue import document
+from greendot.app.http import document
 
 DOCUMENT = document()
 MOST_BYTES = 100_000  # of a body that is looked into: many servers under test share our loop, and some are measured

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from greendot.metrics.catalogue import CATALOGUE
+from greendot.telemetry.metrics_catalogue import CATALOGUE
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Raw, structs
 
 from greendot.push.sender import Parcel
-from greendot.store.pushes import Device, Provider
+from greendot.store.push import Device, Provider
 
 BODY = b'{"title":"Mia","text":"Are you there?","room":"lobby"}'
 PARCEL = Parcel(

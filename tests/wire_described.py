@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from greendot.api.asyncapi import document
+from greendot.http.asyncapi import document
 from greendot.testing import WireClient
 
 Frame = dict[str, Any]

@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "greendot"
 
 
 class Module(NamedTuple):
-    """One file: `gateway.node` for src/greendot/gateway/node.py, `gateway` for its package, `` for the root's."""
+    """One file: `app.node` for src/greendot/app/node.py, `app` for its package, `` for the root's."""
 
     name: str
     path: Path
@@ -37,7 +37,7 @@ class Module(NamedTuple):
         return _nodes(self.path)
 
     def imports(self) -> Iterator[str]:
-        """The full names of all modules it imports, wherever in the file: `greendot.core.wheel`, `os.path`."""
+        """The full names of all modules it imports, wherever in the file: `greendot.node.timer_model`, `os.path`."""
         for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)

@@ -11,9 +11,9 @@ PLACE = "protocol.decoding"
 OWN = {
     "protocol.codec": "the hot path of commands: it catches every error by itself",
     "protocol.versions": "frames that a node of ours has made",
-    "store.postgres.pushes": "rows that the store has written",
-    "store.sqlite.hooks": "rows that the store has written",
-    "store.sqlite.pushes": "rows that the store has written",
+    "store.postgres.push": "rows that the store has written",
+    "store.sqlite.webhooks": "rows that the store has written",
+    "store.sqlite.push": "rows that the store has written",
     "testing.wire": "the client of tests, which may fail",
 }
 DIRECT = {"msgspec.json.decode", "msgspec.json.Decoder", "json.loads", "json.load"}

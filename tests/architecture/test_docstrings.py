@@ -12,7 +12,7 @@ WIRE = {"Command", "Event", "InboxMark"}
 
 def is_documented_elsewhere(module: Module, kind: ast.ClassDef) -> bool:
     # The sections of the settings are tables in docs/settings.md, compared with the code likewise.
-    return module.name == "settings.sections" or bool(WIRE & {ast.unparse(base) for base in kind.bases})
+    return module.name == "config.settings" or bool(WIRE & {ast.unparse(base) for base in kind.bases})
 
 
 def test_a_module_says_what_it_is() -> None:

@@ -1,4 +1,4 @@
-"""Imports go one way, and each driver is known in one place."""
+"""Imports go down one list, and each driver is known in one place."""
 
 from __future__ import annotations
 
@@ -8,94 +8,101 @@ import pytest
 
 from .sources import Module, modules, offences
 
-FLOOR = {"errors", "ids", "clock"}
-TOLD = {"logs", "traces"}  # what is said of what happens, by all who do something
-CORE = {"core", "protocol"} | FLOOR
-PORTS = {"engine", "store"}
-SHELL = {"tokens", "metrics"} | PORTS | CORE | TOLD
-BESIDE = {"housekeeping", "jobs", "outbound", "push", "push_assembly", "relay", "resolver", "stopping", "webhooks"}
-TOP = (
-    {"admin", "assembly", "backups", "capacity", "doctor", "files", "gateway", "api", "ports", "probes", "settings"}
-    | BESIDE
-    | SHELL
-)
-
-# What each part may import besides itself. A new part takes its place here.
-MAY_IMPORT: dict[str, set[str]] = {
-    "": {"server"},  # by name, and only when it is asked for
-    "capacity": set(),
-    "errors": set(),
-    "files": {"errors"},
-    "ids": set(),
-    "clock": set(),
-    "metrics": {"core"},
-    "stopping": {"logs"},
-    "traces": {"errors"},
-    "logs": {"ids"},
-    "protocol": FLOOR,
-    "core": {"protocol"} | FLOOR,
-    "tokens": {"core", "errors", "ids", "logs", "protocol", "resolver"},
-    "settings": {"errors", "ids"},
-    "engine": CORE | TOLD,
-    "store": CORE | TOLD,
-    "gateway": SHELL | {"settings"},
-    "api": SHELL,
-    "admin": {"engine", "store"} | CORE | TOLD,  # of the node, only what `admin.desk` names
-    "relay": {"store"} | CORE | TOLD,  # what it sends goes by a protocol of its own, past sockets and engines
-    "resolver": {"errors"},
-    "outbound": {"core", "errors", "resolver"},
-    "multiplexed": {"outbound", "errors"},
-    "webhooks": {"engine", "outbound", "store"} | CORE | TOLD,  # of the engine, only what a turn is
-    "push": {"engine", "multiplexed", "outbound", "store"} | CORE | TOLD,  # of the engine, only what presence is
-    "push_assembly": {"core", "clock", "engine", "errors", "outbound", "push", "settings", "store"},
-    "jobs": {"engine", "store"} | CORE | TOLD,  # of the engine, only what presence is, and the bus
-    "housekeeping": {"engine", "jobs", "settings", "store"} | CORE,
-    "doctor": {"core", "settings"},
-    "probes": {"core", "engine", "settings", "store"},
-    "backups": {"errors", "files", "settings", "store"},
-    "ports": {"admin", "api", "errors", "gateway", "settings"},
-    "assembly": TOP - {"assembly", "backups", "capacity", "doctor", "probes"},
-    "testing": TOP,
-    "cli": TOP,
-    "client": {"protocol"} | FLOOR,
-    "server": {"protocol", "tokens"} | FLOOR,
-    "web": set(),
+# Every part of the package, lowest first. A module imports its own part and parts before it. A new part takes its
+# place here.
+FLOOR = ("errors", "ids", "clock", "protocol")
+MODELS = "pure models"  # model.py and *_model.py, whatever the part: they import the floor and other models
+ORDER = [
+    *FLOOR,
+    MODELS,
+    "config",
+    "telemetry",
+    "engine",
+    "store",
+    "transport",
+    "http",
+    "node",
+    "limits",
+    "auth",
+    "visibility",
+    "presence",
+    "rooms",
+    "inbox",
+    "push",
+    "connect",
+    "webhooks",
+    "app_outbox",
+    "jobs",
+    "admin",
+    "ops",
+    "app",
+]
+# Parts outside the list, and what each imports.
+BESIDE: dict[str, set[str]] = {
+    "": {"sdk"},  # greendot.Server, loaded when it is read
     "__main__": {"cli"},
+    "cli": {*ORDER},
+    "client": {*FLOOR},
+    "sdk": {*FLOOR},
+    "server": {"sdk"},
+    "testing": {*ORDER},
+    "web": set(),
+}
+
+# Imports against the order that are still to go: (module, imported module).
+PENDING: set[tuple[str, str]] = {
+    ("admin.metrics", "app.parts"),
+    ("admin.node_report", "app.parts"),
+    ("admin.stats", "app.parts"),
+    ("auth.revocation", "presence.sessions"),
+    ("connect.drain", "app.parts"),
+    ("http.backend", "auth.api_keys"),
+    ("http.backend", "auth.tokens"),
+    ("presence.celebrities", "rooms.announcer"),
+    ("presence.sessions", "rooms.session_rooms"),
+    ("presence.watch", "rooms.announcer"),
+    ("sdk.tokens", "auth.tokens"),
+    ("transport.connection", "node.session"),
+    ("transport.connection", "node.usage"),
+    ("transport.upgrade", "node.timers"),
+    ("visibility.room_view", "rooms.announcer"),
 }
 
 # Modules only these may import: (module, parts and modules that may).
-PUT_TOGETHER = "assembly", "housekeeping", "ports", "push_assembly"
 RESERVED = [
-    ("settings", {"backups", "cli", "doctor", "gateway.parts", "gateway.node", *PUT_TOGETHER, "probes", "testing"}),
-    ("metrics", {"gateway", "api"}),
-    ("gateway.node", {"assembly", "ports", "testing"}),
-    ("engine.memory", {"assembly", "testing"}),
-    ("store.sqlite", {"assembly", "backups", "probes", "testing"}),
-    ("store.postgres", {"assembly", "probes", "testing"}),
+    ("config", {"app", "cli", "ops", "telemetry.spans", "telemetry.log_output", "testing"}),
+    ("app.node", {"app", "testing"}),
+    ("engine.memory", {"app", "testing"}),
+    ("store.sqlite", {"app", "ops", "testing"}),
+    ("store.postgres", {"app", "ops", "testing"}),
 ]
+
+# The HTTP routes of each capability, and where they are merged.
+ROUTES = {f"{part}.http" for part in ("admin", "app", "auth", "inbox", "presence", "push", "rooms", "visibility")}
 
 # Everybody else's packages, and the one place each is known in.
 DRIVERS = [
-    ("picows", {"gateway.websocket", "gateway.connection", "gateway.onlooker", "client", "cli.live"}),
+    ("picows", {"transport.websocket", "transport.connection", "admin.socket", "client", "cli._admin_socket"}),
     ("hiredis", {"engine.redis"}),
-    ("httptools", {"gateway.http1"}),
-    ("starlette", {"api"}),
+    ("httptools", {"transport.http1"}),
+    ("starlette", {"http", "app.demo", "auth.api_keys", *ROUTES}),
     ("sqlite3", {"store.sqlite"}),
     ("asyncpg", {"store.postgres"}),
-    ("cronsim", {"jobs.timetables"}),
-    ("jwt", {"tokens", "push.signing"}),
-    ("cryptography", {"tokens", "gateway.certificates", "push.signing", "push.encryption"}),
-    ("httpx2", {"tokens.fetching", "server.http"}),
-    ("httpcore2", {"outbound"}),
-    ("h2", {"multiplexed"}),
+    ("cronsim", {"jobs.timetable"}),
+    ("jwt", {"auth", "push.providers.signing"}),
+    ("cryptography", {"auth", "transport.tls", "push.providers"}),
+    ("httpx2", {"auth.jwks_fetch", "sdk.http"}),
+    ("httpcore2", {"transport.http_client"}),
+    ("h2", {"transport.http2_client"}),
     ("click", {"cli"}),
-    ("structlog", {"cli"}),
-    ("opentelemetry", {"traces.otel"}),
+    ("structlog", {"telemetry.log_output"}),
+    ("opentelemetry", {"telemetry.otel"}),
     ("uvloop", {"cli"}),
 ]
 
-# What would make a decision depend on something other than its arguments.
+# Modules that make a decision depend on something other than its arguments.
 IMPURE = {"asyncio", "datetime", "os", "random", "secrets", "socket", "threading", "time"}
+PURE_PARTS = {"protocol", "ops.capacity", "ops.doctor"}
 
 
 def within(name: str, places: set[str]) -> bool:
@@ -103,12 +110,42 @@ def within(name: str, places: set[str]) -> bool:
     return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-def test_a_part_imports_only_what_is_below_it() -> None:
-    def above(module: Module) -> set[str]:
-        allowed = MAY_IMPORT[module.part] | {module.part}
-        return {name for name in module.own_imports() if name.partition(".")[0] not in allowed}
+def is_model(name: str) -> bool:
+    leaf = name.rpartition(".")[2]
+    return leaf == "model" or leaf.endswith("_model")
 
-    assert offences(above) == {}
+
+def place(name: str) -> str:
+    """The entry of the list that a module belongs to."""
+    return MODELS if is_model(name) else name.partition(".")[0]
+
+
+def may_import(name: str, other: str) -> bool:
+    own, its = place(name), place(other)
+    if own == its or name.partition(".")[0] == its:
+        return True
+    if own in BESIDE:
+        return its in BESIDE[own]
+    return its in ORDER and ORDER.index(its) < ORDER.index(own)
+
+
+def test_imports_go_down_the_list() -> None:
+    # `from greendot.presence import model` names the package too, which holds a docstring only.
+    packages = {module.name for module in modules() if module.path.name == "__init__.py" and len(module.tree.body) < 2}
+
+    def upward(module: Module) -> set[str]:
+        return {
+            name
+            for name in module.own_imports() - packages
+            if not may_import(module.name, name) and (module.name, name) not in PENDING
+        }
+
+    assert offences(upward) == {}
+
+
+def test_every_pending_import_is_still_there() -> None:
+    found = {(module.name, name) for module in modules() for name in module.own_imports()}
+    assert {pair for pair in PENDING if pair not in found or may_import(*pair)} == set()
 
 
 @pytest.mark.parametrize(("reserved", "places"), RESERVED, ids=[name for name, _ in RESERVED])
@@ -125,48 +162,48 @@ def test_a_driver_is_known_in_one_place(driver: str, places: set[str]) -> None:
     assert {user for user in users if not within(user, places)} == set()
 
 
-@pytest.mark.parametrize("port", sorted(PORTS))
-def test_engines_and_stores_do_not_know_their_siblings(port: str) -> None:
-    for module in modules():
-        if module.part == port and module.name != port:
-            own = {name for name in module.own_imports() if within(name, {port})}
-            # An adapter that is a package (engine.redis) may import its own modules.
-            adapter = ".".join(module.name.split(".")[:2])
-            # The parts of the port and what adapters share, and the adapter itself.
-            parts = (
-                "base",
-                "answers",
-                "counting",
-                "hooks",
-                "jobs",
-                "keys",
-                "outbox",
-                "people",
-                "privacy",
-                "pushes",
-                "questions",
-                "restoring",
-                "revocations",
-                "schema",
-                "snapshots",
-                "turns",
-            )
-            shared = {*(f"{port}.{part}" for part in parts), adapter}
-            assert {name for name in own if not within(name, shared)} <= {port}, module.name
+@pytest.mark.parametrize(
+    ("adapter", "others"),
+    [
+        ("engine.memory", {"engine.redis"}),
+        ("engine.redis", {"engine.memory"}),
+        ("store.sqlite", {"store.postgres"}),
+        ("store.postgres", {"store.sqlite"}),
+    ],
+)
+def test_adapters_do_not_know_each_other(adapter: str, others: set[str]) -> None:
+    own = [module for module in modules() if within(module.name, {adapter})]
+    assert own, f"there is no {adapter}"
+    assert {module.name for module in own if any(within(name, others) for name in module.own_imports())} == set()
 
 
-@pytest.mark.parametrize("part", ["capacity", "core", "doctor", "protocol"])
-def test_decisions_depend_on_nothing_but_their_arguments(part: str) -> None:
+@pytest.mark.parametrize("port", ["engine", "store"])
+def test_ports_do_not_know_their_adapters(port: str) -> None:
+    adapters = {"engine.memory", "engine.redis", "store.sqlite", "store.postgres"}
     for module in modules():
-        if module.part == part:
-            assert module.foreign_imports() & IMPURE == set(), module.name
+        if module.part == port and not within(module.name, adapters):
+            assert {name for name in module.own_imports() if within(name, adapters)} == set(), module.name
+
+
+def test_models_depend_on_nothing_but_their_arguments() -> None:
+    pure = [module for module in modules() if is_model(module.name) or within(module.name, PURE_PARTS)]
+    assert len(pure) > 40
+    assert {module.name: found for module in pure if (found := module.foreign_imports() & IMPURE)} == {}
+
+
+def test_packages_of_capabilities_hold_a_docstring_only() -> None:
+    """Engine and store import models out of them, and must not load services by that."""
+    keep = {"cli", "client", "config", "sdk", "testing", "store.postgres", "store.sqlite", "store.schema", ""}
+    for module in modules():
+        if module.path.name == "__init__.py" and module.name not in keep:
+            assert len(module.tree.body) <= 1, module.name
 
 
 def test_the_walk_sees_the_imports_there_are() -> None:
     """A checker that sees nothing finds nothing."""
     found = {module.name: module for module in modules()}
-    assert {"engine.base", "core.presence", "clock"} <= found["engine.memory"].own_imports()
-    assert "protocol.commands" in found["gateway.commands"].own_imports()  # from greendot.protocol import commands
+    assert {"engine.port", "presence.model", "clock"} <= found["engine.memory"].own_imports()
+    assert "protocol.commands" in found["connect.commands"].own_imports()  # from greendot.protocol import commands
     assert {"sqlite3", "threading"} <= found["store.sqlite.thread"].foreign_imports()
     assert len(found) > 50
 

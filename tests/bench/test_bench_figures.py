@@ -9,7 +9,7 @@ import pytest
 
 import guarded
 import hooked
-from greendot.settings import load
+from greendot.config import load
 from measure import Rounds
 from peer_install import Home, install
 from peer_measure import Figures, Idle

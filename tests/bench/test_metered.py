@@ -31,7 +31,7 @@ def test_what_counts_is_taken_out_and_what_is_done_meanwhile_stays() -> None:
 
 def test_the_hot_path_has_something_to_take_out() -> None:
     unmetered.taken_out.clear()
-    for module in ("gateway.hub", "gateway.intake", "gateway.node", "engine.redis.bus"):
+    for module in ("node.hub", "connect.dispatch", "app.node", "engine.redis.bus"):
         spec = unmetered.Finder().find_spec(f"greendot.{module}", _folder(module))
         assert spec is not None
         assert spec.loader is not None
@@ -53,8 +53,8 @@ def test_the_quietest_turns_are_compared() -> None:
 
 async def test_both_ways_lead_to_the_sockets_and_what_was_loaded_before_is_there_again() -> None:
     """How they compare is for a whole run of bench/metered.py to say: two turns on a busy machine tell nothing."""
-    before = sys.modules["greendot.metrics"]
+    before = sys.modules["greendot.telemetry.metrics"]
     on, off = await metered.measured(2)  # it fails where a listener does not get what was sent
     assert (len(on), len(off)) == (2, 2)
     assert min(*on, *off) > 0
-    assert sys.modules["greendot.metrics"] is before
+    assert sys.modules["greendot.telemetry.metrics"] is before

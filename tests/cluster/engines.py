@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from e2e.processes import Patience
-from greendot.core.presence import Manual, Ref
-from greendot.engine.base import Deliver, Topic
+from greendot.engine.port import Deliver, Topic
 from greendot.engine.redis.keys import PARTITIONS, partition_of
 from greendot.engine.redis.nodes import Periods
+from greendot.presence.model import Manual, Ref
 from hosts import RedisNode
 
 LEASE_S, RENEW_S, GRACE_S = 3.0, 1.0, 2.0

@@ -10,12 +10,12 @@ from msgspec import structs
 
 from cluster.nodes import Listener
 from e2e.processes import API_KEY, SECRET, Answer, ask, until
-from greendot.assembly import Greendot
+from greendot.app.node import Node
+from greendot.app.server import Greendot
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
-from greendot.gateway.node import Node
-from greendot.settings import Settings
+from greendot.config import Settings
 from greendot.testing import WireClient
-from greendot.tokens import Tokens
 
 # Long leases: what a test sees within a second is not the end of a lease.
 SECTIONS: dict[str, dict[str, Any]] = {

@@ -13,12 +13,12 @@ from cluster.engines import GRACE_S, LEASE_S, PERIODS, PREFIX, TENANT, come, eng
 from cluster.nodes import Clients, Listener, eventually, now_ms, redis_url, serving
 from cluster.working import assert_versions_rise
 from e2e.processes import SECRET, Process
-from greendot.core.presence import Change
-from greendot.engine.base import Topic
+from greendot.auth.tokens import Tokens
+from greendot.engine.port import Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import Periods
 from greendot.errors import EngineUnavailable
-from greendot.tokens import Tokens
+from greendot.presence.model import Change
 from hosts import RedisNode
 from redis_servers import RedisProcess, redis_cluster
 from redis_servers import clock as shim

@@ -6,8 +6,8 @@ import pytest
 
 from cluster.engines import PREFIX, engines
 from cluster.nodes import redis_url
-from greendot.engine.redis import census, keys
-from greendot.engine.redis.census import Headcount
+from greendot.engine.redis import keys, metrics
+from greendot.engine.redis.metrics import Headcount
 from redis_servers import RedisProcess
 
 PARTITION = 7
@@ -31,7 +31,7 @@ async def test_all_are_counted_and_of_very_many_as_many_as_tell_the_rest(
         count, name = one.engine.census, one.engine.lives.incarnation
         assert await count.visit(PARTITION, name, [name])
         assert count._counted[PARTITION] == Headcount(1280, 1920)
-        monkeypatch.setattr(census, "MOST", 50)  # five buckets of ten
+        monkeypatch.setattr(metrics, "MOST", 50)  # five buckets of ten
         assert await count.visit(PARTITION, name, [name])
         assert count._counted[PARTITION] == Headcount(1280, 1920)  # all buckets are alike here
 

@@ -22,9 +22,9 @@ from cluster.engines import (
     was_lost,
 )
 from cluster.nodes import Clients, counted, eventually, node, redis_url
-from greendot.engine.base import Deliver, Topic
+from greendot.engine.port import Deliver, Topic
 from greendot.engine.redis import keys
-from greendot.engine.redis.messages import Messages
+from greendot.engine.redis.bus_codec import Messages
 from greendot.engine.redis.nodes import Periods
 from hosts import RedisNode
 from redis_servers import Proxy, RedisProcess, limited

@@ -10,9 +10,9 @@ import pytest
 
 from cluster.engines import GRACE_S, LEASE_S, PERIODS, PREFIX, RENEW_S, TENANT, come, findings, state, until
 from cluster.nodes import redis_url
-from greendot.engine.base import Part
+from greendot.engine.port import Part
 from greendot.engine.redis import keys
-from greendot.engine.redis.server import Server
+from greendot.engine.redis.primary import Server
 from greendot.errors import EngineUnavailable
 from greendot.testing import hold
 from hosts import RedisNode

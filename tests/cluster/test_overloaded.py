@@ -10,13 +10,13 @@ import pytest
 
 from cluster.engines import TENANT, come, engines, ref, until
 from cluster.nodes import GRACE_S, Clients, redis_url, serving
-from greendot.core.breaker import Bounds, Breaker, Level, Load
-from greendot.engine.base import Deliver, Topic
+from greendot.engine.port import Deliver, Topic
 from greendot.errors import Refused
-from greendot.gateway.hub import Hub
-from greendot.gateway.pressure import Pressure
-from greendot.gateway.targets import Targets
-from greendot.metrics import Metrics
+from greendot.limits.backpressure import Targets
+from greendot.limits.overload import Pressure
+from greendot.limits.overload_model import Bounds, Breaker, Level, Load
+from greendot.node.hub import Hub
+from greendot.telemetry.metrics import Metrics
 from greendot.testing import WireClient
 from redis_servers import RedisProcess
 

@@ -14,11 +14,11 @@ import pytest
 from cluster.nodes import GRACE_S, LEASE_S, node, redis_url, serving
 from e2e.processes import Process, running, start, until
 from e2e.pushed import push_settings
+from greendot.app.push import make_senders
 from greendot.clock import SystemClock
-from greendot.core.gate import Policy, Seen
+from greendot.config import load
+from greendot.push.policy_model import Policy, Seen
 from greendot.push.worker import LEASE_MS, House, Pace, PushWorker
-from greendot.push_assembly import make_senders
-from greendot.settings import load
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.clock import ShiftedClock
 from played import Asked, PlayedFcm, playing

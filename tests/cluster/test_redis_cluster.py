@@ -26,12 +26,12 @@ from cluster.engines import (
 from cluster.inside import inside
 from cluster.nodes import RENEW_S, Clients, counted, eventually, serving
 from cluster.working import assert_versions_rise, everything_works, states
-from greendot.core.presence import Change
-from greendot.engine.base import Topic
+from greendot.engine.port import Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import Periods
 from greendot.errors import EngineUnavailable
-from greendot.gateway.slices import STEP
+from greendot.node.time_slices import STEP
+from greendot.presence.model import Change
 from hosts import RedisNode
 from redis_servers import Cluster, redis_cluster
 

@@ -21,11 +21,11 @@ import pytest
 from cluster.balancer import Balancer
 from cluster.nodes import meanwhile, redis_url
 from e2e.processes import API_KEY, SECRET, Process, ask, running, until
+from greendot.auth.tokens import Tokens
 from greendot.client import Client, body_of
 from greendot.client.session import ATTEMPT_S
 from greendot.clock import SystemClock
 from greendot.protocol.events import NotificationCreated, Presence, RoomEntered, RoomLeft, RoomMessage, Welcome
-from greendot.tokens import Tokens
 from postgres_server import migrated_schema
 from redis_servers import RedisProcess
 

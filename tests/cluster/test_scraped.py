@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cluster.nodes import redis_url
 from e2e.processes import Process, ask, exchange, running
 from e2e.test_workers import on_two_workers
-from greendot.metrics.catalogue import CATALOGUE
+from greendot.telemetry.metrics_catalogue import CATALOGUE
 from monitored import expressions, metrics_in
 from postgres_server import migrated_schema
 from redis_servers import RedisProcess

@@ -11,7 +11,7 @@ from cluster.nodes import Clients, counted, now_ms, redis_url, serving
 from e2e.narrow import Peer
 from e2e.processes import SECRET, Process
 from e2e.test_taken_back import FRAMES, numbers, rest
-from greendot.tokens import Tokens
+from greendot.auth.tokens import Tokens
 from redis_servers import RedisProcess
 
 BODY = "x" * 200

@@ -11,9 +11,9 @@ import pytest
 
 from cluster.nodes import Clients, Listener, eventually, redis_url, serving
 from e2e.processes import SECRET, Answer, Process, greendot
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
 from greendot.testing import WireClient
-from greendot.tokens import Tokens
 from model.apart import CLOSED, OPEN, SLOTS, VERBS, WORDS, Names, Step, Story
 from postgres_server import migrated_schema
 from redis_servers import RedisProcess

@@ -12,8 +12,8 @@ import pytest
 
 from cluster.inside import Inside, inside, passing
 from cluster.nodes import Listener, eventually, redis_url
-from greendot.engine.base import Part
-from greendot.gateway import seating
+from greendot.engine.port import Part
+from greendot.rooms import session_rooms
 from greendot.testing import hold
 from redis_servers import RedisProcess
 
@@ -104,7 +104,7 @@ async def test_a_socket_that_is_lost_just_after_the_records_keeps_its_session(re
 async def test_who_left_a_room_long_before_its_redis_is_restarted_from_a_snapshot_is_not_in_it_again(
     redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seating, "RECENT_S", -1.0)  # what has just been done is long ago
+    monkeypatch.setattr(session_rooms, "RECENT_S", -1.0)  # what has just been done is long ago
     async with nodes(redis) as (first, second):
         people = [await first.join(name) for name in ("ann", "bob")]
         for person in people:

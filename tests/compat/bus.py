@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from greendot.core.presence import Manual, Ref
-from greendot.core.revocations import Revocation
-from greendot.engine import base
-from greendot.engine.questions import Answered, Asked
+from greendot.auth.model import Revocation
+from greendot.engine import port as base
+from greendot.engine.messages import Answered, Asked
 from greendot.engine.redis import keys
-from greendot.engine.redis.messages import Messages
+from greendot.engine.redis.bus_codec import Messages
+from greendot.presence.model import Manual, Ref
 from hosts import RedisNode
 from redis_servers import RedisProcess
 

@@ -9,13 +9,13 @@ import click
 import msgspec
 from msgspec import Struct
 
-from greendot.api.catalogue import document
+from greendot.app.http import document
 from greendot.cli import cli
+from greendot.config import Settings
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.events import EVENTS
 from greendot.protocol.versions import VERSIONS
-from greendot.settings import Settings
 from greendot.store.schema import steps
 
 Json = dict[str, Any]

@@ -11,9 +11,9 @@ import pytest
 from compat import bus
 from compat.talk import differences
 from compat.versions import VERSIONS, decoders, written
-from greendot.core.presence import Ref
-from greendot.engine.base import AnySent, Topic
-from greendot.engine.redis.messages import Messages
+from greendot.engine.port import AnySent, Topic
+from greendot.engine.redis.bus_codec import Messages
+from greendot.presence.model import Ref
 from redis_servers import RedisProcess
 
 every_version = pytest.mark.parametrize("version", VERSIONS)

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from greendot.engine.base import Engine, Message, Topic
 from greendot.engine.memory import MemoryEngine
+from greendot.engine.port import Engine, Message, Topic
 from greendot.engine.redis.keys import channel, partition_of
 from greendot.testing import EngineSuite, ManualClock
 from hosts import RecordingHost, RedisNode

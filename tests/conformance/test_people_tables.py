@@ -7,11 +7,11 @@ from pathlib import Path
 
 import asyncpg
 
-from greendot.store.people import tables_of
 from greendot.store.postgres import PostgresStore
-from greendot.store.postgres.people import _COLUMNS
+from greendot.store.postgres.user_data import _COLUMNS
 from greendot.store.sqlite import SqliteStore
-from greendot.store.sqlite.people import _tables
+from greendot.store.sqlite.user_data import _tables
+from greendot.store.user_data import tables_of
 from postgres_server import fresh_schema
 
 # Tables that say nothing of a user, and why. Whoever adds a table says so here, or gives it a column `user`

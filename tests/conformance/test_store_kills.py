@@ -14,7 +14,7 @@ from typing import Self
 
 import pytest
 
-from greendot.store.base import Inbox, Store
+from greendot.store.port import Inbox, Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.store_harness import T, draft, notice, numbers, recounted

@@ -15,28 +15,28 @@ from typing import Any
 import asyncpg
 import pytest
 
-from greendot.store.base import Filter, Mark
+from greendot.store.port import Filter, Mark
 from greendot.store.postgres import (
     PostgresStore,
-    hooks,
+    api_keys,
     inbox,
+    inbox_marks,
+    inbox_upkeep,
     jobs,
-    keys,
-    marks,
     messages,
-    pushes,
+    pages,
+    push,
     rooms,
-    snapshots,
     status,
     tenants,
-    upkeep,
+    webhooks,
 )
 from greendot.store.sqlite import SqliteStore
-from greendot.store.sqlite import hooks as lite_hooks
 from greendot.store.sqlite import inbox as lite_inbox
 from greendot.store.sqlite import jobs as lite_jobs
 from greendot.store.sqlite import messages as lite_messages
 from greendot.store.sqlite import rooms as lite_rooms
+from greendot.store.sqlite import webhooks as lite_hooks
 from postgres_server import fresh_schema
 
 FILTERS: tuple[Filter, ...] = ("all", "unread", "unseen", "archived")
@@ -64,30 +64,30 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "lock of rooms": (messages.LOCK, (["t", "t"], ["r1", "r2"])),
         "messages of an author": (BY_AUTHOR, ("t", "u3", "r1", "k5")),
         "keys of messages": (messages.KNOWN, (["t"] * 3, ["r1"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
-        "history with its room, newer": (snapshots.ROOM_AFTER, ("t", "r1", 500, 2**62, 50)),
-        "history with its room, older": (snapshots.ROOM_NEWEST, ("t", "r1", 0, 30_000, 50)),
+        "history with its room, newer": (pages.ROOM_AFTER, ("t", "r1", 500, 2**62, 50)),
+        "history with its room, older": (pages.ROOM_NEWEST, ("t", "r1", 0, 30_000, 50)),
         "unread": (inbox.INBOX, ("t", "u1")),
         "inboxes": (inbox.INBOXES, (["t", "t"], ["u1", "u2"])),
         "lock of inboxes": (inbox.LOCK, (["t", "t"], ["u1", "u2"])),
         "keys of notifications": (inbox.KNOWN, (["t"] * 3, ["u1"] * 3, ["k1", "k2", "k3"])),
         "statuses": (status.STATUSES, (["t", "t"], ["u1", "u2"])),
         "pending": (inbox.PENDING, (["t", "t"], ["u1", "u2"], 10)),
-        "delivered": (marks.delivered_sql("live"), (["t", "t"], ["u1", "u1"], [1, 2], 9)),
-        "expired": (upkeep.EXPIRED, (5, 10)),
-        "old": (upkeep.OLD, (5, 10)),
-        "key of a secret": (keys.OF_SECRET, ("s1",)),
-        "key by name": (keys.KEY, ("t", "k1")),
-        "keys of a tenant": (keys.KEYS_OF, ("t7",)),
-        "notifications to push": (pushes.NOTIFICATIONS, (["t", "t"], ["u1", "u1"], [5, 6])),
-        "devices": (pushes.DEVICES, (["t", "t"], ["u1", "u2"])),
-        "choices": (pushes.CHOICES, (["t", "t"], ["u1", "u2"])),
-        "recent pushes": (pushes.RECENT, (["t", "t"], ["u1", "u2"], 5)),
-        "tenants of the oldest pushes": (pushes.DUE, (MANY, 20)),
-        "tenants with a backlog of pushes": (pushes.BACKLOG, (MANY, 20)),
-        "claim of pushes": (pushes.CLAIM, (MANY, "w1", 2 * MANY, ["t", "t7"], [10, 5])),
-        "push of a notification": (pushes.OF, ("t", "n1")),
+        "delivered": (inbox_marks.delivered_sql("live"), (["t", "t"], ["u1", "u1"], [1, 2], 9)),
+        "expired": (inbox_upkeep.EXPIRED, (5, 10)),
+        "old": (inbox_upkeep.OLD, (5, 10)),
+        "key of a secret": (api_keys.OF_SECRET, ("s1",)),
+        "key by name": (api_keys.KEY, ("t", "k1")),
+        "keys of a tenant": (api_keys.KEYS_OF, ("t7",)),
+        "notifications to push": (push.NOTIFICATIONS, (["t", "t"], ["u1", "u1"], [5, 6])),
+        "devices": (push.DEVICES, (["t", "t"], ["u1", "u2"])),
+        "choices": (push.CHOICES, (["t", "t"], ["u1", "u2"])),
+        "recent pushes": (push.RECENT, (["t", "t"], ["u1", "u2"], 5)),
+        "tenants of the oldest pushes": (push.DUE, (MANY, 20)),
+        "tenants with a backlog of pushes": (push.BACKLOG, (MANY, 20)),
+        "claim of pushes": (push.CLAIM, (MANY, "w1", 2 * MANY, ["t", "t7"], [10, 5])),
+        "push of a notification": (push.OF, ("t", "n1")),
         "who has something unread": (jobs.UNREAD, ("t", "u5", 20)),
-        "count of hook events": (hooks.DEPTHS, (["t", "t1", "none"], 50)),
+        "count of hook events": (webhooks.DEPTHS, (["t", "t1", "none"], 50)),
     }
     | {
         f"inbox, {only}, {order}": (inbox.page_sql(only, order), ("t", "u1", 0, 2**62, 50))
@@ -95,13 +95,16 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         for order in ("ASC", "DESC")
     }
     | {
-        f"inbox with its head, {only}, {order}": (snapshots.inbox_page_sql(only, order), ("t", "u1", 0, 2**62, 50))
+        f"inbox with its head, {only}, {order}": (pages.inbox_page_sql(only, order), ("t", "u1", 0, 2**62, 50))
         for only in FILTERS
         for order in ("ASC", "DESC")
     }
-    | {f"marking {mark}": (marks.mark_sql(mark, marks.THROUGH), ("t", "u1", 9, 0, 39_999, 50)) for mark in MARKS}
     | {
-        f"marking these {mark}": (marks.mark_sql(mark, marks.IDS), ("t", "u1", 9, [1, 2], ["1-x", "2-x"]))
+        f"marking {mark}": (inbox_marks.mark_sql(mark, inbox_marks.THROUGH), ("t", "u1", 9, 0, 39_999, 50))
+        for mark in MARKS
+    }
+    | {
+        f"marking these {mark}": (inbox_marks.mark_sql(mark, inbox_marks.IDS), ("t", "u1", 9, [1, 2], ["1-x", "2-x"]))
         for mark in MARKS
     }
 )
@@ -236,7 +239,7 @@ async def test_a_page_far_back_takes_no_longer_than_the_newest(filled: str, only
 
 def test_no_statement_finds_rows_by_their_place() -> None:
     """A row that another transaction changes meanwhile is elsewhere afterwards: statements join by key."""
-    for file in Path(hooks.__file__).parent.iterdir():
+    for file in Path(webhooks.__file__).parent.iterdir():
         if file.suffix in (".py", ".sql"):
             assert not re.search(r"ctid (=|IN)|SELECT (\w+\.)?ctid", file.read_text()), file
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from greendot.core.revocations import Revocation
-from greendot.store.base import Store
+from greendot.auth.model import Revocation
+from greendot.store.port import Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import StoreSuite
-from greendot.testing.hook_suite import HOOKED, HookSuite
 from greendot.testing.job_suite import JobSuite
 from greendot.testing.push_suite import PUSHED, PushSuite
+from greendot.testing.webhook_suite import HOOKED, HookSuite
 from postgres_server import migrated_schema
 
 

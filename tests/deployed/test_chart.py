@@ -18,7 +18,7 @@ import yaml
 
 from deployed import charted
 from deployed.programs import ROOT
-from greendot.settings import Settings, load, strange_variables
+from greendot.config import Settings, load, strange_variables
 from redis_servers.process import program
 
 SECRETS = {"GREENDOT_AUTH_SECRET": "0123456789abcdef0123456789abcdef"}

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from deployed.programs import DEPLOY, ROOT, said
-from greendot.settings import Settings, load, strange_variables
+from greendot.config import Settings, load, strange_variables
 
 FOLDER = DEPLOY / "compose"
 FILES = sorted(FOLDER.glob("*.yml"))

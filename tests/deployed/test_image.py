@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deployed.programs import DEPLOY, ROOT, said
 from greendot import __version__
-from greendot.settings import Settings
+from greendot.config import Settings
 
 DOCKERFILE = ROOT / "Dockerfile"
 

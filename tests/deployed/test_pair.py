@@ -13,9 +13,9 @@ from deployed.programs import DEPLOY, program
 from deployed.test_compose import FOLDER, filled_in, nodes
 from deployed.test_proxied import proxy
 from e2e.processes import Process, greendot, running
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
 from greendot.testing import WireClient
-from greendot.tokens import Tokens
 from postgres_server import fresh_schema
 from redis_servers import free_port, redis_server
 

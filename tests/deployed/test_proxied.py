@@ -18,7 +18,7 @@ import yaml
 
 from deployed.programs import DEPLOY, ROOT, program, said
 from e2e.processes import PATIENCE_S, Process, running
-from greendot.settings import Settings, load
+from greendot.config import Settings, load
 from greendot.testing import WireClient
 from redis_servers import free_port
 from redis_servers.tls import Certificates, certificates

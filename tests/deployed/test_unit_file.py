@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from deployed.programs import DEPLOY, program, said
-from greendot.settings import Settings
+from greendot.config import Settings
 
 UNIT = DEPLOY / "systemd" / "greendot.service"
 

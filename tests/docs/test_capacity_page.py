@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from greendot.capacity.constants import CONSTANTS, Constant
 from greendot.cli import cli
+from greendot.ops.capacity.constants import CONSTANTS, Constant
 
 ROOT = Path(__file__).parents[2]
 RESULTS = (ROOT / "bench" / "RESULTS.md").read_text()
@@ -31,7 +31,7 @@ def measured(constant: Constant) -> float:
 
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_a_constant_is_what_was_measured(name: str) -> None:
-    """After a new run of the bench: change src/greendot/capacity/constants.py, then run scripts/capacity-page."""
+    """After a new run of the bench: change src/greendot/ops/capacity/constants.py, then run scripts/capacity-page."""
     assert CONSTANTS[name].value == measured(CONSTANTS[name]), CONSTANTS[name].source
 
 

@@ -10,16 +10,16 @@ import click
 import msgspec
 import pytest
 
-from greendot.api.app import make_app
-from greendot.api.backend import Backend
-from greendot.api.scopes import NEEDED
+from greendot.app.http_app import make_app
+from greendot.auth.api_key_model import SCOPES
 from greendot.cli import cli
-from greendot.core.apikeys import SCOPES
+from greendot.config import AuthKey, Kind, Settings, Tenant
+from greendot.http.backend import Backend
+from greendot.http.scopes import NEEDED
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import COMMANDS
 from greendot.protocol.events import EVENTS
 from greendot.protocol.versions import ESSENTIAL, VERSIONS
-from greendot.settings import AuthKey, Kind, Settings, Tenant
 
 DOCS = Path(__file__).parents[2] / "docs"
 

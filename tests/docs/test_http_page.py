@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from docs.test_documents import table
-from greendot.api.catalogue import document
+from greendot.app.http import document
 
 DOCUMENT = document()
 ROWS = {name.split("?")[0]: cells for name, cells in table("http.md", "# The HTTP API").items() if " /" in name}

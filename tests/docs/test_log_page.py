@@ -8,16 +8,24 @@ import logging
 import re
 from pathlib import Path
 
-from greendot.logs import events
-from greendot.logs.telling import Event
+from greendot.telemetry import log_events
+from greendot.telemetry.log import Event
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "greendot"
 PAGE = (ROOT / "docs" / "logs.md").read_text()
-KNOWN = {name: event for name, event in vars(events).items() if isinstance(event, Event)}
+KNOWN = {name: event for name, event in vars(log_events).items() if isinstance(event, Event)}
 OF_A_SESSION = {"session", "user", "tenant"}  # what `gateway.session.named` makes
 # Where `logging` itself is used: what tells, what renders it, and the client, which runs in an app and logs with it.
-WITH_LOGGING = {"logs", "cli/logs.py", "client", "cli/inspect.py", "cli/stored.py", "multiplexed.py", "outbound.py"}
+WITH_LOGGING = {
+    "logs",
+    "telemetry/log_output.py",
+    "client",
+    "cli/engine.py",
+    "cli/_store.py",
+    "multiplexed.py",
+    "outbound.py",
+}
 
 
 @functools.cache
@@ -84,4 +92,4 @@ def test_nobody_logs_past_the_list() -> None:
     strangers = {
         user for user in users if not any(user == place or user.startswith(f"{place}/") for place in WITH_LOGGING)
     }
-    assert strangers == set(), "tell an event of greendot.logs.events instead"
+    assert strangers == set(), "tell an event of greendot.telemetry.log_events instead"

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from greendot.cli import cli
+from greendot.config import Settings
 from greendot.protocol.commands import COMMANDS
-from greendot.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()

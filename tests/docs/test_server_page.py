@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from greendot import server as sdk
+from greendot import sdk
 from greendot.protocol.webhooks import signature
-from greendot.server import errors
+from greendot.sdk import errors
 from greendot.testing import serving
 from greendot.testing.server import API_KEY, SECRET
 

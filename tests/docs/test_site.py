@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from docs.test_documents import DOCS, defaults, table
-from greendot.core import outbox
-from greendot.gateway import intake
+from greendot.config import Kind, Settings
+from greendot.connect import dispatch
 from greendot.protocol import commands
 from greendot.protocol.codec import MAX_FRAME
-from greendot.settings import Kind, Settings
+from greendot.transport import send_buffer_model
 
 ROOT = DOCS.parent
 SITE = ROOT / "build" / "site"
@@ -119,13 +119,13 @@ def test_fixed_limits_are_those_of_the_code() -> None:
         "users in one `watch` or `presence.get` command": most(commands.Users),
         "a status text": most(commands.Text),
         "messages of a page of `room.history`, and those recovered at once": most(commands.Limit),
-        "commands that wait behind one that takes its time": intake.MOST_WAITING,
-        "records that wait for a slow client": outbox.MAX_RECORD_BYTES,
+        "commands that wait behind one that takes its time": dispatch.MOST_WAITING,
+        "records that wait for a slow client": send_buffer_model.MAX_RECORD_BYTES,
     }
     for what, bound in code.items():
         assert rows[what].startswith(f"{bound:,}"), what
     assert rows["signals that wait for a slow client"] == (
-        f"{outbox.MAX_SIGNAL_KEYS:,} keys and {outbox.MAX_SIGNAL_BYTES:,} bytes"
+        f"{send_buffer_model.MAX_SIGNAL_KEYS:,} keys and {send_buffer_model.MAX_SIGNAL_BYTES:,} bytes"
     )
     assert rows["a sequence number"] == "2^53"
     assert most(commands.Seq) == 2**53

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from greendot.cli.serve import COLLECTOR
-from greendot.core.presence import Manual, Ref
-from greendot.store.base import Draft, Notice
+from greendot.presence.model import Manual, Ref
+from greendot.store.port import Draft, Notice
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.turns import Aside, Turns, turns

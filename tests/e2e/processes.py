@@ -18,9 +18,9 @@ import msgspec
 
 from described import conforms
 from e2e.forking import OF_THE_INTERPRETER, Forked, fork
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
 from greendot.testing import WireClient
-from greendot.tokens import Tokens
 
 PATIENCE_S = 15.0  # seconds before a test fails instead of waiting on
 SECRET = "a secret for real processes, long enough"

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.narrow import upgrade
 from e2e.processes import ask, exchange
-from greendot.core.breaker import Load
+from greendot.limits.overload_model import Load
 from greendot.testing import Closed, Served, WireClient, serving
 
 ONE = {"hellos_per_s": 1, "hellos_at_once": 1, "waiting": 1}

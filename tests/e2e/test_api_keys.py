@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from e2e.processes import Answer, ask
-from greendot.api.scopes import NEEDED
-from greendot.core.apikeys import SCOPES, Caller, Scope, hash_of, text_of
+from greendot.auth.api_key_model import SCOPES, Caller, Scope, hash_of, text_of
+from greendot.http.scopes import NEEDED
 from greendot.ids import new_key_id, new_key_secret
-from greendot.store.keys import OPERATOR, ApiKey, Secret
-from greendot.store.remembering import BELIEVED_S
+from greendot.store.api_keys import OPERATOR, ApiKey, Secret
+from greendot.store.read_cache import BELIEVED_S
 from greendot.testing import Closed, Served, serving
 from greendot.testing.server import API_KEY
 

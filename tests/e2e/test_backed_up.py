@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import Process, greendot, running, until
-from greendot.store.base import Draft, Notice
+from greendot.store.port import Draft, Notice
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from postgres_server import execute, fresh_schema, programs

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from greendot.core.spread import Crowding
-from greendot.engine.base import Part, Topic
+from greendot.engine.port import Part, Topic
+from greendot.presence.celebrity_model import Crowding
 from greendot.testing import Served, WireClient, serving
 
 Entry = dict[str, Any]

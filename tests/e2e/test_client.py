@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from e2e.processes import SECRET, Process, running
+from greendot.auth.tokens import Tokens
 from greendot.client import Client, CommandRefused, ConnectionRefused, Cursors, Truncated, body_of
 from greendot.client.backoff import Backoff
 from greendot.clock import SystemClock
-from greendot.engine.base import Part
+from greendot.engine.port import Part
 from greendot.protocol.events import (
     NotificationCreated,
     NotificationUpdated,
@@ -25,9 +26,8 @@ from greendot.protocol.events import (
     Signal,
     TypingStarted,
 )
-from greendot.store.base import Draft, Notice
+from greendot.store.port import Draft, Notice
 from greendot.testing import Served, serving
-from greendot.tokens import Tokens
 from redis_servers import free_port
 
 

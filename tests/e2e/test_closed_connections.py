@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
-from greendot.gateway.connection import Connection
-from greendot.gateway.server import Entrance
 from greendot.testing import WireClient, serving
+from greendot.transport.connection import Connection
+from greendot.transport.listener import Entrance
 
 CLIENTS = 20
 OF_A_CONNECTION = (Connection, Entrance)

@@ -9,16 +9,16 @@ import pytest
 
 from e2e.narrow import Peer, peer
 from e2e.processes import ask, exchange, until
-from greendot.admin.acting import HOLDS_S
-from greendot.admin.admission import MOST_OPERATORS, MOST_PENDING, MOST_TENANT
+from greendot.admin.actions import HOLDS_S
 from greendot.admin.dashboard import HELLO_S, KEY_EVERY, MOST_COMMANDS, WRONG_S
-from greendot.core.apikeys import hash_of, text_of
-from greendot.core.breaker import Load
-from greendot.core.tailing import HOLD_S, KINDS
-from greendot.core.tailing import MOST as MOST_EVENTS
+from greendot.admin.socket_admission import MOST_OPERATORS, MOST_PENDING, MOST_TENANT
+from greendot.auth.api_key_model import hash_of, text_of
 from greendot.ids import new_key_id, new_key_secret
-from greendot.store.keys import OPERATOR, ApiKey, Secret
-from greendot.store.remembering import BELIEVED_S
+from greendot.limits.overload_model import Load
+from greendot.node.event_recorder_model import HOLD_S, KINDS
+from greendot.node.event_recorder_model import MOST as MOST_EVENTS
+from greendot.store.api_keys import OPERATOR, ApiKey, Secret
+from greendot.store.read_cache import BELIEVED_S
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.wire import PING, PONG, TEXT, make_frame

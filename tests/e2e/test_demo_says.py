@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Locator, Route, expect
 
+from greendot.auth.tokens import Tokens
 from greendot.testing import WireClient
-from greendot.tokens import Tokens
 
 if TYPE_CHECKING:
     from e2e.browser import ServerProcess, Tab

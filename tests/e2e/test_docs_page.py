@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from e2e.axe import faults
-from greendot.api.catalogue import document
+from greendot.app.http import document
 from greendot.protocol.codec import decode_command
 from greendot.protocol.commands import COMMANDS
 from wire_described import DOCUMENT as WIRE

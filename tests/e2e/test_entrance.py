@@ -7,8 +7,8 @@ import random
 
 from e2e.narrow import upgrade
 from e2e.processes import until
-from greendot.gateway.http1 import HttpProtocol
 from greendot.testing import serving
+from greendot.transport.http1 import HttpProtocol
 
 SIGNS = [
     b"\r\n",

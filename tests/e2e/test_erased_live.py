@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from e2e.processes import greendot, running
-from greendot.assembly import make_store
-from greendot.cli.revoked_sessions import Ended, revoke_and_end
-from greendot.core.revocations import Kind, Revocation
-from greendot.gateway.revoking import EVERY_ALONE_S
-from greendot.store.base import Store
+from greendot.app.server import make_store
+from greendot.auth.model import Kind, Revocation
+from greendot.auth.revocation import EVERY_ALONE_S
+from greendot.cli._revoked_sessions import Ended, revoke_and_end
+from greendot.store.port import Store
 from greendot.testing import Closed, Served, WireClient, hold, serving
-from greendot.testing.people_suite import all_of
+from greendot.testing.user_data_suite import all_of
 from postgres_server import fresh_schema
 from redis_servers import redis_server
 
@@ -107,7 +107,7 @@ async def test_where_no_server_runs_nothing_is_waited_for(tmp_path: Path, reques
 async def test_a_server_that_does_not_answer_is_not_said_to_have_ended_its_sessions(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greendot.cli.revoked_sessions.CONFIRM_S", 0.3)
+    monkeypatch.setattr("greendot.cli._revoked_sessions.CONFIRM_S", 0.3)
     async with served_on("sqlite", "memory", tmp_path, request) as (served, beside):
         ended = await revoke_and_end(served.greendot.settings, beside, until_now(served, "user", "ann"))
         assert ended == Ended(sure=False)
@@ -117,7 +117,7 @@ async def test_a_server_that_does_not_answer_is_not_said_to_have_ended_its_sessi
 async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_sessions(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greendot.gateway.acks.WITHIN_S", 0.3)
+    monkeypatch.setattr("greendot.node.acknowledged.WITHIN_S", 0.3)
     async with served_on("sqlite", "redis", tmp_path, request) as (served, beside):
         monkeypatch.setattr(served.node.revoking, "heard", lambda message, node: None)
         for kind, value, left in (("user", "ann", 0), ("tenant", T, None)):

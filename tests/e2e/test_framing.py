@@ -14,12 +14,12 @@ import pytest
 
 from e2e.narrow import connection_of, upgrade
 from e2e.processes import until
-from greendot.gateway.connection import Connection
-from greendot.gateway.websocket import IGNORED, READ
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.testing import Served, hold, serving
 from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
+from greendot.transport.connection import Connection
+from greendot.transport.websocket import IGNORED, READ
 from redis_servers.tls import certificates
 
 CONTINUATION, BINARY = 0x0, 0x2

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from backends import on_each_pair, serving_on
 from e2e.processes import until
-from greendot.engine.base import Message, Notified, Topic
-from greendot.store.base import Notice
+from greendot.engine.port import Message, Notified, Topic
+from greendot.store.port import Notice
 from greendot.testing import Served, WireClient, hold
 
 CLUB = Topic("room", "default", "club")

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from e2e.test_dashboard import KEY, ON, make
 from greendot.cli import cli
 from greendot.errors import GreendotError
-from greendot.store.base import Notice
-from greendot.store.keys import OPERATOR
-from greendot.store.pushes import Device
+from greendot.store.api_keys import OPERATOR
+from greendot.store.port import Notice
+from greendot.store.push import Device
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 

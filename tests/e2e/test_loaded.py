@@ -11,9 +11,17 @@ from e2e.processes import running
 NOT_ASKED_FOR = (
     *("greendot.engine.redis.engine", "hiredis", "redis"),
     *("greendot.store.postgres", "asyncpg"),
-    *("greendot.outbound", "greendot.multiplexed", "httpcore2", "httpx2", "h11", "h2", "hpack"),
-    *("greendot.webhooks", "greendot.relay", "greendot.push_assembly", "greendot.push.apns", "greendot.push.webpush"),
-    *("greendot.admin", "greendot.doctor", "greendot.backups", "greendot.client", "greendot.testing"),
+    *("greendot.transport.http_client", "greendot.transport.http2_client", "httpcore2", "httpx2", "h11", "h2", "hpack"),
+    *(
+        "greendot.webhooks.service",
+        "greendot.webhooks.hook",
+        "greendot.app_outbox",
+        "greendot.app.push",
+        "greendot.push.providers.apns",
+        "greendot.push.providers.webpush",
+    ),
+    *("greendot.admin.dashboard", "greendot.admin.socket", "greendot.admin.actions", "greendot.admin.lookup"),
+    *("greendot.ops.doctor", "greendot.ops.backup", "greendot.client", "greendot.testing"),
     *("structlog", "rich", "opentelemetry", "multiprocessing"),
 )
 MOST = 260  # modules of ours; 337 when all were loaded

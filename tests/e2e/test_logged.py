@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from e2e.processes import API_KEY, SECRET, Process, ask, running
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
 from greendot.testing import Closed, WireClient
 from greendot.testing.wire import TEXT
-from greendot.tokens import Tokens
 
 USER, OTHER, ROOM, TENANT = "marked-user", "marked-other", "marked-room", "marked-tenant"
 NAME, BODY, STATUS, KEY = "Marked Name", "marked body", "marked status", "marked-key"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from e2e.largest import CASES, longest_turn
-from greendot.api.catalogue import KINDS
-from greendot.api.operation import operations_of
+from greendot.app.http import KINDS
+from greendot.http.operation import operations_of
 from greendot.protocol.commands import COMMANDS
 from postgres_server import fresh_schema
 from redis_servers import redis_server

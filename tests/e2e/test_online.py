@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from e2e.test_http import Backend, backend, is_problem
-from greendot.engine import answers, memory
-from greendot.engine.redis import keys, online
+from greendot.engine import memory, results
+from greendot.engine.redis import keys, online_pages
 from greendot.testing import Served
 from redis_servers import redis_server
 
@@ -57,7 +57,7 @@ async def test_a_page_of_a_few_asks_redis_a_few_times(tmp_path: Path, monkeypatc
                 assert (await api.get(ONLINE))["users"] == ["alice", "bob", "carol", "dora"]
                 counts.append(len(asked))
             # Partitions are looked through eight at a time; and a node does something by itself now and then.
-            assert 1 <= min(counts) <= keys.PARTITIONS / online.AT_ONCE + 4
+            assert 1 <= min(counts) <= keys.PARTITIONS / online_pages.AT_ONCE + 4
             monkeypatch.undo()
             assert (
                 sorted(await everybody(api, 1)) == sorted(await everybody(api, 3)) == ["alice", "bob", "carol", "dora"]
@@ -71,11 +71,11 @@ async def test_a_script_stops_after_some_users_and_the_next_one_goes_on(
     with redis_server("redis", tmp_path) as port:
         async with backend(engine={"url": f"redis://127.0.0.1:{port}"}) as (served, api):
             await come(served, *users)
-            monkeypatch.setattr(online, "MOST_READ", 2)
+            monkeypatch.setattr(online_pages, "MOST_READ", 2)
             page = await api.get(f"{ONLINE}?limit=100")
             assert (page["users"], page["count"]) == (sorted(users), 30)
             # A page that has taken enough steps ends where it is, and says how to go on.
-            monkeypatch.setattr(online, "MOST_STEPS", 3)
+            monkeypatch.setattr(online_pages, "MOST_STEPS", 3)
             assert sorted(await everybody(api, 100)) == sorted(users)
 
 
@@ -107,7 +107,7 @@ async def test_pages_are_charged_by_what_was_looked_at() -> None:
 async def test_a_tenant_that_grows_while_it_is_paged_is_paged_to_the_end(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "ORDERED", 10)
+    monkeypatch.setattr(results, "ORDERED", 10)
     with redis_server("redis", tmp_path) as port:
         url = "memory" if engine == "memory" else f"redis://127.0.0.1:{port}"
         async with backend(engine={"url": url}) as (served, api):

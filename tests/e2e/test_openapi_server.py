@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from e2e.processes import API_KEY, Process, ask, exchange, running
-from greendot.api import asyncapi, catalogue
-from greendot.api.catalogue import document
+from greendot.app import http
+from greendot.app.http import document
+from greendot.http import asyncapi
 from greendot.testing import serving
 from postgres_server import fresh_schema
 
@@ -147,8 +148,8 @@ async def test_a_document_is_built_once_and_not_by_the_loop(monkeypatch: pytest.
         threads.append(threading.get_ident())
         return document()
 
-    monkeypatch.setattr(catalogue, "document", built)
-    catalogue._text.cache_clear()
+    monkeypatch.setattr(http, "document", built)
+    http._text.cache_clear()
     async with serving() as served:
         answers = await asyncio.gather(*(ask(served.port, "GET", "/openapi.json") for _ in range(3)))
     assert [answer.json() for answer in answers] == [DOCUMENTS["/openapi.json"]] * 3

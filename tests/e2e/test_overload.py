@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import ask
-from greendot.core.breaker import Level, Load
+from greendot.limits.overload_model import Level, Load
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY
 

@@ -18,11 +18,11 @@ import pytest
 
 from e2e.narrow import upgrade
 from e2e.processes import until
-from greendot.gateway import parsing
-from greendot.gateway.http1 import BODY_LEAST, MAX_FIELDS, HttpProtocol
 from greendot.testing import Served, WireClient, hold, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.wire import PONG, TEXT, make_frame
+from greendot.transport import parse_budget
+from greendot.transport.http1 import BODY_LEAST, MAX_FIELDS, HttpProtocol
 from redis_servers.tls import certificates
 
 STATUS = re.compile(rb"HTTP/1\.[01] (\d+)")
@@ -432,7 +432,7 @@ async def test_a_client_that_expects_100_is_told_to_go_on_once_the_body_is_wante
 
 @pytest.mark.parametrize("ends", ["open", "half-closed"])
 async def test_what_waits_to_be_parsed_is_answered_in_order(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
-    monkeypatch.setattr(parsing, "PARSING_S", 0.0)  # every read waits for a later turn
+    monkeypatch.setattr(parse_budget, "PARSING_S", 0.0)  # every read waits for a later turn
     async with serving() as served, raw(served) as client, raw(served) as other:
         sent = LIVE + CHUNKED + b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n" + LAST
         for at in range(0, len(sent), 50):
@@ -445,7 +445,7 @@ async def test_what_waits_to_be_parsed_is_answered_in_order(monkeypatch: pytest.
 
 
 async def test_a_websocket_that_waits_to_be_parsed_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "PARSING_S", 0.0)
+    monkeypatch.setattr(parse_budget, "PARSING_S", 0.0)
     async with serving() as served, raw(served) as client:
         client.send_bytes(LIVE + upgrade() + make_frame(TEXT, b"{}"))
         assert statuses(await client.read_until(b"ok\n")) == [200]
@@ -457,7 +457,7 @@ async def test_over_tls_what_waits_when_the_client_ends_is_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over TLS the end can be delivered with the bytes before it, though reading is paused."""
-    monkeypatch.setattr(parsing, "PARSING_S", 0.0)
+    monkeypatch.setattr(parse_budget, "PARSING_S", 0.0)
     async with raw_tls(tmp_path) as (served, client):
         client.send_bytes(LIVE)
         await client.end()

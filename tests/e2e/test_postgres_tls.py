@@ -10,7 +10,7 @@ import pytest
 
 from e2e.processes import greendot, running
 from greendot.errors import ConfigError, GreendotError
-from greendot.store.base import Draft
+from greendot.store.port import Draft
 from greendot.store.postgres import PostgresOutbox, PostgresStore
 from postgres_server import PostgresProcess, postgres_server
 from redis_servers.tls import Certificates, certificates

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from e2e.pushed import Pushed, pushing
-from greendot.core.presence import Snapshot
 from greendot.errors import EngineUnavailable
+from greendot.presence.model import Snapshot
 from greendot.testing import WireClient
 from greendot.testing.clock import START_MS
 from played import Answer
@@ -203,7 +203,7 @@ async def test_a_provider_in_trouble_gets_it_later_and_once(tmp_path: Path) -> N
 async def test_a_provider_that_hangs_holds_up_neither_the_server_nor_more_than_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greendot.push_assembly.FINISH_S", 0.1)
+    monkeypatch.setattr("greendot.app.push.FINISH_S", 0.1)
     async with pushing(tmp_path, push={"at_once": 3, "concurrency": 8, "timeout_s": 10}) as there:
         for number in range(20):
             await there.device(f"u{number}")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from greendot.core.gate import Policy, Seen
-from greendot.push.lane import Bounds, Lane, Lanes
+from greendot.push.policy_model import Policy, Seen
+from greendot.push.provider_channel import Bounds, Lane, Lanes
 from greendot.push.sender import Parcel, Sent
 from greendot.push.worker import House, Pace, PushWorker
-from greendot.store.base import Key, Notice, Store
+from greendot.store.port import Key, Notice, Store
 from greendot.store.postgres import PostgresStore
-from greendot.store.pushes import Device
+from greendot.store.push import Device
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.clock import START_MS, ManualClock
 from postgres_server import fresh_schema

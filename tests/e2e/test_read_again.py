@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from greendot.core.presence import Change, Face
-from greendot.engine.base import Entered, Topic
+from greendot.engine.port import Entered, Topic
 from greendot.errors import EngineUnavailable
+from greendot.presence.model import Change, Face
 from greendot.testing import Served, serving
 
 HOLD_S = 7.0

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from greendot.gateway.batched import LONGEST_S
-from greendot.store.base import Store
+from greendot.node.batching import LONGEST_S
+from greendot.store.port import Store
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import Served, WireClient, serving
 

@@ -12,10 +12,10 @@ import pytest
 from e2e import processes
 from e2e.narrow import connection_of, peer
 from e2e.processes import Answer, until
-from greendot.core.revocations import Revocation
-from greendot.engine.base import Part
+from greendot.auth.model import Revocation
+from greendot.auth.revocation import EVERY_S, FRESH_S
+from greendot.engine.port import Part
 from greendot.errors import StoreUnavailable
-from greendot.gateway.revoking import EVERY_S, FRESH_S
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY
 from postgres_server import fresh_schema

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Raw
 
-from greendot.engine.base import MemberRemoved, Topic
-from greendot.gateway.channel import RoomKey
+from greendot.engine.port import MemberRemoved, Topic
+from greendot.node.channel import RoomKey
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import RoomSend
 from greendot.protocol.events import RoomMessage

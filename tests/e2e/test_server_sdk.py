@@ -12,7 +12,7 @@ import pytest
 
 from e2e.processes import until
 from greendot import Server
-from greendot.server import BadKey, BadRequest, NotFound, Notification, RateLimited, Unreachable, minting
+from greendot.sdk import BadKey, BadRequest, NotFound, Notification, RateLimited, Unreachable, tokens
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY, SECRET
 from receiver import LOOPBACK, receiving
@@ -55,10 +55,10 @@ async def test_rooms_are_made_and_members_come_and_go() -> None:
 
 
 async def test_lists_longer_than_a_page_are_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greendot.server.rooms.PAGE", 2)
-    monkeypatch.setattr("greendot.server.rooms.MOST_MESSAGES", 2)
-    monkeypatch.setattr("greendot.server.people.PAGE", 2)
-    monkeypatch.setattr("greendot.server.people.MOST_ASKED", 2)
+    monkeypatch.setattr("greendot.sdk.rooms.PAGE", 2)
+    monkeypatch.setattr("greendot.sdk.rooms.MOST_MESSAGES", 2)
+    monkeypatch.setattr("greendot.sdk.users.PAGE", 2)
+    monkeypatch.setattr("greendot.sdk.users.MOST_ASKED", 2)
     names = [f"n{number}" for number in range(4)]
     async with serving() as served:
         for name in names:
@@ -167,7 +167,7 @@ async def test_what_is_revoked_or_disconnected_is_closed() -> None:
 async def test_a_token_of_the_sdk_opens_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
         # The app's clock is the server's, which a test stands still.
-        monkeypatch.setattr(minting, "time", SimpleNamespace(time=lambda: served.clock.now_ms() / 1000))
+        monkeypatch.setattr(tokens, "time", SimpleNamespace(time=lambda: served.clock.now_ms() / 1000))
         with server_of(served) as server:
             made = server.token("alice", name="Alice", rooms=["team-*"], ttl=60)
         client = await served.socket()

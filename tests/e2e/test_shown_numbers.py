@@ -9,10 +9,10 @@ import pytest
 
 from e2e.narrow import peer
 from e2e.processes import ask
-from greendot.core.kinds import AGAIN_S
-from greendot.engine.base import Part
+from greendot.admin import metrics
+from greendot.engine.port import Part
 from greendot.errors import StoreUnavailable
-from greendot.gateway import scraping
+from greendot.inbox.kinds_model import AGAIN_S
 from greendot.testing import Served, serving
 from greendot.testing.server import API_KEY
 
@@ -36,7 +36,7 @@ async def test_what_waits_for_a_reader_that_stops_and_what_is_dropped_is_shown_b
         for number in range(120):
             body = "x" * 30_000
             await speaker.request(type="signal.send", room="lobby", kind="n", key=f"k{number}", body=body)
-        served.clock.advance(scraping.KEEP_S)
+        served.clock.advance(metrics.KEEP_S)
         assert await shown(served, "realtime_outbox_connections") == 1
         assert await shown(served, "realtime_outbox_frames") > 20
         assert 900_000 < await shown(served, "realtime_outbox_bytes") <= 1024 * 1024
@@ -55,7 +55,7 @@ async def test_what_a_newer_signal_of_its_key_replaces_is_shown_by_type_and_noth
         for number in range(sent):
             body = [number, "x" * 30_000]
             await speaker.request(type="signal.send", room="lobby", kind="cursor", key="speaker", body=body)
-        served.clock.advance(scraping.KEEP_S)
+        served.clock.advance(metrics.KEEP_S)
         coalesced = await shown(served, "realtime_coalesced_total", type="signal")
         assert coalesced > 20
         assert await shown(served, "realtime_dropped_total", type="signal", reason="slow") == 0
@@ -136,7 +136,7 @@ async def test_who_asks_often_has_the_store_asked_once_a_second() -> None:
         await asyncio.gather(*(shown(served, "store_up") for _ in range(10)))
         assert await shown(served, "store_up") == 1
         assert pings == 1
-        served.clock.advance(scraping.KEEP_S)
+        served.clock.advance(metrics.KEEP_S)
         assert await shown(served, "store_up") == 1
         assert pings == 2
 
@@ -144,7 +144,7 @@ async def test_who_asks_often_has_the_store_asked_once_a_second() -> None:
 async def test_a_store_that_is_late_is_shown_as_away_and_its_answer_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scraping, "STORE_S", 0.05)
+    monkeypatch.setattr(metrics, "STORE_S", 0.05)
     async with serving() as served:
         answered = asyncio.Event()
         pings: list[str] = []
@@ -158,7 +158,7 @@ async def test_a_store_that_is_late_is_shown_as_away_and_its_answer_is_not_cut_o
         try:
             for _ in range(3):
                 assert await shown(served, "store_up") == 0
-                served.clock.advance(scraping.KEEP_S)
+                served.clock.advance(metrics.KEEP_S)
         finally:
             answered.set()
         await served.settle()
@@ -175,6 +175,6 @@ async def test_a_store_that_is_away_is_shown_and_the_rest_with_it() -> None:
             raise StoreUnavailable("it is away")
 
         served.node.store.ping = away  # type: ignore[method-assign]
-        served.clock.advance(scraping.KEEP_S)
+        served.clock.advance(metrics.KEEP_S)
         assert await shown(served, "store_up") == 0
         assert await shown(served, "ws_connections") == 0

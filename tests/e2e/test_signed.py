@@ -13,14 +13,14 @@ import jwt
 import msgspec
 import pytest
 
-from greendot.assembly import Greendot
+from greendot.app.server import Greendot
+from greendot.app.tokens import make_tokens
+from greendot.auth.jwks import AGAIN_S
+from greendot.auth.tokens import MOST_CHARACTERS
+from greendot.config import Auth, AuthKey, Settings
 from greendot.errors import ConfigError
-from greendot.settings import Auth, AuthKey, Settings
 from greendot.testing.server import SECRET, Served, serving
 from greendot.testing.wire import Closed, WireClient
-from greendot.tokens import make_tokens
-from greendot.tokens.remote import AGAIN_S
-from greendot.tokens.tokens import MOST_CHARACTERS
 from signers import ALGORITHMS, key_server, signer
 
 START_S = 1_800_000_000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import ask, until
-from greendot.push.signing import new_vapid_key
+from greendot.push.providers.signing import new_vapid_key
 from greendot.testing import serving
 from greendot.testing.server import API_KEY
 from receiver import SECRET, receiving
@@ -28,7 +28,7 @@ def subscription(host: str) -> str:
 async def test_webhooks_go_on_while_push_endpoints_of_a_user_cannot_be_resolved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greendot.push_assembly.FINISH_S", 0.1)
+    monkeypatch.setattr("greendot.app.push.FINISH_S", 0.1)
     key = tmp_path / "vapid.pem"
     key.write_text(new_vapid_key()[0])
     # As many threads as uvloop has for the look-ups of the loop.

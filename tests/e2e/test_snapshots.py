@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from e2e.processes import ask
-from greendot.gateway.badges import EVERY_S
-from greendot.store.base import Draft, Notice
+from greendot.inbox.badges import EVERY_S
+from greendot.store.port import Draft, Notice
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import Served, hold, serving

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from e2e.narrow import Peer, connection_of, peer
-from greendot.core.outbox import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES
-from greendot.gateway.connection import Connection
-from greendot.gateway.server import SEND_BUFFER
 from greendot.testing import Served, WireClient, serving
+from greendot.transport.connection import Connection
+from greendot.transport.listener import SEND_BUFFER
+from greendot.transport.send_buffer_model import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES
 
 FRAME = 64 * 1024
 KERNEL = 2 * SEND_BUFFER  # the kernel doubles what it is told

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from e2e.processes import ask
-from greendot.engine.base import Deliver, Message, Topic
-from greendot.gateway.feed import COMPARE_S, GAP_S
-from greendot.store.base import BusMode, Draft, Key, Room
+from greendot.engine.port import Deliver, Message, Topic
+from greendot.rooms.delivery import COMPARE_S, GAP_S
+from greendot.store.port import BusMode, Draft, Key, Room
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 

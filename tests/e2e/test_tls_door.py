@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from e2e.processes import PATIENCE_S, SECRET, Process, answer_in, greendot, running, until
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
-from greendot.gateway import acceptor
 from greendot.testing import Served, WireClient, serving
-from greendot.tokens import Tokens
+from greendot.transport import acceptor
 from redis_servers import redis_server
 from redis_servers.tls import Certificates, certificates
 

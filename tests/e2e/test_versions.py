@@ -11,7 +11,7 @@ from msgspec import UNSET
 from e2e.test_client import client, next_of
 from e2e.test_hostile import Peer
 from e2e.test_inbox import Bus, notify, of, post
-from greendot.gateway.refreshing import LONGEST_S
+from greendot.connect.version_fallback import LONGEST_S
 from greendot.protocol.events import NotificationUpdated
 from greendot.testing import Closed, Served, WireClient, serving
 

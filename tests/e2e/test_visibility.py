@@ -420,7 +420,7 @@ async def test_a_key_is_needed_for_contacts() -> None:
 
 
 async def test_there_are_only_so_many_contacts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greendot.gateway.regarding.MOST_CONTACTS", 2)
+    monkeypatch.setattr("greendot.visibility.updates.MOST_CONTACTS", 2)
     async with serving() as served:
         call = partial(ask, served.port, Authorization=f"Bearer {API_KEY}")
         codes = [(await call("PUT", f"/v1/users/ann/contacts/u{number}")).status for number in range(3)]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from backends import on_each_pair, serving_on
-from greendot.engine.base import Topic
+from greendot.engine.port import Topic
 from greendot.errors import EngineUnavailable
-from greendot.gateway.slices import STEP
+from greendot.node.time_slices import STEP
 from greendot.testing import Served, WireClient, hold, serving
 
 USERS = ["alice", *(f"user{number}" for number in range(STEP + 50))]  # two groups; alice is in the first

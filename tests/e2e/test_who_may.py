@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from e2e import processes
-from greendot.api.scopes import NEEDED
-from greendot.core.apikeys import hash_of, text_of
+from greendot.auth.api_key_model import hash_of, text_of
+from greendot.http.scopes import NEEDED
 from greendot.ids import new_key_id, new_key_secret
 from greendot.protocol.commands import COMMANDS
-from greendot.store.base import Draft, Notice
-from greendot.store.keys import ApiKey, Secret
+from greendot.store.api_keys import ApiKey, Secret
+from greendot.store.port import Draft, Notice
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY, COMINGS
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from e2e.processes import API_KEY, ask
 from fuzz.live import Live, fuzzing, tells_nothing
 from fuzz.nonsense import JSON, Nonsense
-from greendot.api.catalogue import KINDS
-from greendot.api.operation import Operation, operations_of
+from greendot.app.http import KINDS
+from greendot.http.operation import Operation, operations_of
 
 READING = [operation for kind in KINDS for operation in operations_of(kind) if operation.body]
 NONSENSE = Nonsense(["default", "lobby", "alice", "", "hint", "admin", "busy"])

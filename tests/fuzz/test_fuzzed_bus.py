@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from e2e.processes import SECRET, serves_a_fresh_client
 from fuzz.live import EXAMPLES, Live, fuzzing
 from fuzz.nonsense import JSON, Nonsense
-from greendot.core.presence import Change
-from greendot.engine.base import AnySent, Entered, Kind, Left, Sent, Topic, Typing
+from greendot.engine.port import AnySent, Entered, Kind, Left, Sent, Topic, Typing
 from greendot.engine.redis import keys
-from greendot.engine.redis.messages import Malformed, Messages
+from greendot.engine.redis.bus_codec import Malformed, Messages
+from greendot.presence.model import Change
 from greendot.testing import Served, serving
 from redis_servers import RedisProcess
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import API_KEY, ask, running, until
-from greendot.push.signing import new_vapid_key
-from greendot.store.base import Notice
-from greendot.store.pushes import Device
+from greendot.push.providers.signing import new_vapid_key
+from greendot.store.port import Notice
+from greendot.store.push import Device
 from greendot.store.sqlite import SqliteStore
 from hostile.probe import metric, probing
 from played import PlayedWebPush, playing

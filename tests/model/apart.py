@@ -14,9 +14,9 @@ from urllib.parse import quote
 import msgspec
 
 from e2e.processes import Answer, ask
-from greendot.core.apikeys import hash_of, text_of
+from greendot.auth.api_key_model import hash_of, text_of
 from greendot.ids import new_key_id, new_key_secret
-from greendot.store.keys import ApiKey, Secret
+from greendot.store.api_keys import ApiKey, Secret
 from greendot.testing import Closed, Served, WireClient
 
 WORDS = ["amber", "cobalt", "violet"]  # a secret one of each tenant, in all that its people say and are called

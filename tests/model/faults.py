@@ -6,9 +6,10 @@ import asyncio
 import os
 import random
 
-from greendot.engine.base import Message, Topic
+from greendot.engine.port import Message, Topic
 from greendot.engine.redis.bus import RedisBus
-from greendot.gateway import feed, inboxes
+from greendot.inbox import delivery as inboxes
+from greendot.rooms import delivery
 
 chance = random.Random(os.environ["FAULTS_SEED"])
 publish = RedisBus.publish
@@ -25,5 +26,5 @@ def badly(bus: RedisBus, topic: Topic, message: Message) -> None:
 
 
 RedisBus.publish = badly  # type: ignore[method-assign]
-feed.COMPARE_S = float(os.environ["FAULTS_COMPARE_S"])
+delivery.COMPARE_S = float(os.environ["FAULTS_COMPARE_S"])
 inboxes.COMPARE_S = float(os.environ["FAULTS_COMPARE_S"])

@@ -18,20 +18,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from greendot.core.presence import NodeLife, Ref
-from greendot.core.typists import Typist
-from greendot.engine.answers import Adopted, SeatInfo, Touched
-from greendot.engine.base import Host, Message, Topic
+from greendot.app.node import Node
+from greendot.config import Settings
 from greendot.engine.memory import MemoryEngine
+from greendot.engine.port import Host, Message, Topic
+from greendot.engine.results import Adopted, SeatInfo, Touched
 from greendot.errors import StoreUnavailable
-from greendot.gateway.node import Node
-from greendot.gateway.websocket import UpgradedProtocol
-from greendot.settings import Settings
+from greendot.presence.model import NodeLife, Ref
+from greendot.rooms.typing_model import Typist
 from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite.thread import _open, _transact
 from greendot.testing.clock import START_MS
 from greendot.testing.server import SECRET
 from greendot.testing.wire import CLOSE, TEXT, make_frame
+from greendot.transport.websocket import UpgradedProtocol
 
 T = TypeVar("T")
 Heard = Callable[[dict[str, Any] | None], None]

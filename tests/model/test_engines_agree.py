@@ -16,12 +16,12 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greendot.core.presence import Change, Face, Manual, NodeLife, Ref, Snapshot
-from greendot.engine.answers import Known, Swept
-from greendot.engine.base import Engine, Entered, Fenced, Left, Topic
 from greendot.engine.memory import MemoryEngine
+from greendot.engine.port import Engine, Entered, Fenced, Left, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import Periods
+from greendot.engine.results import Known, Swept
+from greendot.presence.model import Change, Face, Manual, NodeLife, Ref, Snapshot
 from greendot.testing import ManualClock
 from hosts import RecordingHost, RedisNode
 from redis_servers import redis_server

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from greendot.core.presence import NOBODY, Change, Face, Manual, Ref, Snapshot
-from greendot.engine.base import Fenced, Topic
 from greendot.engine.memory import MemoryEngine
+from greendot.engine.port import Fenced, Topic
+from greendot.presence.model import NOBODY, Change, Face, Manual, Ref, Snapshot
 from greendot.testing import ManualClock
 from hosts import RecordingHost
 

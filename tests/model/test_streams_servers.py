@@ -18,8 +18,8 @@ import asyncpg
 import pytest
 
 from e2e.processes import SECRET, Process, greendot, running
+from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
-from greendot.tokens import Tokens
 from model.listeners import Client
 from model.simulated import UPGRADE
 from postgres_server import execute, fresh_schema

@@ -17,11 +17,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from greendot.core import streams
-from greendot.engine.base import Part
+from greendot.engine.port import Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
-from greendot.gateway import feed, inboxes, room
-from greendot.store.base import Draft, Notice, Role
+from greendot.inbox import delivery as inboxes
+from greendot.node import stream_model
+from greendot.rooms import delivery, local_room
+from greendot.store.port import Draft, Notice, Role
 from model.listeners import Client
 from model.simulated import Faults, SimulatedNode, VirtualLoop, World
 
@@ -304,9 +305,9 @@ def limits(seed: int) -> Iterator[None]:
     """In some trials little is kept and held, so that its end is reached."""
     with pytest.MonkeyPatch.context() as patch:
         if seed % 4 == 3:
-            for module in (feed, room, inboxes):
+            for module in (delivery, local_room, inboxes):
                 patch.setattr(module, "RECOVER", 12)
-            patch.setattr(streams, "MOST_HELD", 5)
+            patch.setattr(stream_model, "MOST_HELD", 5)
         yield
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from greendot.core.visibility import Facts, Person, Policy, Privacy, Rule, may_see
 from greendot.testing import Served, WireClient, serving
+from greendot.visibility.model import Facts, Person, Policy, Privacy, Rule, may_see
 
 USERS = ["ann", "bob", "carl", "dan"]
 ROOMS = ["r1", "r2"]

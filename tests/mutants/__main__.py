@@ -91,7 +91,7 @@ def main() -> int:
 def arguments() -> Any:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument(
-        "modules", nargs="*", help="modules to look at, such as core/presence or core/ (all that are listed)"
+        "modules", nargs="*", help="modules to look at, such as presence/model or rooms/ (all that are listed)"
     )
     parser.add_argument("--all", action="store_true", help="all mutants, not a sample")
     parser.add_argument("--sample", type=int, default=20, help="how many of each module (%(default)s)")

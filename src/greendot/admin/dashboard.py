@@ -14,20 +14,20 @@ from msgspec import to_builtins
 
 from greendot import __version__
 from greendot.admin import frames
-from greendot.admin.acting import Acting
-from greendot.admin.admission import Admission
-from greendot.admin.desk import Desk, Viewer, viewer_of
-from greendot.admin.finding import Finding
-from greendot.admin.gathering import Gathering, View, busiest
-from greendot.core.tailing import KINDS, Kind
-from greendot.engine.answers import NodeInfo
-from greendot.engine.base import Topic
+from greendot.admin.access import Desk, Viewer, viewer_of
+from greendot.admin.actions import Acting
+from greendot.admin.lookup import Finding
+from greendot.admin.socket_admission import Admission
+from greendot.admin.summary import Gathering, View, busiest
+from greendot.engine.port import Topic
+from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
-from greendot.logs import events
-from greendot.logs.telling import tell
+from greendot.node.event_recorder_model import KINDS, Kind
+from greendot.protocol.cluster import Sample, SampleOf, read_sample
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import CommandId
-from greendot.protocol.insight import Sample, SampleOf, read_sample
+from greendot.telemetry import log_events as events
+from greendot.telemetry.log import tell
 
 EVERY_S = 1.0  # between two looks
 WITHIN_S = 0.6  # for the other nodes to answer

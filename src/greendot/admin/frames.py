@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from greendot.core.tailing import Kind
 from greendot.ids import ID_PATTERN
+from greendot.node.event_recorder_model import Kind
+from greendot.protocol.cluster import TopicKind
 from greendot.protocol.commands import CommandId
 from greendot.protocol.decoding import Json, decoder
-from greendot.protocol.insight import TopicKind
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
 Action = Literal["disconnect", "revoke", "notify"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from greendot.api.asyncapi import document
+from greendot.http.asyncapi import document
 
 
 @click.command()

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import click
 
-from greendot.backups import Contents, back_up, put_back
-from greendot.cli.config import config_option, settings_from
-from greendot.cli.inspect import json_option, print_json
-from greendot.cli.stored import INTERRUPTED, store_option
-from greendot.cli.tables import several
+from greendot.cli._settings import config_option, settings_from
+from greendot.cli._store import INTERRUPTED, store_option
+from greendot.cli._tables import several
+from greendot.cli.engine import json_option, print_json
+from greendot.ops.backup import Contents, back_up, put_back
 
 SHOWN_S = 0.2  # between two looks at how far it is
 NOT_IN_IT = "Not in it: settings, secrets, and what is in Redis (who is online now, which fills itself again)."

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 import click
 import uvloop
 
-from greendot import probes
-from greendot.assembly import looks, secret_look
-from greendot.cli.config import config_option, dev_file, dev_secret, given
-from greendot.cli.inspect import json_option, print_json
+from greendot.app.server import looks, secret_look
+from greendot.cli._settings import config_option, dev_file, dev_secret, given
+from greendot.cli._tables import printable, several
+from greendot.cli.engine import json_option, print_json
 from greendot.cli.serve import server_flags, server_options
-from greendot.cli.tables import printable, several
-from greendot.doctor.diagnosis import Facts, diagnosis
-from greendot.doctor.finding import Finding, by_weight, exit_code, note
-from greendot.gateway.certificates import certificate_facts
-from greendot.settings import Read, read, strange_variables
+from greendot.config import Read, read, strange_variables
+from greendot.ops import probes
+from greendot.ops.doctor.diagnosis import Facts, diagnosis
+from greendot.ops.doctor.finding import Finding, by_weight, exit_code, note
+from greendot.transport.certificate import certificate_facts
 
 WIDTH = 100
 _LABELS = {"error": "ERROR", "warning": "WARNING", "note": "note", "ok": "ok"}

@@ -10,8 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.files import put_in_place, refuse_to_overwrite
-from greendot.settings import load
+from greendot.config import load
+from greendot.ops.files import put_in_place, refuse_to_overwrite
 
 HERE = ("127.0.0.1", "::1")
 LISTS = ("origins", "names")  # written with commas

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from greendot.cli.config import config_option, settings_from
-from greendot.settings import Settings
+from greendot.cli._settings import config_option, settings_from
+from greendot.config import Settings
 
 ANSWER_S = 5.0
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (nothing is bound here)

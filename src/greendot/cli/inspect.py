@@ -1,255 +1,111 @@
-"""For operators: `greendot nodes`, `presence`, `sessions`, `typing` and `sweep`.
-
-They go straight to the shared engine, past the servers, and join nothing: what they see is what all servers see.
-"""
+"""`greendot inspect`: all there is of a user, a room, a node or a topic, and how long it lasts."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-import msgspec
-import uvloop
-from msgspec import Struct
 
-from greendot.assembly import make_engine
-from greendot.cli.config import config_option, settings_from, with_dev_secret
-from greendot.cli.tables import NOTHING, ago, left, several, table
-from greendot.clock import SystemClock
-from greendot.core.projection import project
-from greendot.engine.answers import NodeInfo, Swept
-from greendot.engine.redis.engine import RedisEngine
+from greendot.cli import inspect_view
+from greendot.cli._admin_socket import Where, looking, some_tenant_option, url_option, where
+from greendot.cli._settings import config_option, settings_from
+from greendot.cli._store import on_a_loop
+from greendot.cli.engine import json_option, print_json
+from greendot.config import check_id
 from greendot.errors import ConfigError
-from greendot.protocol.events import Presence
-from greendot.protocol.replies import PresenceReply, Typer
-from greendot.settings import Settings, check_id
 
-SLOW_S = 2.0  # what takes longer says that it is at work
-INTERRUPTED = 130  # the exit code of what was ended by Ctrl-C, as shells have it
-
-T = TypeVar("T")
-
-engine_option = click.option("--engine", metavar="URL", help="The servers' engine: redis://HOST:PORT.")
-tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose users and rooms.")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+Lines = Callable[[dict[str, Any], int], list[str]]  # of what was found, and when that was
+KINDS = "room", "watch", "user"
 
 
-class SessionEntry(Struct, frozen=True):
-    """A session as the engine knows it, under the names of the HTTP API."""
+@click.group("inspect")
+def inspect() -> None:
+    """All there is of a user, a room, a node or a topic, wherever it is, and how long it lasts.
 
-    session: str
-    user: str
-    device: str
-    node: str
-    state: str  # online, idle or lingering
-    ends_in_ms: int | None  # of one that lingers, or whose node is dead
-
-
-@click.command()
-@json_option
-@engine_option
-@config_option
-def nodes(as_json: bool, engine: str | None, config: Path | None) -> None:
-    """The nodes on the engine: which live, which died and when their sessions end."""
-    settings = _settings(engine, config, "GET /v1/nodes")
-
-    async def look(there: RedisEngine) -> tuple[list[NodeInfo], int]:
-        return await there.nodes(), there.time.now()
-
-    found, now = _run(settings, look)
-    if as_json:
-        print_json({"nodes": [node._asdict() for node in found]})
-    elif not found:
-        click.echo("No node has been on this engine.")
-    else:
-        rows = [
-            (node.node, node.state, node.level, ago(node.renewed_at, now), left(node.ends_at and node.ends_at - now))
-            for node in found
-        ]
-        click.echo(table(("NODE", "STATE", "LOAD", "RENEWED", "SESSIONS END IN"), rows))
-
-
-@click.command()
-@click.argument("users", metavar="USER…", nargs=-1, required=True)
-@tenant_option
-@json_option
-@engine_option
-@config_option
-def presence(users: tuple[str, ...], tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
-    """How others see each USER: state, since when, last seen, devices."""
-    check_ids("user", users, tenant)
-    request = f"GET /v1/users/{users[0]}/presence" if len(users) == 1 else "POST /v1/presence/query"
-    settings = _settings(engine, config, request)
-
-    async def look(there: RedisEngine) -> tuple[list[Presence], int]:
-        snapshots = await there.read(tenant, users)
-        return [project(user, seen) for user, seen in zip(users, snapshots, strict=True)], there.time.now()
-
-    entries, now = _run(settings, look)
-    if as_json:
-        print_json(PresenceReply(entries))
-        return
-    rows = [
-        (
-            entry.user,
-            entry.state,
-            ago(entry.since, now),
-            ago(entry.last_seen, now),
-            ", ".join(entry.devices or ()) or NOTHING,
-            entry.status_text or NOTHING,
-        )
-        for entry in entries
-    ]
-    click.echo(table(("USER", "STATE", "SINCE", "LAST SEEN", "DEVICES", "STATUS TEXT"), rows))
-
-
-@click.command()
-@click.argument("user")
-@tenant_option
-@json_option
-@engine_option
-@config_option
-def sessions(user: str, tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
-    """The sessions of USER on all nodes."""
-    check_ids("user", (user,), tenant)
-    settings = _settings(engine, config, f"GET /v1/users/{user}/sessions")
-
-    async def look(there: RedisEngine) -> list[SessionEntry]:
-        return await _sessions(there, tenant, user)
-
-    found = _run(settings, look)
-    if as_json:
-        print_json({"sessions": found})
-    elif not found:
-        click.echo(f"{user} has no session.")
-    else:
-        rows = [(entry.session, entry.device, entry.node, entry.state, left(entry.ends_in_ms)) for entry in found]
-        click.echo(table(("SESSION", "DEVICE", "NODE", "STATE", "ENDS IN"), rows))
-
-
-async def _sessions(engine: RedisEngine, tenant: str, user: str) -> list[SessionEntry]:
-    seats, lives, now = await engine.sessions(tenant, user), await engine.nodes(), engine.time.now()
-    ends = {life.node: life.ends_at - now for life in lives if life.ends_at is not None}
-    found = []
-    for seat in seats:
-        known = [ms for ms in (seat.ends_in_ms, ends.get(seat.node)) if ms is not None]
-        state = "lingering" if known else seat.state
-        found.append(
-            SessionEntry(seat.session, user, seat.device, seat.node, state, max(0, min(known)) if known else None)
-        )
-    return found
-
-
-@click.command()
-@click.argument("room")
-@tenant_option
-@json_option
-@engine_option
-@config_option
-def typing(room: str, tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
-    """Who is typing in ROOM."""
-    check_ids("room", (room,), tenant)
-    settings = _settings(engine, config, f"GET /v1/rooms/{room}/typing")
-
-    async def look(there: RedisEngine) -> list[Typer]:
-        return [Typer(*typist) for typist in await there.typers(tenant, room)]
-
-    typers = _run(settings, look)
-    if as_json:
-        print_json({"typing": typers})
-    elif not typers:
-        click.echo(f"Nobody is typing in {room}.")
-    else:
-        rows = [(typer.user, typer.name or NOTHING, left(typer.expires_in_ms)) for typer in typers]
-        click.echo(table(("USER", "NAME", "STOPS IN"), rows))
-
-
-@click.command()
-@json_option
-@engine_option
-@config_option
-def sweep(as_json: bool, engine: str | None, config: Path | None) -> None:
-    """Look at everything in the engine, end what no longer counts, and say what it was.
-
-    Nodes do this every ten minutes by themselves. Give it their settings: how long a last-seen is kept is one.
+    A running server is asked, by its dashboard's socket. `nodes`, `presence`, `sessions` and `typing` look into a
+    shared engine without one.
     """
-    settings = _settings(engine, config, "GET /v1/stats")
 
-    async def look(there: RedisEngine) -> tuple[Swept, int]:
-        if sys.stderr.isatty():
-            asyncio.get_running_loop().call_later(SLOW_S, click.echo, "Looking at every user …", sys.stderr)
-        swept = await there.sweep()
-        return swept, sum(node.state == "live" for node in await there.nodes())
 
-    swept, asked = _run(settings, look)
+@inspect.command()
+@click.argument("name", metavar="USER")
+@some_tenant_option
+@json_option
+@url_option
+@config_option
+def user(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+    """Sessions, rooms, inbox, devices, watchers of USER: what each is, and when it ends."""
+    _find(url, config, _named("user", name, tenant), as_json, inspect_view.user)
+
+
+@inspect.command()
+@click.argument("name", metavar="ROOM")
+@some_tenant_option
+@json_option
+@url_option
+@config_option
+def room(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+    """Members of ROOM, who is in it, who types and until when, and on which nodes it is listened to."""
+    _find(url, config, _named("room", name, tenant), as_json, inspect_view.room)
+
+
+@inspect.command()
+@click.argument("name", metavar="NODE")
+@json_option
+@url_option
+@config_option
+def node(name: str, as_json: bool, url: str | None, config: Path | None) -> None:
+    """What NODE holds, how it is, and what is left of its lease."""
+    _find(url, config, _named("node", name, None), as_json, inspect_view.node)
+
+
+@inspect.command()
+@click.argument("name", metavar="TOPIC")
+@some_tenant_option
+@json_option
+@url_option
+@config_option
+def topic(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+    """Who listens to TOPIC on each node, and what waits for them.
+
+    TOPIC is room:ROOM, watch:USER for those who watch a user, or user:USER for the user's own devices.
+    """
+    kind, _, rest = name.partition(":")
+    if kind not in KINDS or not rest:
+        raise click.UsageError(f"A topic is written as {', '.join(f'{kind}:NAME' for kind in KINDS)}, not {name!r}.")
+    question = _named("topic", rest, tenant)
+    _find(
+        url,
+        config,
+        {"type": "find.topic", "kind": kind, "name": rest, "tenant": question["tenant"]},
+        as_json,
+        inspect_view.topic,
+    )
+
+
+def _named(what: str, name: str, tenant: str | None) -> dict[str, Any]:
+    check_id("name" if what == "topic" else what, name)
+    if tenant is not None:
+        check_id("tenant", tenant)
+    return {"type": f"find.{what}", what: name, "tenant": tenant}
+
+
+def _find(url: str | None, config: Path | None, question: dict[str, Any], as_json: bool, lines: Lines) -> None:
+    answer, now = on_a_loop(_asked(where(settings_from(config, {}), url), question))
+    if not answer["known"]:
+        what = question["type"].removeprefix("find.")
+        name = question.get(what) or f"{question['kind']}:{question['name']}"
+        of = f" in tenant {answer['tenant']}" if "tenant" in answer else ""
+        says = "nobody listens to topic" if what == "topic" else f"nothing is known of {what}"
+        raise ConfigError(f"{says} {name!r}{of}.")
     if as_json:
-        print_json(swept._asdict() | {"asked": asked})
-        return
-    for sentence in _repairs(swept) or ["Nothing to repair."]:
-        click.echo(sentence)
-    if asked:
-        who = f"{several(asked, 'live node')} {'was' if asked == 1 else 'were'}"
-        click.echo(f"{who} asked to compare too; presence_audited_sessions_total counts what is ended there.")
+        print_json(answer)
+    else:
+        click.echo("\n".join(lines(answer, now)))
 
 
-def _repairs(swept: Swept) -> list[str]:
-    counted = [
-        (swept.sessions, f"Ended {several(swept.sessions, 'session')} that no longer counted."),
-        (swept.users, f"{several(swept.users, 'user')} went offline by that."),
-        (swept.forgotten, f"Forgot when {several(swept.forgotten, 'user')} had last been seen: it was long ago."),
-        (swept.nodes, f"Struck {several(swept.nodes, 'dead node')} off the list."),
-    ]
-    return [sentence for count, sentence in counted if count]
-
-
-# --- how they get there ---
-
-
-def check_ids(what: str, names: tuple[str, ...], tenant: str) -> None:
-    for name in names:
-        check_id(what, name)
-    check_id("tenant", tenant)
-
-
-def _settings(engine: str | None, config: Path | None, request: str) -> Settings:
-    """ConfigError if there is nothing to connect to; `request` of a server's HTTP API shows the same."""
-    settings = with_dev_secret(settings_from(config, {"engine": {"url": engine}}))
-    if settings.engine.url == "memory":
-        raise ConfigError(
-            "the memory engine's state lives inside the server process: ask the server, with "
-            f"{request}. For servers that share a Redis give its URL: --engine redis://HOST:PORT"
-        )
-    if not settings.auth.secret:
-        raise ConfigError(
-            "the servers' secret is not set, and they heed only what it signs: set GREENDOT_AUTH_SECRET to it "
-            f"(a dev server's is found when this is called in its folder: {settings.server.data_dir}/ here has none)."
-        )
-    return settings
-
-
-def _run(settings: Settings, look: Callable[[RedisEngine], Awaitable[T]]) -> T:
-    logging.getLogger("greendot").addHandler(logging.NullHandler())  # what matters is raised, and said once
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(observing(settings, look))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-
-
-async def observing(settings: Settings, look: Callable[[RedisEngine], Awaitable[T]]) -> T:
-    engine = make_engine(settings, SystemClock())
-    assert isinstance(engine, RedisEngine)
-    await engine.observe()
-    try:
-        return await look(engine)
-    finally:
-        await engine.close()
-
-
-def print_json(answer: Any) -> None:
-    click.echo(msgspec.json.encode(answer))
+async def _asked(at: Where, question: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    async with looking(at) as live:
+        return await live.ask(**question), live.now_ms()

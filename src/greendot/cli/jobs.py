@@ -13,21 +13,21 @@ from pathlib import Path
 import click
 import msgspec
 
-from greendot.assembly import make_engine, make_store, pushes
-from greendot.cli.config import config_option, with_dev_secret
-from greendot.cli.inspect import json_option, print_json
-from greendot.cli.stored import INTERRUPTED, on_a_loop, on_store, store_option, store_settings
-from greendot.cli.tables import NOTHING, ago, duration, table
+from greendot.app.jobs import JOBS, Around, all_jobs, plainly
+from greendot.app.server import make_engine, make_store, pushes
+from greendot.cli._settings import config_option, with_dev_secret
+from greendot.cli._store import INTERRUPTED, on_a_loop, on_store, store_option, store_settings
+from greendot.cli._tables import NOTHING, ago, duration, table
+from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
-from greendot.engine.base import Engine
+from greendot.config import Settings
+from greendot.engine.port import Engine
 from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import ConfigError
-from greendot.housekeeping import JOBS, Around, all_jobs, plainly
 from greendot.jobs.run import TOLD_S, Telling
 from greendot.jobs.runner import Runner
-from greendot.settings import Settings
-from greendot.store.base import Store
 from greendot.store.jobs import Ended, JobRun, JobState
+from greendot.store.port import Store
 
 FAILED = 1  # the exit code of a run that failed, or did not begin
 MOST_SHOWN = 1_000

@@ -7,19 +7,19 @@ from typing import Any
 
 import click
 
-from greendot.cli.config import config_option
-from greendot.cli.durations import Duration
-from greendot.cli.inspect import json_option, print_json
-from greendot.cli.stored import on_store, store_option, store_settings
-from greendot.cli.tables import NOTHING, ago, duration, left, table
+from greendot.auth.api_key_model import SCOPES, hash_of, text_of
+from greendot.cli._durations import Duration
+from greendot.cli._settings import config_option
+from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._tables import NOTHING, ago, duration, left, table
+from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
-from greendot.core.apikeys import SCOPES, hash_of, text_of
+from greendot.config import Settings, check_id
 from greendot.errors import ConfigError
 from greendot.ids import new_key_id, new_key_secret
-from greendot.settings import Settings, check_id
-from greendot.store.base import Store
-from greendot.store.keys import OPERATOR, ApiKey, KeyAndSecrets, Secret
-from greendot.store.remembering import BELIEVED_S
+from greendot.store.api_keys import OPERATOR, ApiKey, KeyAndSecrets, Secret
+from greendot.store.port import Store
+from greendot.store.read_cache import BELIEVED_S
 
 OPERATORS = "(operator)"  # in tables, where a tenant is named: no tenant can have this name
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from greendot.assembly import make_store
-from greendot.cli.config import config_option, settings_from
+from greendot.app.server import make_store
+from greendot.cli._settings import config_option, settings_from
 
 
 @click.command()

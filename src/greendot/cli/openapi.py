@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from greendot.api.catalogue import document
+from greendot.app.http import document
 
 
 @click.command()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from greendot.assembly import make_outbox
-from greendot.cli.config import config_option, settings_from
-from greendot.cli.inspect import json_option, print_json
-from greendot.cli.stored import on_a_loop
-from greendot.cli.tables import NOTHING, ago, several, table
+from greendot.app.server import make_outbox
+from greendot.cli._settings import config_option, settings_from
+from greendot.cli._store import on_a_loop
+from greendot.cli._tables import NOTHING, ago, several, table
+from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
-from greendot.store.outbox import Outbox, OutboxStatus
+from greendot.store.app_outbox import Outbox, OutboxStatus
 
 MOST_SHOWN = 50  # of the rows that were set aside
 

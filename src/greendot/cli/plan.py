@@ -8,13 +8,13 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.capacity.constants import CONSTANTS
-from greendot.capacity.limits import limits
-from greendot.capacity.plan import Figure, Plan
-from greendot.capacity.plan import plan as planned
-from greendot.capacity.workload import Workload
-from greendot.cli.inspect import json_option, print_json
-from greendot.cli.tables import table
+from greendot.cli._tables import table
+from greendot.cli.engine import json_option, print_json
+from greendot.ops.capacity.constants import CONSTANTS
+from greendot.ops.capacity.limits import limits
+from greendot.ops.capacity.plan import Figure, Plan
+from greendot.ops.capacity.plan import plan as planned
+from greendot.ops.capacity.workload import Workload
 
 WIDTH = 118
 

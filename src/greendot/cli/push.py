@@ -7,26 +7,19 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from greendot.assembly import looks
-from greendot.cli.config import config_option, settings_from
-from greendot.cli.inspect import check_ids, json_option, print_json
-from greendot.cli.stored import (
-    dead_letter_options,
-    on_a_loop,
-    on_store,
-    store_option,
-    store_settings,
-    wanted_letters,
-)
-from greendot.cli.tables import NOTHING, ago, table
+from greendot.app.push import ALL, make_senders
+from greendot.app.server import looks
+from greendot.cli._settings import config_option, settings_from
+from greendot.cli._store import dead_letter_options, on_a_loop, on_store, store_option, store_settings, wanted_letters
+from greendot.cli._tables import NOTHING, ago, table
+from greendot.cli.engine import check_ids, json_option, print_json
 from greendot.clock import SystemClock
+from greendot.config import Settings
+from greendot.config.push import TenantPush
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
 from greendot.push.sender import Parcel, Sent
-from greendot.push_assembly import ALL, make_senders
-from greendot.settings import Settings
-from greendot.settings.push import TenantPush
-from greendot.store.pushes import Device, PushRecord
+from greendot.store.push import Device, PushRecord
 
 MOST_LISTED = 50
 SHOWN_OF_A_TOKEN = 6  # characters

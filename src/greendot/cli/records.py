@@ -8,14 +8,14 @@ import click
 import msgspec
 from msgspec import Raw, Struct
 
-from greendot.cli.config import config_option
-from greendot.cli.inspect import check_ids, json_option, print_json, tenant_option
-from greendot.cli.stored import on_store, store_option, store_settings
-from greendot.cli.tables import NOTHING, ago, several, table
+from greendot.cli._settings import config_option
+from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._tables import NOTHING, ago, several, table
+from greendot.cli.engine import check_ids, json_option, print_json, tenant_option
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
-from greendot.store.base import BusMode, Filter, Member, Notification, Room, Store
-from greendot.store.snapshots import InboxPage
+from greendot.store.pages import InboxPage
+from greendot.store.port import BusMode, Filter, Member, Notification, Room, Store
 
 MOST_SHOWN = 60  # characters of a body in a table
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from greendot.cli.asking import ask
-from greendot.cli.config import config_option, settings_from, with_dev_key
-from greendot.cli.durations import Duration
-from greendot.cli.inspect import json_option, print_json
-from greendot.cli.stored import on_store, store_option, store_settings
+from greendot.auth.model import EVERY_TENANT, Kind, Revocation
+from greendot.cli._durations import Duration
+from greendot.cli._http import ask
+from greendot.cli._settings import config_option, settings_from, with_dev_key
+from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
-from greendot.core.revocations import EVERY_TENANT, Kind, Revocation
-from greendot.settings import Settings, check_id
+from greendot.config import Settings, check_id
 
 PULLED_S = 15  # servers look by themselves so often
 

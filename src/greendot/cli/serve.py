@@ -18,15 +18,15 @@ import msgspec
 import uvloop
 
 from greendot import __version__
-from greendot.assembly import Greendot, load_parts, looks, secret_look
-from greendot.cli.config import config_option, dev_file, dev_value, settings_from, store_shown
-from greendot.cli.logs import set_up_logging
-from greendot.cli.tracing import recording
-from greendot.cli.workers import Supervisor, reserve
-from greendot.core.hashing import hash_key
+from greendot.app.server import Greendot, load_parts, looks, secret_look
+from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
+from greendot.config import Api, Settings, strange_variables
 from greendot.engine.redis.url import without_login
-from greendot.settings import Api, Settings, strange_variables
-from greendot.stopping import end_by
+from greendot.hashing import hash_key
+from greendot.node.stopping import end_by
+from greendot.ops.supervisor import Supervisor, reserve
+from greendot.telemetry.log_output import set_up_logging
+from greendot.telemetry.tracing import recording
 
 STUCK_S = 10.0  # a server that takes so much longer than its drain will not stop by itself
 # Thresholds of the garbage collector. A collection of the young takes loop time for each object: 10,000 take 1 to 5 ms.
@@ -172,7 +172,7 @@ async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], r
     stopping = asyncio.Event()
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    if greendot.settings.tls.cert:  # else a terminal that is closed ends us, as it should
+    if greendot.config.tls.cert:  # else a terminal that is closed ends us, as it should
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.reload)
     await greendot.start()
     ready()

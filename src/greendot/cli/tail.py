@@ -13,12 +13,12 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.cli.config import config_option, settings_from
-from greendot.cli.live import Gone, Live, Where, back, looking, piped, some_tenant_option, url_option, where
-from greendot.cli.tables import printable, several
-from greendot.cli.terminal import check_reader
-from greendot.core.tailing import KINDS
-from greendot.settings import check_id
+from greendot.cli._admin_socket import Gone, Live, Where, back, looking, piped, some_tenant_option, url_option, where
+from greendot.cli._settings import config_option, settings_from
+from greendot.cli._tables import printable, several
+from greendot.cli._terminal import check_reader
+from greendot.config import check_id
+from greendot.node.event_recorder_model import KINDS
 
 MOST_BODY = 60  # characters of what somebody wrote, which dev servers show; all of it is in the JSON
 READY = 2  # samples after which all nodes know that events are wanted

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
-from greendot.cli.config import config_option, with_dev_secret
-from greendot.cli.inspect import engine_option, json_option, print_json
+from greendot.cli._revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
+from greendot.cli._settings import config_option, with_dev_secret
+from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._tables import ago, several, table
+from greendot.cli.engine import engine_option, json_option, print_json
 from greendot.cli.records import after_option, limit_option
-from greendot.cli.revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
-from greendot.cli.stored import on_store, store_option, store_settings
-from greendot.cli.tables import ago, several, table
 from greendot.clock import SystemClock
+from greendot.config import check_id
 from greendot.errors import ConfigError
-from greendot.settings import check_id
-from greendot.store.base import Store
-from greendot.store.keys import Registered
+from greendot.store.api_keys import Registered
+from greendot.store.port import Store
 
 AT_ONCE = 1_000  # rows erased in one commit: others wait no longer for it than for anything else
 TELL_EVERY = 100_000

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from greendot.cli.config import config_option, settings_from, with_dev_secret
+from greendot.app.tokens import make_tokens
+from greendot.cli._settings import config_option, settings_from, with_dev_secret
 from greendot.clock import SystemClock
+from greendot.config import check_id
 from greendot.errors import ConfigError
-from greendot.settings import check_id
-from greendot.tokens import make_tokens
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_S = 36_500 * 86_400

@@ -13,12 +13,12 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.cli.config import config_option, settings_from
-from greendot.cli.live import AGAIN_S, Gone, Live, Where, back, looking, piped, url_option, where
-from greendot.cli.screen import SORTS, Shown, laid_out
-from greendot.cli.stored import on_a_loop
-from greendot.cli.tables import printable
-from greendot.cli.terminal import Terminal, check_reader, is_terminal, size
+from greendot.cli._admin_socket import AGAIN_S, Gone, Live, Where, back, looking, piped, url_option, where
+from greendot.cli._settings import config_option, settings_from
+from greendot.cli._store import on_a_loop
+from greendot.cli._tables import printable
+from greendot.cli._terminal import Terminal, check_reader, is_terminal, size
+from greendot.cli.top_view import SORTS, Shown, laid_out
 
 MOST = 20  # hot topics and slow clients
 READY = 3  # samples after which rates, and what is written to most, are known

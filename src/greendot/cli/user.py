@@ -11,15 +11,15 @@ import click
 import msgspec
 from msgspec import Raw
 
-from greendot.cli.config import config_option, with_dev_secret
-from greendot.cli.inspect import check_ids, engine_option, json_option, print_json, tenant_option
-from greendot.cli.revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
-from greendot.cli.stored import on_store, store_option, store_settings
-from greendot.cli.tables import several
+from greendot.cli._revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
+from greendot.cli._settings import config_option, with_dev_secret
+from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._tables import several
+from greendot.cli.engine import check_ids, engine_option, json_option, print_json, tenant_option
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
-from greendot.store.base import Store
-from greendot.store.people import Place
+from greendot.store.port import Store
+from greendot.store.user_data import Place
 
 AT_ONCE = 1_000  # rows looked at in one step: nobody waits for it
 OWN = ("tenant", "user", "user_id")  # said once for all rows

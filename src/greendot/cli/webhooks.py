@@ -8,25 +8,18 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from greendot.assembly import call_terms, make_hook
-from greendot.cli.config import config_option, settings_from
-from greendot.cli.inspect import json_option, print_json
-from greendot.cli.stored import (
-    dead_letter_options,
-    on_a_loop,
-    on_store,
-    store_option,
-    store_settings,
-    wanted_letters,
-)
-from greendot.cli.tables import NOTHING, ago, several, table
+from greendot.app.server import call_terms, make_hook
+from greendot.cli._settings import config_option, settings_from
+from greendot.cli._store import dead_letter_options, on_a_loop, on_store, store_option, store_settings, wanted_letters
+from greendot.cli._tables import NOTHING, ago, several, table
+from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
+from greendot.config import Settings
+from greendot.config.mistakes import refuse
+from greendot.config.webhooks import Hook, check_hook
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
-from greendot.outbound import Answer, NotCalled
-from greendot.settings import Settings
-from greendot.settings.mistakes import refuse
-from greendot.settings.webhooks import Hook, check_hook
+from greendot.transport.http_client import Answer, NotCalled
 from greendot.webhooks.events import ping_event
 
 MOST_LISTED = 50

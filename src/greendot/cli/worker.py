@@ -13,20 +13,20 @@ import click
 import uvloop
 
 from greendot import __version__
-from greendot.assembly import lock_store, looks, make_engine, make_store, pushes
-from greendot.cli.config import config_option, settings_from, store_shown, with_dev_secret
-from greendot.cli.logs import set_up_logging
+from greendot.app.jobs import Around, make_jobs, plainly
+from greendot.app.push import make_pushing
+from greendot.app.server import lock_store, looks, make_engine, make_store, pushes
+from greendot.cli._settings import config_option, settings_from, store_shown, with_dev_secret
 from greendot.cli.serve import STUCK_S, log_key
-from greendot.cli.tracing import recording
 from greendot.clock import SystemClock
+from greendot.config import Settings, strange_variables
 from greendot.engine.redis.engine import RedisEngine
 from greendot.engine.redis.url import without_login
 from greendot.errors import ConfigError, EngineUnavailable
-from greendot.housekeeping import Around, make_jobs, plainly
 from greendot.jobs.scheduler import Scheduler
-from greendot.push_assembly import make_pushing
-from greendot.settings import Settings, strange_variables
-from greendot.stopping import end_by
+from greendot.node.stopping import end_by
+from greendot.telemetry.log_output import set_up_logging
+from greendot.telemetry.tracing import recording
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 1.0  # as often as nodes look at each other

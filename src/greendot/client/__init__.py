@@ -16,11 +16,11 @@ from greendot.client.errors import (
 )
 from greendot.client.inbox import Inbox
 from greendot.client.records import Cursors
-from greendot.client.sends import SendQueue
+from greendot.client.send_queue import SendQueue
 from greendot.client.storage import CursorStorage, FileCursors, MemoryCursors
 from greendot.client.stream import EventStream
+from greendot.client.text import SeenWords, TypingWords, seen_text, typing_text
 from greendot.client.webhooks import BadWebhook, verify_webhook
-from greendot.client.wording import SeenWords, TypingWords, seen_text, typing_text
 
 __all__ = [
     "Backoff",

@@ -12,22 +12,22 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import UNSET
 
-from greendot.client.audience import Audience
 from greendot.client.backoff import Backoff
 from greendot.client.callbacks import Callback
 from greendot.client.catchup import PAGE
 from greendot.client.codec import ClientState, StateChanged, raw
+from greendot.client.consumers import Audience
 from greendot.client.errors import ClientError, Closed
 from greendot.client.inbox import Inbox
 from greendot.client.records import Cursors
 from greendot.client.restore import batches
-from greendot.client.sends import SendQueue
+from greendot.client.send_queue import SendQueue
 from greendot.client.session import Session, Target, Token
 from greendot.client.state import Throttle
 from greendot.client.storage import CursorStorage
 from greendot.client.stream import EventStream
-from greendot.client.watching import Watching
-from greendot.client.wording import ENGLISH_TYPING, TypingWords, typing_text
+from greendot.client.text import ENGLISH_TYPING, TypingWords, typing_text
+from greendot.client.watches import Watching
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol import commands
 from greendot.protocol.events import Event, Presence, RoomMessage, Welcome

@@ -13,7 +13,7 @@ from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
 
 from greendot.client.codec import Answer, Failure, decode, decode_reply, encode
 from greendot.client.errors import BadReply, CommandRefused, ConnectionRefused, Disconnected, closing_error
-from greendot.client.pulse import Pulse
+from greendot.client.heartbeat import Pulse
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.commands import Bye, Command, CommandId, Heartbeat, Hello
 from greendot.protocol.events import Event, Welcome

@@ -23,10 +23,10 @@ from greendot.client.dial import dial, retry_after_ms
 from greendot.client.errors import Closed, CommandRefused, ConnectionRefused, Disconnected, Unreachable
 from greendot.client.link import Link
 from greendot.client.records import Cursors, room_stream
-from greendot.client.refreshing import Refreshing
 from greendot.client.restore import restore, resume_of
-from greendot.client.sends import Sending, SendQueue, Sends
+from greendot.client.send_queue import Sending, SendQueue, Sends
 from greendot.client.state import View
+from greendot.client.token_refresh import Refreshing
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import ClientInfo, Command, Hello
 from greendot.protocol.events import (

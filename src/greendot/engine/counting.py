@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from greendot.core.histogram import Histogram
+from greendot.telemetry.histogram_model import Histogram
 
 
 class CountingEngine(Protocol):

@@ -12,12 +12,9 @@ from zlib import crc32
 from msgspec import structs
 
 from greendot.clock import Clock
-from greendot.core.breaker import Level
-from greendot.core.histogram import Histogram
-from greendot.core.occupants import Occupants
-from greendot.core.presence import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
-from greendot.core.typists import Typist, Typists
-from greendot.engine.answers import (
+from greendot.engine.port import Engine, Entered, Fenced, Host, Left, Message, Pace, Part, Topic, Typing
+from greendot.engine.restoring import RecordsState
+from greendot.engine.results import (
     Adopted,
     Known,
     NodeInfo,
@@ -30,10 +27,13 @@ from greendot.engine.answers import (
     page_by_id,
     read_cursor,
 )
-from greendot.engine.base import Engine, Entered, Fenced, Host, Left, Message, Pace, Part, Topic, Typing
-from greendot.engine.restoring import RecordsState
-from greendot.engine.turns import Turn
+from greendot.engine.transitions import Turn
 from greendot.ids import new_incarnation
+from greendot.limits.overload_model import Level
+from greendot.presence.model import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
+from greendot.rooms.occupancy_model import Occupants
+from greendot.rooms.typing_model import Typist, Typists
+from greendot.telemetry.histogram_model import Histogram
 
 Key = tuple[str, str]  # tenant and user, or tenant and room
 BUCKETS = 1_024  # of the users of a tenant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from greendot.core.schedule import Plan
+from greendot.jobs.model import Plan
 from greendot.jobs.run import Run
 
 

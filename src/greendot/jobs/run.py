@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
-from greendot.logs import events
-from greendot.logs.telling import tell
 from greendot.store.jobs import JobState, JobStore
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
 
 LEASE_S = 60.0
 KEPT = 6  # times in a lease: so often the store is told
@@ -30,7 +30,7 @@ class Lost(Exception):
 
 
 def log_progress(name: str, done: int) -> None:
-    tell(events.JOB_GOES_ON, job=name, done=done)
+    tell(log_events.JOB_GOES_ON, job=name, done=done)
 
 
 class Telling(NamedTuple):

@@ -13,9 +13,9 @@ from greendot.errors import GreendotError, StoreUnavailable
 from greendot.ids import new_message_id, storable
 from greendot.jobs.job import Planned
 from greendot.jobs.run import LEASE_S, Lost, Run, Stopped, Telling
-from greendot.logs import events
-from greendot.logs.telling import tell
 from greendot.store.jobs import Ended, JobState, JobStore, Outcome
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
 
 MOST_NOTE = 300  # characters
 
@@ -65,7 +65,7 @@ class Runner:
         outcome, note = await self._worked(planned, run)
         self.ended[run.name, outcome] = self.ended.get((run.name, outcome), 0) + 1
         if outcome == "lost":
-            tell(events.JOB_LOST, job=run.name)
+            tell(log_events.JOB_LOST, job=run.name)
             return None
         now, failures, chance = run.now_ms(), claimed.failures, random.random()
         if outcome == "ok":
@@ -77,9 +77,9 @@ class Runner:
             next_at = min(claimed.next_at, now)  # whoever comes next goes on with it
         ended = Ended(outcome, now, next_at, failures, run.done, storable(note[:MOST_NOTE]))
         if not await self._store.end_job(run.name, claimed.fence, ended):
-            tell(events.JOB_LOST, job=run.name)
+            tell(log_events.JOB_LOST, job=run.name)
             return None
-        event = events.JOB_FAILED if outcome == "failed" else events.JOB_ENDED
+        event = log_events.JOB_FAILED if outcome == "failed" else log_events.JOB_ENDED
         tell(event, job=run.name, outcome=outcome, took_s=(now - started_at) / 1000, note=note)
         return ended
 
@@ -95,7 +95,7 @@ class Runner:
             await self._keep(run)
             return "failed", str(error)
         except Exception as error:
-            tell(events.WORK_FAILED, error, work=f"job {run.name}")
+            tell(log_events.WORK_FAILED, error, work=f"job {run.name}")
             await self._keep(run)
             return "failed", f"{type(error).__name__}: {error}"
         finally:

@@ -10,9 +10,9 @@ from greendot.errors import StoreUnavailable
 from greendot.jobs.job import Planned
 from greendot.jobs.run import LEASE_S
 from greendot.jobs.runner import Runner
-from greendot.logs import events
-from greendot.logs.telling import tell
 from greendot.store.jobs import Ended, JobStore
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
 
 LOOK_S = 10.0  # at the latest: others may have run a job, or died running it
 SOON_S = 0.05  # at the earliest
@@ -109,9 +109,9 @@ class Scheduler:
             try:
                 pause = await self.turn()
             except StoreUnavailable as error:
-                tell(events.WORK_LATER, work="jobs", reason=error)
+                tell(log_events.WORK_LATER, work="jobs", reason=error)
             except Exception as error:
-                tell(events.WORK_FAILED, error, work="the scheduler of jobs")
+                tell(log_events.WORK_FAILED, error, work="the scheduler of jobs")
             if self._running:
                 await asyncio.wait([*self._running.values()], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             else:
@@ -125,4 +125,4 @@ class Scheduler:
         try:
             await self._runner.run(planned)
         except StoreUnavailable as error:
-            tell(events.WORK_LATER, work=f"job {planned.job.name}", reason=error)
+            tell(log_events.WORK_LATER, work=f"job {planned.job.name}", reason=error)

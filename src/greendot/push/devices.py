@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from greendot.push.subscription import read_subscription
-from greendot.store.pushes import Provider, check_size
+from greendot.push.providers.subscription import read_subscription
+from greendot.store.push import Provider, check_size
 
 APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,200}")
 

@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from greendot.core.gate import Importance
 from greendot.protocol.decoding import decode
-from greendot.store.base import Notification
-from greendot.store.pushes import Device, Outcome, Push
+from greendot.push.policy_model import Importance
+from greendot.store.port import Notification
+from greendot.store.push import Device, Outcome, Push
 
 
 class Parcel(Struct, frozen=True):

@@ -15,16 +15,16 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from greendot.clock import Clock
-from greendot.core.gate import HOUR_MS, Decision, Matter, Policy, Seen, decide
 from greendot.errors import StoreUnavailable
 from greendot.ids import new_message_id
-from greendot.logs import events
-from greendot.logs.telling import tell
-from greendot.push.quiet import Quiet, quiet_until
+from greendot.push.attempt import AN_ERROR, Trial, sent_to_all
+from greendot.push.policy_model import HOUR_MS, Decision, Matter, Policy, Seen, decide
+from greendot.push.quiet_hours import Quiet, quiet_until
 from greendot.push.sender import Sender, Sent
-from greendot.push.sending import AN_ERROR, Trial, sent_to_all
-from greendot.store.base import Key, Notification
-from greendot.store.pushes import Device, Provider, Push, PushCounts, PushStore, Settled
+from greendot.store.port import Key, Notification
+from greendot.store.push import Device, Provider, Push, PushCounts, PushStore, Settled
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
 
 LEASE_MS = 60_000  # longer than a send may take
 AWAY_S = 1.0  # between two looks at a store that is away
@@ -132,10 +132,10 @@ class PushWorker:
                 await self._note()
                 await self._count()
             except StoreUnavailable as error:
-                tell(events.WORK_LATER, work="push", reason=error)
+                tell(log_events.WORK_LATER, work="push", reason=error)
                 await asyncio.sleep(AWAY_S)
             except Exception as error:
-                tell(events.WORK_FAILED, error, work="push")
+                tell(log_events.WORK_FAILED, error, work="push")
                 await asyncio.sleep(AWAY_S)
             if not is_full:
                 await self._pause()
@@ -202,7 +202,7 @@ class PushWorker:
         except StoreUnavailable:
             raise
         except Exception as error:  # where nothing is known, it is pushed
-            tell(events.WORK_FAILED, error, work="seeing who is here, for push")
+            tell(log_events.WORK_FAILED, error, work="seeing who is here, for push")
             return {}
 
     def _begin(self, push: Push, seen: Seen) -> None:
@@ -210,7 +210,7 @@ class PushWorker:
         try:
             self._decided(push, seen)
         except Exception as error:
-            tell(events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
+            tell(log_events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
             self._done.append(_Done((push.tenant, push.user), self._trial(push).put_off(AN_ERROR), []))
 
     def _decided(self, push: Push, seen: Seen) -> None:
@@ -259,7 +259,7 @@ class PushWorker:
             gone = [device for device, one in zip(to, sent, strict=True) if one.outcome == "gone"]
             self._done.append(_Done(key, settled, gone))
         except Exception as error:
-            tell(events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
+            tell(log_events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
             self._done.append(_Done(key, self._trial(push).put_off(AN_ERROR), []))
         finally:
             self._sending.pop(push.id, None)

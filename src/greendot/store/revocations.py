@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from greendot.core.revocations import Name, Revocation
+from greendot.auth.model import Name, Revocation
 
 # What has expired is kept for tokens that do not say when they were issued: they may be from before it. Not for ever:
 KEPT_MS = 400 * 86_400_000  # as long as `auth.longest_token_s` may be

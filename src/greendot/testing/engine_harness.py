@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from greendot.core.presence import Change, Manual, Ref, Snapshot
-from greendot.engine.base import Engine, Message, Topic
+from greendot.engine.port import Engine, Message, Topic
+from greendot.presence.model import Change, Manual, Ref, Snapshot
 
 T = "t1"  # a tenant
 AUTO = Manual(rev=1)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from greendot.core.presence import Manual, Ref
-from greendot.engine.base import Deliver, Fenced, Topic, Typing
+from greendot.engine.port import Deliver, Fenced, Topic, Typing
+from greendot.presence.model import Manual, Ref
 from greendot.testing.engine_harness import AUTO, EngineHarness, T
-from greendot.testing.life_suite import LifeSuite
-from greendot.testing.occupant_suite import OccupantSuite
-from greendot.testing.turn_suite import TurnSuite
+from greendot.testing.occupancy_suite import OccupantSuite
+from greendot.testing.session_suite import LifeSuite
+from greendot.testing.transition_suite import TurnSuite
 
 
 class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
-    """The contract of `greendot.engine.base`, as tests."""
+    """The contract of `greendot.engine.port`, as tests."""
 
     # --- presence ---
 

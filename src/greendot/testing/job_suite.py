@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec import structs
 
-from greendot.store.base import Store
 from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobState, Unread
+from greendot.store.port import Store
 from greendot.testing.store_harness import NOW, StoreHarness, T, notice
 
 LEASE_MS = 60_000

@@ -12,9 +12,9 @@ import pytest
 from msgspec import structs
 
 from greendot.errors import Unstorable
-from greendot.store.base import Mark, Store
-from greendot.store.people import Place
-from greendot.store.pushes import Choices, Device, Push, PushCounts, Result, Settled
+from greendot.store.port import Mark, Store
+from greendot.store.push import Choices, Device, Push, PushCounts, Result, Settled
+from greendot.store.user_data import Place
 from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T, notice
 
 OTHER = "t3"  # another tenant that pushes

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from greendot.core.revocations import Kind, Revocation
+from greendot.auth.model import Kind, Revocation
 from greendot.errors import Unstorable
 from greendot.store.revocations import KEPT_MS
 from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T

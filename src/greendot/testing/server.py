@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from greendot.assembly import Greendot
-from greendot.gateway.node import Node
-from greendot.settings import Kind, Limits, Settings, Tenant, Visibility
-from greendot.settings.push import Push, TenantPush
-from greendot.settings.webhooks import Hook
+from greendot.app.node import Node
+from greendot.app.server import Greendot
+from greendot.config import Kind, Limits, Settings, Tenant, Visibility
+from greendot.config.push import Push, TenantPush
+from greendot.config.webhooks import Hook
 from greendot.testing.clock import ManualClock
 from greendot.testing.wire import WireClient
 

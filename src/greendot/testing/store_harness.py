@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from greendot.store.base import Draft, Inbox, Notice, Store, Written
+from greendot.store.port import Draft, Inbox, Notice, Store, Written
 
 T = "t1"  # a tenant
 NOW = 1_800_000_000_000

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.core.presence import Manual
 from greendot.errors import Unstorable
+from greendot.presence.model import Manual
+from greendot.testing.api_key_suite import KeySuite
 from greendot.testing.inbox_suite import InboxSuite
-from greendot.testing.key_suite import KeySuite
 from greendot.testing.message_suite import MessageSuite
-from greendot.testing.people_suite import PeopleSuite
-from greendot.testing.privacy_suite import PrivacySuite
+from greendot.testing.page_suite import SnapshotSuite
 from greendot.testing.revocation_suite import RevocationSuite
 from greendot.testing.room_suite import RoomSuite
-from greendot.testing.snapshot_suite import SnapshotSuite
 from greendot.testing.store_harness import BAD_TEXTS, T
+from greendot.testing.user_data_suite import PeopleSuite
+from greendot.testing.visibility_suite import PrivacySuite
 
 
 class StoreSuite(
     RoomSuite, MessageSuite, InboxSuite, SnapshotSuite, PrivacySuite, KeySuite, PeopleSuite, RevocationSuite
 ):
-    """The contract of `greendot.store.base`, as tests. Subclasses define `opened` and, if they can, `opened_twice`."""
+    """The contract of `greendot.store.port`, as tests. Subclasses define `opened` and, if they can, `opened_twice`."""
 
     async def test_a_status_is_kept_with_a_growing_revision(self) -> None:
         async with self.opened() as store:

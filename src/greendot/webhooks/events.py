@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
-from greendot.engine.turns import Turn
+from greendot.engine.transitions import Turn
 from greendot.protocol.webhooks import PING, CreatedFor, HookEvent, OfRoom, OfUser, UpdatedFor
-from greendot.store.events import message_event
-from greendot.store.hooks import Queued
+from greendot.store.webhooks import Queued
+from greendot.store.wire import message_event
 
 _encode = msgspec.json.encode
 

@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from greendot.clock import Clock
-from greendot.core.hooks import Verdict, verdict
 from greendot.ids import new_message_id
-from greendot.logs import events
-from greendot.logs.telling import tell
-from greendot.outbound import Answer, Caller, NotCalled
 from greendot.protocol.webhooks import DELIVERY, SIGNATURE, HookDelivery, HookEvent, signature
-from greendot.traces.spans import parent, span
-from greendot.traces.traceparent import TRACEPARENT, read
+from greendot.telemetry import log_events as events
+from greendot.telemetry.log import tell
+from greendot.telemetry.spans import parent, span
+from greendot.telemetry.traceparent import TRACEPARENT, read
+from greendot.transport.http_client import Answer, Caller, NotCalled
+from greendot.webhooks.model import Verdict, verdict
 
 
 class HookCounts(Struct):

@@ -16,15 +16,15 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from greendot.clock import Clock
-from greendot.core.hooks import ALONE_AFTER, Verdict, batches, pause_s
 from greendot.errors import StoreUnavailable
 from greendot.ids import new_message_id, storable
-from greendot.logs import events
-from greendot.logs.telling import tell
 from greendot.protocol.webhooks import HookEvent
-from greendot.store.hooks import Failed, HookDepth, HookStore, Queued
+from greendot.store.webhooks import Failed, HookDepth, HookStore, Queued
+from greendot.telemetry import log_events as events
+from greendot.telemetry.log import tell
 from greendot.webhooks.events import queued_event
 from greendot.webhooks.hook import Hook
+from greendot.webhooks.model import ALONE_AFTER, Verdict, batches, pause_s
 
 LEASE_S = 10.0
 CLAIM_EVERY_S = 3.0

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cli.calls import call
-from greendot.store.base import Store
-from greendot.store.hooks import Hooked
+from greendot.store.port import Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
+from greendot.store.webhooks import Hooked
 from postgres_server import fresh_schema
 
 both_stores = pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -10,9 +10,9 @@ import pytest
 
 from cli.calls import call, complaint
 from greendot import __version__
-from greendot.api import asyncapi
-from greendot.api.catalogue import document
+from greendot.app.http import document
 from greendot.cli import cli, main
+from greendot.http import asyncapi
 
 
 def test_it_knows_its_version() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cli.calls import call, complaint
-from greendot.settings import load
+from greendot.config import load
 
 FULL = (
     *("--origin", "https://app.example.com", "--origin", "https://b.example", "--name", "chat.example.com"),

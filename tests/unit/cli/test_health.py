@@ -9,7 +9,7 @@ from click.testing import Result
 
 from cli.calls import call
 from e2e.test_overload import load
-from greendot.core.breaker import Level
+from greendot.limits.overload_model import Level
 from greendot.testing import Served, serving
 from redis_servers import free_port
 from redis_servers.tls import certificates

@@ -9,7 +9,7 @@ import pytest
 
 from cli.calls import complaint
 from cli.stores import said
-from greendot.store.outbox import Aside
+from greendot.store.app_outbox import Aside
 from greendot.store.postgres import PostgresOutbox
 from postgres_server import execute, fresh_schema
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.calls import call, complaint
-from greendot.capacity.constants import CONSTANTS
+from greendot.ops.capacity.constants import CONSTANTS
 
 
 def test_figures_come_with_how_they_are_counted() -> None:

@@ -11,7 +11,7 @@ import pytest
 from cli.calls import complaint
 from cli.stores import both_stores, opened, said
 from greendot.clock import SystemClock
-from greendot.store.base import Draft, Notice
+from greendot.store.port import Draft, Notice
 
 T = "default"
 

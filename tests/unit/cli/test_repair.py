@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from cli.stores import both_stores, opened, said
-from greendot.store.base import Filter, Mark, Notice, Store
+from greendot.store.port import Filter, Mark, Notice, Store
 from postgres_server import execute
 
 T = "default"

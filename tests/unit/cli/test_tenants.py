@@ -10,7 +10,7 @@ import pytest
 
 from cli.calls import complaint
 from cli.stores import both_stores, opened, said
-from greendot.testing.key_suite import fill
+from greendot.testing.api_key_suite import fill
 
 
 @both_stores

@@ -11,7 +11,7 @@ import pytest
 
 from cli.calls import complaint
 from cli.stores import both_stores, opened, said
-from greendot.testing.people_suite import all_of, live
+from greendot.testing.user_data_suite import all_of, live
 
 
 @both_stores

@@ -10,8 +10,8 @@ from cli.calls import complaint
 from cli.stores import both_stores, opened, said
 from greendot.clock import SystemClock
 from greendot.protocol.webhooks import TYPES
-from greendot.store.base import Draft
-from greendot.store.hooks import Failed
+from greendot.store.port import Draft
+from greendot.store.webhooks import Failed
 
 T = "default"
 HOOK = {"GREENDOT_WEBHOOKS_URL": "https://app.example/hook", "GREENDOT_WEBHOOKS_SECRET": "s" * 40}

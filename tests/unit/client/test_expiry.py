@@ -7,8 +7,8 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
+from greendot.auth.tokens import Tokens
 from greendot.client.expiry import expires_at, refresh_in
-from greendot.tokens import Tokens
 
 
 def a_token(payload: object) -> str:

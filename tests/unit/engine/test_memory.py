@@ -6,11 +6,11 @@ import gc
 
 import pytest
 
-from greendot.core.presence import NOBODY, Change, Manual, Ref, Snapshot
-from greendot.core.typists import Typists
-from greendot.engine.answers import Known, NodeInfo, SeatInfo, Swept
-from greendot.engine.base import Deliver, Fenced, Message, Topic, Typing
 from greendot.engine.memory import MemoryEngine
+from greendot.engine.port import Deliver, Fenced, Message, Topic, Typing
+from greendot.engine.results import Known, NodeInfo, SeatInfo, Swept
+from greendot.presence.model import NOBODY, Change, Manual, Ref, Snapshot
+from greendot.rooms.typing_model import Typists
 from greendot.testing import ManualClock
 from hosts import RecordingHost
 

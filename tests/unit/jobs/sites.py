@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from greendot.core.schedule import Every, Plan
 from greendot.errors import EngineUnavailable
 from greendot.jobs.job import Planned
+from greendot.jobs.model import Every, Plan
 from greendot.jobs.run import Run
 from greendot.jobs.scheduler import Scheduler
 from greendot.store.sqlite import SqliteStore

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from greendot.core.addresses import networks
-from greendot.outbound import Terms
+from greendot.transport.address_model import networks
+from greendot.transport.http_client import Terms
 from redis_servers.tls import Certificates, certificates
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from greendot.push.devices import check_token
-from greendot.store.pushes import MOST_TOKEN, Provider
+from greendot.store.push import MOST_TOKEN, Provider
 
 KEYS = {
     "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from greendot.core.gate import HOUR_MS, Policy, Seen
 from greendot.errors import StoreUnavailable
+from greendot.push.policy_model import HOUR_MS, Policy, Seen
 from greendot.push.sender import Parcel, Sent
 from greendot.push.worker import LEASE_MS, House, Pace, PushWorker
-from greendot.store.base import Notice
-from greendot.store.pushes import Choices, Device, PushRecord, Settled
+from greendot.store.port import Notice
+from greendot.store.push import Choices, Device, PushRecord, Settled
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.clock import START_MS, ManualClock
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from greendot.core.presence import Manual
 from greendot.errors import ConfigError, StoreUnavailable, Unstorable
-from greendot.store.base import Draft, Inbox, Notice, Record, Room
+from greendot.presence.model import Manual
+from greendot.store.port import Draft, Inbox, Notice, Record, Room
 from greendot.store.schema import steps
 from greendot.store.sqlite import SqliteStore
 
@@ -108,7 +108,7 @@ async def test_a_store_in_memory_keeps_nothing() -> None:
 
 WRITER = """
 import asyncio, sys
-from greendot.store.base import Draft, Inbox, Notice, Record, Room
+from greendot.store.port import Draft, Inbox, Notice, Record, Room
 from greendot.store.schema import steps
 from greendot.store.sqlite import SqliteStore
 

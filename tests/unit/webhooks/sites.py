@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from greendot.core.addresses import networks
-from greendot.outbound import Caller, Terms
 from greendot.protocol.webhooks import TYPES
-from greendot.store.base import Draft, Notice
+from greendot.store.port import Draft, Notice
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import ManualClock
+from greendot.transport.address_model import networks
+from greendot.transport.http_client import Caller, Terms
 from greendot.webhooks.hook import Hook
 from greendot.webhooks.records import Pace, RecordLanes
 from receiver import SECRET, Receiver

@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 import pytest
 
-from greendot.core.hooks import ALONE_AFTER
 from greendot.errors import StoreUnavailable
-from greendot.store.hooks import Claim, HookDepth
 from greendot.store.sqlite import SqliteStore
+from greendot.store.webhooks import Claim, HookDepth
 from greendot.webhooks import records
+from greendot.webhooks.model import ALONE_AFTER
 from greendot.webhooks.records import LEASE_S
 from receiver import SECRET, Verdict, receiving
 

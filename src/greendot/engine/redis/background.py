@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from greendot.errors import EngineUnavailable
-from greendot.logs import events
-from greendot.logs.telling import tell
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
 
 
 class Background:
@@ -28,9 +28,9 @@ class Background:
         try:
             await work
         except EngineUnavailable as error:
-            tell(events.WORK_LATER, work=name, reason=error)
+            tell(log_events.WORK_LATER, work=name, reason=error)
         except Exception as error:
-            tell(events.WORK_FAILED, error, work=name)
+            tell(log_events.WORK_FAILED, error, work=name)
         finally:
             self._tasks.pop(name, None)
 

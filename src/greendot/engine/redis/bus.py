@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from greendot.core.histogram import Histogram
-from greendot.engine.base import Host, Message, Topic
+from greendot.engine.port import Host, Message, Topic
 from greendot.engine.redis import keys
-from greendot.engine.redis.messages import Malformed, Messages, Reader
-from greendot.engine.redis.pack import nodes_of
-from greendot.engine.redis.server import Server
-from greendot.engine.redis.servers import Servers
+from greendot.engine.redis.bus_codec import Malformed, Messages, Reader
+from greendot.engine.redis.partitions import Servers
+from greendot.engine.redis.primary import Server
+from greendot.engine.redis.record_codec import nodes_of
 from greendot.errors import EngineUnavailable
+from greendot.telemetry.histogram_model import Histogram
 
 BATCH = 500  # channels in one SUBSCRIBE at most
 MOST_ROUTED = 10_000  # messages to users waiting to learn which nodes they go to; beyond it they are dropped

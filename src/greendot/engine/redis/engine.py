@@ -14,33 +14,33 @@ from typing import Any
 from msgspec import Struct
 
 from greendot.clock import Clock, SystemClock
-from greendot.core.breaker import Level
-from greendot.core.histogram import Histogram
-from greendot.core.presence import Ref
-from greendot.engine.answers import NodeInfo, Swept
-from greendot.engine.base import Engine, Host, Message, Pace, Part, Topic
+from greendot.engine.port import Engine, Host, Message, Pace, Part, Topic
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.background import Background
 from greendot.engine.redis.bus import RedisBus
-from greendot.engine.redis.census import Census
-from greendot.engine.redis.checks import check
-from greendot.engine.redis.figures import Figures
+from greendot.engine.redis.bus_codec import Messages
+from greendot.engine.redis.engine_metrics import Figures
+from greendot.engine.redis.engine_time import EngineTime
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.losses import Losses
-from greendot.engine.redis.messages import Messages
+from greendot.engine.redis.metrics import Census
 from greendot.engine.redis.nodes import HOME, Death, Nodes, Periods, Table
+from greendot.engine.redis.occupancy import RedisRooms
+from greendot.engine.redis.partitions import Partitions, Servers
 from greendot.engine.redis.presence import RedisPresence, Verbs
-from greendot.engine.redis.present import RedisRooms
-from greendot.engine.redis.server import Server
-from greendot.engine.redis.servers import Partitions, Servers
+from greendot.engine.redis.primary import Server
+from greendot.engine.redis.requirements import check
+from greendot.engine.redis.rooms import RedisTyping
 from greendot.engine.redis.sweeper import Sweeper
-from greendot.engine.redis.timekeeping import EngineTime
-from greendot.engine.redis.typing import RedisTyping
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.engine.restoring import RecordsState
+from greendot.engine.results import NodeInfo, Swept
 from greendot.errors import EngineUnavailable
-from greendot.logs import events
-from greendot.logs.telling import live_as, tell
+from greendot.limits.overload_model import Level
+from greendot.presence.model import Ref
+from greendot.telemetry import log_events
+from greendot.telemetry.histogram_model import Histogram
+from greendot.telemetry.log import live_as, tell
 
 RESTORE_EVERY_S = 3_600.0  # everything is restored and read again so often, whatever happened
 SILENCE_S = 1.0  # after a slot has gone, until its topics are subscribed again wherever it is
@@ -138,7 +138,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             try:
                 await self.lives.end()
             except EngineUnavailable as error:
-                tell(events.NODE_NOT_SIGNED_OFF, reason=error)
+                tell(log_events.NODE_NOT_SIGNED_OFF, reason=error)
         self.bus.attach(None)
         await self.servers.close()
 
@@ -231,9 +231,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             try:
                 await self.tick()
             except EngineUnavailable as error:
-                tell(events.WORK_LATER, work="looking at Redis", reason=error)
+                tell(log_events.WORK_LATER, work="looking at Redis", reason=error)
             except Exception as error:
-                tell(events.WORK_FAILED, error, work="looking at Redis")
+                tell(log_events.WORK_FAILED, error, work="looking at Redis")
 
     async def tick(self) -> None:
         """Once a second."""
@@ -303,7 +303,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def _lost_state(self, server: Server) -> None:
         """The server forgot what it knew, and us with it."""
         if server.up and self._host is not None:
-            tell(events.REDIS_FORGOT, server=str(server.address))
+            tell(log_events.REDIS_FORGOT, server=str(server.address))
             await self.watchdog.compare(server, await self.lives.register(server.partitions))
             self._found(server.partitions, intact=False)
 
@@ -322,7 +322,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             servers = [s for s in self.servers.all.values() if s.up or s is coming]
             await self.lives.begin([p for server in servers for p in server.partitions])
             live_as(self.lives.incarnation)
-            tell(events.NODE_REBORN, was=taken_for_dead, node=self.lives.incarnation)
+            tell(log_events.NODE_REBORN, was=taken_for_dead, node=self.lives.incarnation)
             self.bus.own.add(self.lives.incarnation)
             self._host.reborn(self.lives.incarnation)
         self._spawn("listen", self._listen())

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from greendot.core.facts import RedisFacts
 from greendot.engine.redis import topology
 from greendot.engine.redis.link import Link, RedisError, connect
 from greendot.engine.redis.url import Address, Place, parse
 from greendot.errors import ConfigError, EngineUnavailable
+from greendot.ops.facts_model import RedisFacts
 
 LIMIT_S = 6.0  # for one server
 _ASKED = ("hash-max-listpack-value", "save", "notify-keyspace-events", "client-output-buffer-limit")

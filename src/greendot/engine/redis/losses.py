@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 
 from greendot.clock import Clock
-from greendot.engine.base import Part
+from greendot.engine.port import Part
 from greendot.engine.redis.keys import PARTITIONS
 from greendot.engine.redis.nodes import Periods
-from greendot.engine.redis.servers import Partitions, Servers
+from greendot.engine.redis.partitions import Partitions, Servers
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.engine.restoring import RecordsState
 from greendot.errors import EngineUnavailable

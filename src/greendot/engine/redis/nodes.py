@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from greendot.clock import Clock
-from greendot.core.breaker import Level
-from greendot.engine.answers import NodeInfo
 from greendot.engine.redis import keys
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.presence import Verbs
+from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable
 from greendot.ids import new_incarnation
-from greendot.logs import events
-from greendot.logs.telling import tell
+from greendot.limits.overload_model import Level
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
 
 HOME = 0  # the partition with the leases and claims; the last to learn of a death, so that it is found unfinished
 CLAIM_MS = 5_000
@@ -223,7 +223,7 @@ class Nodes:
             for node in abandoned & self._abandoned(table):
                 await self.bury(node, table.leases[node].split(",")[1], grace_s=0)
                 self.deaths += 1
-                tell(events.NODE_FOUND_DEAD, peer=node)
+                tell(log_events.NODE_FOUND_DEAD, peer=node)
 
     def _abandoned(self, table: Table) -> set[str]:
         horizon = table.now - round((self._periods.lease + self._periods.grace) * 1000)
@@ -244,7 +244,7 @@ class Nodes:
         renewed = table.leases.get(node, ",").split(",")[1]
         await self.bury(node, renewed)
         self.deaths += 1
-        tell(events.NODE_DEAD, peer=node, lease_s=self._periods.lease)
+        tell(log_events.NODE_DEAD, peer=node, lease_s=self._periods.lease)
         return True
 
     async def bury(self, node: str, renewed: str, *, grace_s: float | None = None) -> None:
@@ -274,7 +274,7 @@ class Nodes:
         for node, renewed in risen.items():
             await self.bury(node, renewed, grace_s=0)
             self._over.discard(node)
-            tell(events.NODE_DEAD_AGAIN, peer=node)
+            tell(log_events.NODE_DEAD_AGAIN, peer=node)
 
     def ending(self, table: Table) -> list[Death]:
         """The dead whose sessions stop counting before the next look, each once; `ends` 0 for those who did late."""

@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from greendot.core.presence import Ref
-from greendot.engine.answers import Swept
-from greendot.engine.base import Audit, Pace, Topic
+from greendot.engine.port import Audit, Pace, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, Table
 from greendot.engine.redis.presence import Verbs
-from greendot.engine.redis.server import Server
-from greendot.engine.turns import Turn
+from greendot.engine.redis.primary import Server
+from greendot.engine.results import Swept
+from greendot.engine.transitions import Turn
 from greendot.errors import EngineUnavailable
-from greendot.logs import events
-from greendot.logs.telling import tell
+from greendot.presence.model import Ref
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
 
 AT_ONCE = 64  # buckets asked for together
 AUDITED = 16  # buckets compared by one script: half a millisecond with a million users
@@ -59,7 +59,7 @@ class Sweeper:
                 await self._release("reap")
             raise
         await self._nodes.strike_off(over)
-        tell(events.NODE_REAPED, peers=", ".join(over), sessions=swept.sessions, users=swept.users)
+        tell(log_events.NODE_REAPED, peers=", ".join(over), sessions=swept.sessions, users=swept.users)
         self._add(swept)
         await self._release("reap")  # one that was cut short is tried again when the claim has run out
         return swept
@@ -96,7 +96,7 @@ class Sweeper:
         self.drift, self.swept_at = swept.sessions, self._verbs.time.now()
         self._add(swept)
         if any(swept):
-            tell(events.REDIS_SWEPT, sessions=swept.sessions, users=swept.users, nodes=swept.nodes)
+            tell(log_events.REDIS_SWEPT, sessions=swept.sessions, users=swept.users, nodes=swept.nodes)
         return swept
 
     async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None) -> int:
@@ -132,7 +132,7 @@ class Sweeper:
         try:
             parts = await asyncio.gather(*(self._over(s, retention_ms, only) for s in servers))
         except EngineUnavailable as error:
-            tell(events.REDIS_PASS_CUT, reason=error)
+            tell(log_events.REDIS_PASS_CUT, reason=error)
             raise
         return Swept(*(sum(column) for column in zip(*parts, strict=True)))
 

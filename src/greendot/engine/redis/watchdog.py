@@ -14,8 +14,8 @@ from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.nodes import Nodes
 from greendot.engine.redis.presence import Verbs
+from greendot.engine.redis.primary import Server
 from greendot.engine.redis.scripts import SCRIPTS
-from greendot.engine.redis.server import Server
 from greendot.errors import EngineUnavailable
 
 DEAF_S = 1.9  # a beat not heard by then will not be; less than two rounds, which come a little early at times

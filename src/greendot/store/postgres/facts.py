@@ -9,8 +9,8 @@ from typing import Any
 
 import asyncpg
 
-from greendot.core.facts import PostgresFacts
-from greendot.store.postgres.links import place, words
+from greendot.ops.facts_model import PostgresFacts
+from greendot.store.postgres.pool import place, words
 
 CONNECT_S = 3.0
 LIMIT_S = 8.0

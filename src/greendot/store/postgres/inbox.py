@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from greendot.ids import new_message_id, numbered_id
-from greendot.store.base import Created, Filter, Inbox, Key, Notice, Notification, check_text
-from greendot.store.postgres.batches import Batches
-from greendot.store.postgres.links import Link, Links
+from greendot.store.port import Created, Filter, Inbox, Key, Notice, Notification, check_text
+from greendot.store.postgres.group_commit import Batches
 from greendot.store.postgres.messages import columns
-from greendot.store.postgres.pushes import QUEUE, push_row
+from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.push import QUEUE, push_row
 
 _FIELDS = (
     "n.seq, n.id, n.kind, n.body, n.created_at, n.expires_at, n.live_at, n.push_at,"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.store.base import Key
 from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobRun, JobState, JobStore, Unread
-from greendot.store.postgres.links import Link, Links
+from greendot.store.port import Key
 from greendot.store.postgres.messages import columns
+from greendot.store.postgres.pool import Link, Links
 
 _STATE = "name, schedule, next_at, fence, holder, until, failures, ran_at, cursor"
 _RUN = "name, fence, holder, started_at, ended_at, outcome, done, note"

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from greendot.errors import StaleMembers
 from greendot.ids import new_message_id
-from greendot.store.base import BusMode, Draft, Key, MessageStore, Record, Written, check_text
-from greendot.store.postgres.batches import Batches
-from greendot.store.postgres.links import Link, Links
+from greendot.store.port import BusMode, Draft, Key, MessageStore, Record, Written, check_text
+from greendot.store.postgres.group_commit import Batches
+from greendot.store.postgres.pool import Link, Links
 
 _RECORD = "m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op, m.traceparent"
 MESSAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq = $3"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from greendot.errors import ConfigError
-from greendot.store.postgres.links import Link, Links
+from greendot.store.postgres.pool import Link, Links
 from greendot.store.schema import steps
 
 LOCK = 0x677265656E646F74  # "greendot": nodes that start at once take turns

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.core.revocations import Name, Revocation
-from greendot.store.base import check_text
-from greendot.store.postgres.links import Link, Links
+from greendot.auth.model import Name, Revocation
+from greendot.store.port import check_text
 from greendot.store.postgres.messages import columns
+from greendot.store.postgres.pool import Link, Links
 from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
 
 _COLUMNS = "tenant, kind, value, expires_at, before"

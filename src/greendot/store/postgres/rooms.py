@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
-from greendot.store.postgres.links import Link, Links
+from greendot.store.port import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
+from greendot.store.postgres.pool import Link, Links
 
 ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
 ROOM = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"

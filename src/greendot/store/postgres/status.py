@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.core.presence import Manual
-from greendot.store.base import Key, StatusStore, check_text
-from greendot.store.postgres.links import Links
+from greendot.presence.model import Manual
+from greendot.store.port import Key, StatusStore, check_text
+from greendot.store.postgres.pool import Links
 
 _PUT = """
     INSERT INTO greendot_status AS s VALUES ($1, $2, $3, $4, $5, 1)

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from greendot.errors import StoreUnavailable
-from greendot.store.base import Created, InboxStore, Store, Written
-from greendot.store.hooks import Hooked
+from greendot.store.port import Created, InboxStore, Store, Written
 from greendot.store.postgres import inbox, messages, migrations
-from greendot.store.postgres.batches import Batches
+from greendot.store.postgres.api_keys import PostgresKeys
+from greendot.store.postgres.group_commit import Batches
 from greendot.store.postgres.inbox import Letter, PostgresInbox, Queues
+from greendot.store.postgres.inbox_marks import PostgresMarks
+from greendot.store.postgres.inbox_upkeep import PostgresUpkeep
 from greendot.store.postgres.jobs import PostgresJobs
-from greendot.store.postgres.keys import PostgresKeys
-from greendot.store.postgres.links import Limits, Links
-from greendot.store.postgres.marks import PostgresMarks
 from greendot.store.postgres.messages import Message, PostgresMessages
-from greendot.store.postgres.people import PostgresPeople
-from greendot.store.postgres.privacy import PostgresPrivacy
-from greendot.store.postgres.pushes import PostgresPushes
+from greendot.store.postgres.pages import PostgresSnapshots
+from greendot.store.postgres.pool import Limits, Links
+from greendot.store.postgres.push import PostgresPushes
 from greendot.store.postgres.revocations import PostgresRevocations
 from greendot.store.postgres.rooms import PostgresRooms
-from greendot.store.postgres.snapshots import PostgresSnapshots
 from greendot.store.postgres.status import PostgresStatus
 from greendot.store.postgres.tenants import PostgresTenants
-from greendot.store.postgres.upkeep import PostgresUpkeep
+from greendot.store.postgres.user_data import PostgresPeople
+from greendot.store.postgres.visibility import PostgresPrivacy
+from greendot.store.webhooks import Hooked
 
 
 class PostgresStore(

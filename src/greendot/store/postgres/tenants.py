@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.store.keys import Registered, TenantStore
-from greendot.store.postgres.links import Link, Links
+from greendot.store.api_keys import Registered, TenantStore
+from greendot.store.postgres.pool import Link, Links
 
 _PREFIX = "greendot_"
 _FIRST = ("greendot_api_secrets", "greendot_api_keys")  # to be erased before anything else

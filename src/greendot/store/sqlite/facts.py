@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from urllib.parse import quote
 
-from greendot.core.facts import SqliteFacts
+from greendot.ops.facts_model import SqliteFacts
 
 _WAIT_S = 2.0
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from greendot.ids import new_message_id, number_of, numbered_id
-from greendot.store.base import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification, check_text
-from greendot.store.sqlite.hooks import SqliteHooks, queue, queue_marked
-from greendot.store.sqlite.pushes import SqlitePushes
+from greendot.store.port import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification, check_text
+from greendot.store.sqlite.push import SqlitePushes
+from greendot.store.sqlite.webhooks import SqliteHooks, queue, queue_marked
 
 _FIELDS = (
     "seq, id, kind, body, created_at, expires_at, live_at, push_at, seen_at, read_at, archived_at, acked_at,"

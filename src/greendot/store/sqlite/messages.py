@@ -6,9 +6,9 @@ import sqlite3
 
 from greendot.errors import StaleMembers
 from greendot.ids import new_message_id
-from greendot.store.base import Draft, Key, MessageStore, Record, Written, check_text
-from greendot.store.sqlite.hooks import QUEUE, SqliteHooks
+from greendot.store.port import Draft, Key, MessageStore, Record, Written, check_text
 from greendot.store.sqlite.rooms import read_room
+from greendot.store.sqlite.webhooks import QUEUE, SqliteHooks
 
 MESSAGE = "SELECT room, seq, id, user, name, body, at, ref, op, traceparent FROM messages WHERE tenant = ? AND room = ?"
 AFTER = f"{MESSAGE} AND seq > ? AND seq < ? ORDER BY seq LIMIT ?"

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from greendot.store.base import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
+from greendot.store.port import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
 from greendot.store.sqlite.thread import DatabaseThread
 
 ROOM = "SELECT tenant, room, open, head, members_rev, bus FROM rooms"

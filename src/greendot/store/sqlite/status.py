@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from greendot.core.presence import Manual
-from greendot.store.base import Key, StatusStore, check_text
+from greendot.presence.model import Manual
+from greendot.store.port import Key, StatusStore, check_text
 from greendot.store.sqlite.thread import DatabaseThread
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from greendot.store.base import Store
-from greendot.store.hooks import Hooked
+from greendot.store.port import Store
+from greendot.store.sqlite.api_keys import SqliteKeys
 from greendot.store.sqlite.inbox import SqliteInbox
 from greendot.store.sqlite.jobs import SqliteJobs
-from greendot.store.sqlite.keys import SqliteKeys
 from greendot.store.sqlite.messages import SqliteMessages
-from greendot.store.sqlite.people import SqlitePeople
-from greendot.store.sqlite.privacy import SqlitePrivacy
+from greendot.store.sqlite.pages import SqliteSnapshots
 from greendot.store.sqlite.revocations import SqliteRevocations
 from greendot.store.sqlite.rooms import SqliteRooms
-from greendot.store.sqlite.snapshots import SqliteSnapshots
 from greendot.store.sqlite.status import SqliteStatus
 from greendot.store.sqlite.tenants import SqliteTenants
 from greendot.store.sqlite.thread import DatabaseThread
+from greendot.store.sqlite.user_data import SqlitePeople
+from greendot.store.sqlite.visibility import SqlitePrivacy
+from greendot.store.webhooks import Hooked
 
 
 class SqliteStore(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from greendot.store.keys import Registered, TenantStore
+from greendot.store.api_keys import Registered, TenantStore
 from greendot.store.sqlite.thread import DatabaseThread
 
 _FIRST = ("api_secrets", "api_keys")  # to be erased before anything else

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from greendot.core.presence import Ref
-from greendot.engine.answers import Touched
-from greendot.engine.base import Fenced
+from greendot.engine.port import Fenced
+from greendot.engine.results import Touched
+from greendot.presence.model import Ref
 from hosts import RedisNode
 from redis_servers import redis_server
 

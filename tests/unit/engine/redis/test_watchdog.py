@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from greendot.engine.redis.server import Server
+from greendot.engine.redis.primary import Server
 from greendot.engine.redis.watchdog import BUSY_PIECES, BUSY_S, DEAF_S, Watchdog
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from greendot.store.postgres import PostgresStore
-from greendot.store.postgres.links import Limits
+from greendot.store.postgres.pool import Limits
 from postgres_server import fresh_schema
 
 QUICK = Limits(connect_s=1, acquire_s=1, statement_s=1, lock_s=0.5, patience_s=1.5)

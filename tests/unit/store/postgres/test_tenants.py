@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from greendot.core.presence import Manual
+from greendot.presence.model import Manual
 from greendot.testing.store_harness import T, notice
 from postgres_server import fresh_schema
 

@@ -1,4 +1,4 @@
--- Shared by the verbs (put in front of each): one user's record, as greendot.core.presence has it; who is in a room.
+-- Shared by the verbs (put in front of each): one user's record, as greendot.presence.model has it; who is in a room.
 --
 -- A record is text:  FACE|OWN|NAME|MANUAL|HEARD|SEAT;SEAT…
 --   FACE    state letter (o online, i idle, b busy, f offline) and version, then since, last seen, text, status

@@ -1,0 +1,226 @@
+"""A node's engine without a gateway, in a process of its own so that it has a core of its own.
+
+    node.py fill URL USERS            restore so many users, one session each; keep them until told
+    node.py cycle URL USERS CYCLES    connect and leave so often, one user after the other
+    node.py read URL USERS            restore so many users; then, for each line `FIRST STEP COUNT ROUNDS`, time reads
+    node.py reap URL                  a second node besides; told to, it leaves, and the first reaps what it left
+    node.py hear URL TOPICS           subscribe to so many rooms; for each line, say what was heard since the last
+    node.py speak URL TOPICS RATE S   publish to those rooms, so many messages per second, for S seconds
+
+Each answers a line of JSON when it is ready and one for each line it is told. It leaves when its stdin ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from statistics import median
+from typing import Any
+
+import uvloop
+
+from greendot.engine.port import Deliver, Message, Part, Topic
+from greendot.engine.redis.engine import Options, RedisEngine
+from greendot.engine.redis.nodes import Periods
+from greendot.engine.results import Known
+from greendot.presence.model import Manual, Ref
+
+KEY = b"a key that only the bench knows."
+TENANT = "default"
+AT_ONCE = 500  # verbs under way together
+SPEAK_EVERY_S = 0.001
+LIFE_S = 900
+
+
+def user(number: int) -> str:
+    return f"u{number}"
+
+
+def room(number: int) -> Topic:
+    return Topic("room", TENANT, f"room-{number}")
+
+
+def frame(stamp: int) -> bytes:
+    """A signal with a body of 128 bytes, as clients get it; the body begins with when it was sent."""
+    body = f"{stamp:020d}".ljust(128, "x")
+    return f'{{"type":"signal","room":"room-0","user":"u0","kind":"b","body":"{body}"}}'.encode()
+
+
+STAMP = slice(frame(0).index(b"0" * 20), frame(0).index(b"0" * 20) + 20)
+
+
+class Host:
+    """Counts what it hears; with `stamped` it also notes how old it was."""
+
+    def __init__(self, stamped: bool = False) -> None:
+        self.heard_count = 0
+        self.ages_ns: list[int] = []
+        if stamped:
+            self.heard = self._heard_stamped  # type: ignore[method-assign]
+
+    def heard(self, topic: Topic, message: Message) -> None:
+        self.heard_count += 1
+
+    def _heard_stamped(self, topic: Topic, message: Message) -> None:
+        if isinstance(message, Deliver):
+            self.heard_count += 1
+            self.ages_ns.append(time.monotonic_ns() - int(message.frame[STAMP]))
+
+    def lost(self, part: Part) -> None:
+        raise SystemExit("Redis was lost")
+
+    def found(self, part: Part, *, intact: bool) -> None: ...
+
+    def reborn(self, incarnation: str) -> None:
+        raise SystemExit("the node was taken for dead")
+
+    def died(self, incarnation: str) -> None:
+        pass
+
+
+@asynccontextmanager
+async def engine(
+    url: str, host: Host, *, grace_s: float = 30, driven: bool = True
+) -> AsyncIterator[tuple[RedisEngine, str]]:
+    """A node's engine and its incarnation."""
+    made = RedisEngine(url, Options(key=KEY, periods=Periods(grace=grace_s)), driven=driven)
+    incarnation = await made.start(host)
+    try:
+        yield made, incarnation
+    finally:
+        await made.close()
+
+
+async def in_batches(verbs: Iterable[Any]) -> None:
+    """Carry them out, so many at once: they leave in one write."""
+    batch = []
+    for verb in verbs:
+        batch.append(verb)
+        if len(batch) == AT_ONCE:
+            await asyncio.gather(*batch)
+            batch.clear()
+    await asyncio.gather(*batch)
+
+
+def ref(incarnation: str, number: int, conn: int = 1) -> Ref:
+    return Ref(f"{incarnation}-{number:09d}", incarnation, conn)
+
+
+def connected(e: RedisEngine, incarnation: str, number: int, conn: int = 1) -> Any:
+    """A user connects: one session, a status that is known, a name."""
+    known = Known("default", False, f"User {number}", 0, Manual())
+    return e.restore(TENANT, user(number), ref(incarnation, number, conn), known)
+
+
+# --- what is measured ---
+
+
+async def fill(url: str, users: int) -> None:
+    async with engine(url, Host()) as (e, incarnation):
+        await in_batches(connected(e, incarnation, number) for number in range(users))
+        answer(users=users)
+        await told()
+
+
+async def cycle(url: str, users: int, cycles: int) -> None:
+    async with engine(url, Host()) as (e, incarnation):
+
+        async def once(number: int, conn: int) -> None:
+            await connected(e, incarnation, number, conn)
+            await e.linger(TENANT, user(number), ref(incarnation, number, conn), 0, 0)
+
+        start = time.monotonic()
+        await in_batches(once(number % users, number // users + 1) for number in range(cycles))
+        answer(seconds=time.monotonic() - start)
+        await told()
+
+
+async def read(url: str, users: int) -> None:
+    async with engine(url, Host()) as (e, incarnation):
+        await in_batches(connected(e, incarnation, number) for number in range(users))
+        answer(users=users)
+        while line := await told():
+            first, step, count, rounds = map(int, line.split())
+            asked = [user((first + step * index) % users) for index in range(count)]
+            await e.read(TENANT, asked)  # so that both sides have seen them once
+            took, cpu = [], time.process_time()
+            for _ in range(rounds):
+                start = time.perf_counter()
+                found = await e.read(TENANT, asked)
+                took.append(time.perf_counter() - start)
+            assert all(snapshot.face.state == "online" for snapshot in found)
+            answer(p50_us=median(took) * 1e6, cpu_us=(time.process_time() - cpu) / rounds * 1e6)
+
+
+async def reap(url: str) -> None:
+    async with engine(url, Host(), driven=False) as (first, one):
+        async with engine(url, Host(), grace_s=0, driven=False) as (_, other):
+            answer(one=one, other=other)
+            await told()
+        await asyncio.sleep(0.1)  # its grace is over, on whichever clock
+        table = await first.lives.table()
+        start, cpu = time.monotonic(), time.process_time()
+        swept = await first.sweeper.reap(table)
+        took, used = time.monotonic() - start, time.process_time() - cpu
+        answer(seconds=took, cpu_s=used, sessions=0 if swept is None else swept.sessions)
+        await told()
+
+
+async def hear(url: str, topics: int) -> None:
+    host = Host(stamped=False)
+    async with engine(url, host) as (e, _):
+        await e.subscribe([room(number) for number in range(topics)])
+        answer(topics=topics)
+        while line := await told():
+            if line == "ages":
+                host.heard = host._heard_stamped  # type: ignore[method-assign]
+            ages, host.ages_ns = sorted(host.ages_ns), []
+            count, host.heard_count = host.heard_count, 0
+            share = {f"p{p:g}_ms": ages[int(len(ages) * p / 100)] / 1e6 for p in (50, 99, 99.9) if ages}
+            answer(heard=count, cpu_s=time.process_time(), invalid=e.bus.counts.invalid, **share)
+
+
+async def speak(url: str, topics: int, rate: float, seconds: float) -> None:
+    rooms = [room(number) for number in range(topics)]
+    async with engine(url, Host()) as (e, _):
+        answer(topics=topics)
+        await told()
+        sent, start = 0, time.monotonic()
+        while (passed := time.monotonic() - start) < seconds:
+            while sent < passed * rate:
+                e.publish(rooms[sent % topics], Deliver(frame(time.monotonic_ns())))
+                sent += 1
+            await asyncio.sleep(SPEAK_EVERY_S)
+        await e.servers.of(0).call("PING")
+        answer(sent=sent, seconds=time.monotonic() - start)
+        await told()
+
+
+# --- the driver's side ---
+
+
+def answer(**values: object) -> None:
+    print(json.dumps(values), flush=True)
+
+
+async def told() -> str:
+    """The driver's next line; empty when it is done with us."""
+    line = await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    return line.strip() or ("go" if line else "")
+
+
+PARTS = {"fill": fill, "cycle": cycle, "read": read, "reap": reap, "hear": hear, "speak": speak}
+
+if __name__ == "__main__":
+    signal.alarm(LIFE_S)  # must not outlive a driver that was killed
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 50)  # as in `greendot serve`
+    part, url, *numbers = sys.argv[1:]
+    uvloop.run(PARTS[part](url, *map(int, numbers)))

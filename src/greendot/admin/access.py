@@ -1,0 +1,142 @@
+"""What the dashboard stands on: the ports, and the little it needs of the node it runs in."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from greendot.auth.api_key_model import Caller
+from greendot.auth.model import Revocation
+from greendot.clock import Clock
+from greendot.engine.port import Engine
+from greendot.errors import Refused
+from greendot.node.event_recorder_model import ALL
+from greendot.protocol.cluster import Question
+from greendot.protocol.codes import Err
+from greendot.store.port import Created, Notice, Store
+
+
+class Keys(Protocol):
+    """The API keys."""
+
+    async def known(self, text: str) -> Caller | None: ...
+
+
+class Survey(Protocol):
+    """Asks all nodes, or one."""
+
+    async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]: ...
+    async def ask_one(self, node: str, question: Question, within_s: float) -> bytes | None: ...
+
+
+class Revoking(Protocol):
+    """What ends tokens and sessions."""
+
+    def expires_at(self, before: int) -> int: ...
+    def of_user(self, tenant: str, user: str) -> Revocation | None: ...
+    async def revoke(self, revocation: Revocation, user: str | None = None) -> int: ...
+
+
+class Notifying(Protocol):
+    """What is new in inboxes."""
+
+    async def notify(self, notices: Sequence[Notice]) -> list[Created | None]: ...
+
+
+class Timers(Protocol):
+    """The node's."""
+
+    def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Any: ...
+    def cancel(self, timer: Any) -> None: ...
+
+
+class Tasks(Protocol):
+    """The node's."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
+
+
+class NodeView(Protocol):
+    """The node, as far as somebody who looks at it does something to it."""
+
+    @property
+    def incarnation(self) -> str: ...
+
+    async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool: ...
+
+
+class Counters(Protocol):
+    """Metrics of the node that the dashboard counts in."""
+
+    dashboard_refused_total: int
+
+
+class Lasting(Struct, frozen=True):
+    """How long things last that are found: from the settings."""
+
+    lease_s: float  # a node that has not renewed it for so long is dead
+    last_seen_days: float  # it is known so long when somebody was last seen
+    inbox_days: float  # notifications are kept so long
+    unused_days: float  # devices are kept so long that are not used
+
+
+class Desk(Struct, frozen=True):
+    """All the dashboard works with."""
+
+    engine: Engine
+    store: Store
+    clock: Clock
+    timers: Timers
+    tasks: Tasks
+    keys: Keys
+    survey: Survey
+    node: NodeView
+    revoking: Revoking
+    notifying: Notifying
+    lasting: Lasting
+    metrics: Counters
+    key: str = ""  # the operator's, from the settings
+    dev: bool = False
+
+
+class Viewer(Struct, frozen=True):
+    """What somebody who showed a key may see."""
+
+    name: str  # of the key
+    nodes: bool  # the nodes themselves
+    tenant: str | None = None  # this one's users and rooms
+    every: bool = False  # any tenant's
+
+    @property
+    def tail(self) -> str | None:
+        """Whose events; None: nobody's."""
+        return ALL if self.every else self.tenant
+
+    def at(self, named: str | None) -> str:
+        """The tenant something is asked of. Refused if it is none of the viewer's; whether there is one is not said."""
+        if self.every:
+            return named or "default"
+        if self.tenant is None:
+            raise Refused(Err.FORBIDDEN, "this key is for nodes only: use a tenant's key with the scope admin")
+        if named not in (None, self.tenant):
+            raise Refused(Err.FORBIDDEN, f"this key is for the tenant {self.tenant!r} only")
+        return self.tenant
+
+
+async def viewer_of(desk: Desk, key: str) -> Viewer | None:
+    """Who shows this key; None if it opens nothing here. StoreUnavailable if that cannot be said now."""
+    if desk.key and hmac.compare_digest(_hash(desk.key), _hash(key)):
+        return Viewer("admin.key", nodes=True, every=True)
+    caller = await desk.keys.known(key)
+    if caller is None or not (caller.may("admin") or caller.may("operator")):
+        return None
+    tenant = caller.tenant if caller.may("admin") else None
+    return Viewer(caller.name or "api.key", nodes=caller.may("operator"), tenant=tenant)
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

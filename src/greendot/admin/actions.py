@@ -1,0 +1,190 @@
+"""What can be done from the dashboard: each is told in a sentence first, done when that is confirmed, and logged.
+
+The sentence is made here, not in the page, of what is true now; the confirmation names it by a number. So nothing is
+done by a single frame, and what was agreed to is what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from greendot.admin.access import Desk, Viewer
+from greendot.admin.frames import Act
+from greendot.auth.model import Revocation
+from greendot.engine.results import NodeInfo
+from greendot.errors import Refused
+from greendot.ids import Id
+from greendot.protocol.cluster import EndAll, NodeOf, read_ended, read_node
+from greendot.protocol.codes import Err, invites_return
+from greendot.store.port import Notice
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+WITHIN_S = 2.0  # a node has to answer
+HOLDS_S = 60.0  # what is not confirmed by then was not meant
+KIND = "test"  # of a test notification
+TEXT = "A test notification from the dashboard."
+
+
+class Offer(NamedTuple):
+    """What would be done."""
+
+    act: Act
+    tenant: str
+    sessions: tuple[str, ...]  # that are there now, of a user
+    all_of: str | None  # the tenant whose sessions on a node they are; None: everybody's
+    ends_at: float  # monotonic seconds
+
+
+class Acting:
+    """Offers that were made to one onlooker. The latest counts: nobody decides two things at once."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._numbers = 0
+        self._offer: Offer | None = None
+
+    async def offer(self, viewer: Viewer, act: Act, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
+        """What would happen, in a sentence."""
+        tenant = viewer.at(act.tenant)
+        if [act.user, act.session, act.node].count(None) != 2:
+            raise Refused(Err.BAD_FIELD, "field `user` of act: name either a user or a session, or a node")
+        if act.do == "notify" and act.user is None:
+            raise Refused(Err.BAD_FIELD, "field `user` of act: a notification goes to a user")
+        if act.node is not None and act.do != "disconnect":
+            raise Refused(Err.BAD_FIELD, "field `node` of act: those on a node can only be disconnected")
+        sessions: tuple[str, ...] = (act.session or "",)
+        count = 1
+        all_of = None if viewer.every and act.tenant is None else tenant
+        if act.node is not None:
+            count = await self._held(viewer, act.node, all_of, nodes)
+        elif act.user is not None:
+            sessions = await self._sessions(tenant, act.user)
+            count = len(sessions)
+        self._numbers += 1
+        self._offer = Offer(act, tenant, sessions, all_of, self._desk.clock.monotonic() + HOLDS_S)
+        title, says = _sentence(act, f" of tenant {all_of}" if all_of else "", tenant, count)
+        return {"number": self._numbers, "title": title, "says": says, "do": act.do, "count": count}
+
+    async def _held(self, viewer: Viewer, node: str, tenant: str | None, nodes: Sequence[NodeInfo]) -> int:
+        """How many are connected to the node."""
+        if not viewer.nodes:
+            raise Refused(Err.FORBIDDEN, "this key is for a tenant: nodes are for the server's own key")
+        if not any(it.node == node and it.state == "live" for it in nodes):
+            raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}")
+        answer = await self._desk.survey.ask_one(node, NodeOf(tenant), WITHIN_S)
+        if answer is None:
+            raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; try again in a moment")
+        there = read_node(answer)
+        return there.connections - there.strangers if tenant is None else there.theirs
+
+    async def confirm(self, viewer: Viewer, number: int) -> dict[str, Any]:
+        """Do it, and say what was done."""
+        offer, self._offer = self._offer, None
+        if offer is None or number != self._numbers or self._desk.clock.monotonic() > offer.ends_at:
+            raise Refused(Err.BAD_FIELD, "this was not asked for, or too long ago: ask again")
+        tenant = viewer.at(offer.tenant)
+        done, count = await self._do(offer, tenant)
+        act = offer.act
+        target = act.user or act.session or act.node or ""
+        kind = "user" if act.user else "session" if act.session else "node"
+        tell(
+            log_events.AUDIT_ACTED,
+            key=viewer.name,
+            act=offer.act.do,
+            kind=kind,
+            target=Id(target),
+            tenant="*" if act.node and offer.all_of is None else tenant,  # of a node: everybody's
+            outcome=done,
+        )
+        return {"done": done, "count": count}
+
+    async def _do(self, offer: Offer, tenant: str) -> tuple[str, int]:
+        """In words, and of how many."""
+        act = offer.act
+        if act.do == "disconnect":
+            return await self._disconnect(offer, tenant)
+        if act.do == "revoke":
+            return await self._revoke(act, tenant)
+        return await self._notify(act, tenant), 1
+
+    async def _disconnect(self, offer: Offer, tenant: str) -> tuple[str, int]:
+        act, closed = offer.act, 0
+        if act.node is not None:
+            end = EndAll(act.code, act.reason, offer.all_of)
+            if (answer := await self._desk.survey.ask_one(act.node, end, WITHIN_S)) is None:
+                raise Refused(Err.UNAVAILABLE, f"node {act.node} does not answer: whether it closed any is not known")
+            closed = read_ended(answer).sessions
+        else:
+            sessions = offer.sessions if act.user is None else await self._sessions(tenant, act.user)
+            for session in sessions:
+                closed += await self._desk.node.disconnect(session, act.code, act.reason, tenant)
+        return f"{_many(closed, 'session')} disconnected ({act.code})", closed
+
+    async def _revoke(self, act: Act, tenant: str) -> tuple[str, int]:
+        now, revoking = self._desk.clock.now_ms(), self._desk.revoking
+        if act.user is not None:
+            revocation = Revocation(tenant, "user", act.user, revoking.expires_at(now), now)
+        else:
+            revocation = Revocation(tenant, "session", act.session or "", revoking.expires_at(now))
+        closed = await revoking.revoke(revocation)
+        return f"revoked; {_many(closed, 'socket')} closed (4501)", closed
+
+    async def _notify(self, act: Act, tenant: str) -> str:
+        body = msgspec.json.encode({"text": act.text or TEXT})
+        notice = Notice(tenant, act.user or "", KIND, body, "", self._desk.clock.now_ms())
+        (made,) = await self._desk.notifying.notify([notice])
+        return "notified" if made is None else f"notified: number {made.notification.seq} in the inbox"
+
+    async def _sessions(self, tenant: str, user: str) -> tuple[str, ...]:
+        return tuple(seat.session for seat in await self._desk.engine.sessions(tenant, user))
+
+
+def _sentence(act: Act, all_of: str, tenant: str, sessions: int) -> tuple[str, str]:
+    """A title that names the action and its target, and what will happen."""
+    if act.do == "disconnect":
+        return _disconnecting(act, all_of, tenant, sessions)
+    who = f"{act.user or act.session} ({tenant})"
+    if act.do == "notify":
+        return f"Notify {who}?", (
+            f"A notification of the kind “{KIND}” is written to the inbox of {act.user} and shown on "
+            "their devices. It counts as unread until they read it."
+        )
+    if act.user:
+        return f"Revoke everything of {who}?", (
+            f"All tokens of {act.user} issued until now count no longer. {_many(sessions, 'session')} will be closed "
+            "with 4501 on every node. They need a new token from your app to return. This cannot be taken back."
+        )
+    return f"Revoke session {who}?", (
+        "This session will be closed with 4501 and cannot be resumed; its token is revoked with it if it has an id. "
+        "This cannot be taken back."
+    )
+
+
+def _disconnecting(act: Act, all_of: str, tenant: str, sessions: int) -> tuple[str, str]:
+    back = invites_return(act.code)
+    if act.node:
+        after = "Their clients come back, elsewhere if they can." if back else "Their clients do not come back."
+        return f"Disconnect all of node {act.node}{all_of}?", (
+            f"{_many(sessions, 'session')} on node {act.node}{all_of} will be closed with {act.code}. {after} "
+            "Their tokens stay valid."
+        )
+    if act.user:
+        ends = "Their clients come back by themselves" if back else "Their clients do not come back by themselves"
+        return f"Disconnect {act.user} ({tenant})?", (
+            f"{_many(sessions, 'session')} of {act.user} will be closed with {act.code} on every node"
+            f"{'' if back else ' and end at once' if sessions > 1 else ' and ends at once'}. {ends}; "
+            "the tokens stay valid."
+        )
+    ends = "Its client comes back by itself" if back else "Its client does not come back by itself"
+    return f"Disconnect session {act.session} ({tenant})?", (
+        f"This session will be closed with {act.code}{'' if back else ' and ends at once'}. {ends}; "
+        "its token stays valid."
+    )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,140 @@
+"""For operators: is it alive, is it ready, what is it doing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from greendot.errors import StoreUnavailable
+from greendot.http.backend import Backend
+from greendot.http.operation import operation
+from greendot.http.problem import Problem
+from greendot.http.request import json
+from greendot.protocol.codes import Close
+from greendot.telemetry.prometheus import MEDIA_TYPE, expose
+
+
+class Ready(Struct):
+    """New clients are welcome at this node."""
+
+    node: str
+    ready: Literal[True] = True
+
+
+class NotReady(Struct):
+    """New clients are not welcome, and why."""
+
+    reason: str
+    ready: Literal[False] = False
+
+
+class NodeShown(Struct):
+    """A node's life as the engine knows it. Of a dead one `ends_at` says when its sessions stop counting."""
+
+    node: str
+    state: Literal["live", "dead"]
+    renewed_at: int | None
+    ends_at: int | None
+    level: Literal["normal", "shedding", "refusing"]
+
+
+class Nodes(Struct):
+    """All nodes, and the one that was asked."""
+
+    nodes: list[NodeShown]
+    asked: str
+
+
+class TenantStats(Struct):
+    """Counts of the key's tenant on the node that answers."""
+
+    node: str
+    tenant: str
+    connections: int
+    users: int
+    sends: int  # messages, notifications and signals let through since the node started
+    refused: int  # commands, and what was too much
+
+
+NodeStats = dict[str, float | str]  # the node, when it started, and all it counts
+
+
+class OperationRoutes:
+    """`/livez`, `/readyz`, `/metrics`, and what operators do to nodes and sessions."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @operation("GET /livez", answers={200: "text/plain; charset=utf-8"})
+    async def live(self, request: Request) -> Response:
+        """Whether the process runs."""
+        return PlainTextResponse("ok\n")
+
+    @operation("GET /readyz", answers={200: (Ready,), 503: (NotReady,)})
+    async def ready(self, request: Request) -> Response:
+        """200 while new clients are welcome; 503 with the reason otherwise."""
+        reason = await self._not_ready(request)
+        return json(Ready(self._backend.node.incarnation)) if reason is None else json(NotReady(reason), 503)
+
+    async def _not_ready(self, request: Request) -> str | None:
+        if self._backend.node.draining:
+            return "draining"
+        if (overload := self._backend.node.overload) is not None:
+            return overload
+        try:
+            await self._backend.store.ping()
+        except StoreUnavailable as error:
+            return await self._told(request, "the store does not answer", str(error))
+        if (trouble := self._backend.engine.trouble) is not None:
+            return await self._told(request, "the engine does not answer", trouble)
+        return None
+
+    async def _told(self, request: Request, what: str, why: str) -> str:
+        """Why names hosts and logins: it is for operators. Anybody may ask."""
+        try:
+            await self._backend.keys.admit(request, "operator")
+        except (Problem, StoreUnavailable):
+            return what
+        return f"{what}: {why}"
+
+    @operation("GET /metrics", answers={200: f"{MEDIA_TYPE}; charset=utf-8"})
+    async def metrics(self, request: Request) -> Response:
+        """What the node counts, for Prometheus."""
+        node = self._backend.node
+        return PlainTextResponse(expose(await node.scrape(), node.incarnation), media_type=MEDIA_TYPE)
+
+    @operation("GET /v1/connect", answers={101: ()}, fails=(426,))
+    async def connect(self, request: Request) -> Response:
+        """Connect as a client, by WebSocket. Without an upgrade: 426."""
+        # Requests with one never come here.
+        raise Problem(
+            426,
+            "this address speaks WebSocket: connect with ws:// or wss://",
+            headers={"Upgrade": "websocket", "Connection": "upgrade"},
+        )
+
+    @operation("GET /v1/nodes")
+    async def nodes(self, request: Request) -> Nodes:
+        """The nodes there are."""
+        nodes = await self._backend.engine.nodes()
+        shown = [msgspec.convert(node._asdict(), NodeShown) for node in nodes]
+        return Nodes(shown, self._backend.node.incarnation)
+
+    @operation("GET /v1/stats", answers={200: (TenantStats, NodeStats)})
+    async def stats(self, request: Request) -> Response:
+        """Counts of the node that answers: of the whole node for operators, else of the key's tenant."""
+        keys, node = self._backend.keys, self._backend.node
+        if keys.caller(request).may("operator"):
+            return json(node.stats())
+        return json(msgspec.convert(node.tenant_stats(keys.tenant(request)), TenantStats))
+
+    @operation("DELETE /v1/sessions/{session}", fails=(404,))
+    async def disconnect(self, request: Request, session: str) -> None:
+        """End a session: closed with 4503, on whatever node it is."""
+        tenant = self._backend.keys.tenant(request)
+        if not await self._backend.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
+            raise Problem(404, f"no session {session!r} is connected")

@@ -1,0 +1,242 @@
+"""All there is of one user, or of one room, wherever it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from greendot.admin.access import Desk, Viewer
+from greendot.engine.port import Topic
+from greendot.engine.results import NodeInfo, SeatInfo
+from greendot.errors import EngineUnavailable, Refused
+from greendot.presence.projection_model import project
+from greendot.protocol.cluster import (
+    NodeOf,
+    RoomOf,
+    SessionThere,
+    TopicOf,
+    UserOf,
+    UserThere,
+    read_node,
+    read_room,
+    read_topic,
+    read_user,
+)
+from greendot.protocol.codes import Err
+from greendot.store.push import Device
+
+WITHIN_S = 1.0  # the nodes have to answer
+MOST = 200  # members, people present, typers, rooms that are named; all are counted
+MOST_ROOMS = 50  # of a user's, that are looked into for whether the user types there
+MOST_PUSHES = 20  # notifications, the newest that are unread, that are looked up in the push queue
+DAY_MS = 86_400_000
+
+
+class Finding:
+    """Reads, and changes nothing. It shows what the user's own devices are shown: hiding is from other users."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def user(self, tenant: str, user: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
+        desk = self._desk
+        answers, seats, rooms, inbox, statuses, devices = await asyncio.gather(
+            desk.survey.ask(_live(nodes), UserOf(tenant, user), WITHIN_S),
+            desk.engine.sessions(tenant, user),
+            desk.store.rooms_of(tenant, user),
+            desk.store.inbox(tenant, user),
+            desk.store.statuses([(tenant, user)]),
+            desk.store.devices(tenant, user),
+        )
+        (snapshot,) = await desk.engine.read(tenant, [user])
+        read = {node: read_user(text) for node, text in answers.items()}
+        there = {found.session: (node, found) for node, it in read.items() for found in it.sessions}
+        sessions = [_session(node, found) for node, found in there.values()]
+        ends = self._ends(nodes)
+        sessions += [_seat(seat, ends.get(seat.node)) for seat in seats if seat.session not in there]
+        joined = {room for session in sessions for room in session["rooms"]}
+        # Open rooms are everybody's: those that the user has nothing to do with say nothing of the user.
+        rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
+        manual, revocation = statuses.get((tenant, user)), desk.revoking.of_user(tenant, user)
+        return {
+            "tenant": tenant,
+            "user": user,
+            "name": snapshot.name,
+            "seen_as": project(user, snapshot),
+            "own": project(user, snapshot, own=True),
+            "status": None if manual is None else {"status": manual.status, "until": manual.until, "text": manual.text},
+            "sessions": sorted(sessions, key=lambda session: session["session"]),
+            "rooms": [
+                {"room": it.room.room, "open": it.room.open, "head": it.room.head, "unread": it.room.head - it.marker}
+                for it in rooms[:MOST]
+            ],
+            "room_count": len(rooms),
+            "inbox": inbox._asdict(),
+            "inbox_kept_ms": round(desk.lasting.inbox_days * DAY_MS),
+            "typing": await self._typing(tenant, user, joined),
+            "watchers": _watchers(read),
+            "devices": [self._device(device) for device in devices],
+            "pushes": await self._pushes(tenant, user) if inbox.unread else [],
+            "last_seen_kept_ms": round(desk.lasting.last_seen_days * DAY_MS),
+            "nodes": self._leases(nodes, {session["node"] for session in sessions}),
+            "revoked_before": None if revocation is None else revocation.before,
+            "known": bool(sessions or rooms or inbox.head or manual or snapshot.face.version or devices),
+        }
+
+    async def _typing(self, tenant: str, user: str, rooms: set[str]) -> list[dict[str, Any]]:
+        """Where, of the rooms the user is in, and when it ends by itself."""
+        looked = sorted(rooms)[:MOST_ROOMS]
+        found = await asyncio.gather(*(self._desk.engine.typers(tenant, room) for room in looked))
+        return [
+            {"room": room, "expires_in_ms": typist.remaining}
+            for room, typists in zip(looked, found, strict=True)
+            for typist in typists
+            if typist.user == user
+        ]
+
+    def _device(self, device: Device) -> dict[str, Any]:
+        """Not its token: whoever has that can push to it."""
+        kept_until = device.used_at + round(self._desk.lasting.unused_days * DAY_MS)
+        return {
+            "device": device.device,
+            "provider": device.provider,
+            "used_at": device.used_at,
+            "kept_until": kept_until,
+        }
+
+    async def _pushes(self, tenant: str, user: str) -> list[dict[str, Any]]:
+        """Those that wait."""
+        store = self._desk.store
+        unread = await store.notifications(tenant, user, limit=MOST_PUSHES, only="unread")
+        found = await asyncio.gather(*(store.push_of(tenant, it.id) for it in unread))
+        return [
+            {"number": push.seq, "due_at": push.due_at, "attempts": push.attempts, "reason": push.reason}
+            for pushes in found
+            for push in pushes
+            if push.due_at is not None
+        ]
+
+    def _ends(self, nodes: Sequence[NodeInfo]) -> dict[str, int]:
+        """When the sessions of dead nodes do, in milliseconds from now."""
+        now = self._desk.engine.now_ms()
+        return {it.node: max(0, it.ends_at - now) for it in nodes if it.ends_at is not None}
+
+    def _leases(self, nodes: Sequence[NodeInfo], of: set[str]) -> list[dict[str, Any]]:
+        """How long these nodes live on without renewing, or their sessions if they are dead."""
+        now, lease_ms = self._desk.engine.now_ms(), round(self._desk.lasting.lease_s * 1000)
+        return [
+            {
+                "node": it.node,
+                "state": it.state,
+                "level": it.level,
+                "renewed_ago_ms": None if it.renewed_at is None else max(0, now - it.renewed_at),
+                "lease_ends_in_ms": None if it.renewed_at is None else max(0, it.renewed_at + lease_ms - now),
+                "sessions_end_in_ms": None if it.ends_at is None else max(0, it.ends_at - now),
+            }
+            for it in nodes
+            if it.node in of
+        ]
+
+    async def node(self, viewer: Viewer, node: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
+        if not viewer.nodes:
+            raise Refused(
+                Err.FORBIDDEN, "this key is for a tenant: nodes are for an operator's key, or the server's own"
+            )
+        found: dict[str, Any] = {"node": node, "known": False, "answered": False}
+        for lease in self._leases(nodes, {node}):
+            found |= lease | {"known": True}
+        text = await self._desk.survey.ask_one(node, NodeOf(), WITHIN_S) if found.get("state") == "live" else None
+        if text is not None:
+            there = to_builtins(read_node(text))
+            there["tenants"] = {name: it for name, it in there["tenants"].items() if viewer.tail in ("", name)}
+            found |= there | {"answered": True}
+        return found
+
+    async def topic(self, topic: Topic, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
+        question = TopicOf(topic.kind, topic.tenant, topic.name)  # type: ignore[arg-type]  # a node's is not asked for
+        answers = await self._desk.survey.ask(_live(nodes), question, WITHIN_S)
+        there = {node: read_topic(text) for node, text in answers.items()}
+        rows = [{"node": node} | to_builtins(it) for node, it in sorted(there.items())]
+        return {
+            "kind": topic.kind,
+            "tenant": topic.tenant,
+            "name": topic.name,
+            "known": any(it.listeners or it.barred or it.unheard_in_ms is not None for it in there.values()),
+            "listeners": sum(it.listeners for it in there.values()),
+            "silent": sorted({*_live(nodes)} - there.keys()),
+            "nodes": [row for row in rows if row["listeners"] or row["barred"] or row["unheard_in_ms"] is not None],
+        }
+
+    async def room(self, tenant: str, room: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
+        desk = self._desk
+        found, answers = await asyncio.gather(
+            desk.store.member_page(tenant, room, None, MOST),
+            desk.survey.ask(_live(nodes), RoomOf(tenant, room), WITHIN_S),
+        )
+        try:
+            present, typers = await asyncio.gather(desk.engine.present(tenant, room), desk.engine.typers(tenant, room))
+        except EngineUnavailable:
+            present, typers = [], []
+        listeners = {node: read_room(text).listeners for node, text in answers.items()}
+        return {
+            "tenant": tenant,
+            "room": room,
+            "known": found is not None,
+            "open": found is not None and found.room.open,
+            "bus": None if found is None else found.room.bus,
+            "head": 0 if found is None else found.room.head,
+            "members": [] if found is None else [{"user": it.user, "role": it.role} for it in found.members],
+            "member_count": 0 if found is None else found.total,
+            "listeners": sum(listeners.values()),
+            "present": present[:MOST],
+            "present_count": len(present),
+            "typing": [typist.user for typist in typers[:MOST]],
+            "typing_ends_in_ms": {typist.user: typist.remaining for typist in typers[:MOST]},
+            "nodes": [{"node": node, "listeners": count} for node, count in sorted(listeners.items()) if count],
+        }
+
+
+def _session(node: str, found: SessionThere) -> dict[str, Any]:
+    return {
+        "session": found.session,
+        "node": node,
+        "device": found.device,
+        "client": found.client,
+        "state": found.state,
+        "connected_at": found.connected_at,
+        "last_heard": found.last_heard,
+        "token_expires_at": found.token_expires_at,
+        "token_issued_at": found.token_issued_at,
+        "token_id": found.token_id,
+        "rooms": found.rooms,
+        "watches": found.watches,
+        "behind": found.behind,
+        "waiting": found.waiting,
+        "ends_in_ms": found.ends_in_ms,
+    }
+
+
+def _seat(seat: SeatInfo, dead_in_ms: int | None) -> dict[str, Any]:
+    """One whose node did not answer: what the engine knows of it."""
+    known = [ms for ms in (seat.ends_in_ms, dead_in_ms) if ms is not None]
+    return {
+        "session": seat.session,
+        "node": seat.node,
+        "device": seat.device,
+        "state": "lingering" if known else seat.state,
+        "ends_in_ms": min(known) if known else None,
+        "rooms": [],
+    }
+
+
+def _watchers(read: dict[str, UserThere]) -> dict[str, Any]:
+    """How many there are on all nodes; on some they may be told in slices, or ask."""
+    ways = [way for way in ("asked", "slices") if any(it.told == way for it in read.values())]
+    return {"count": sum(it.watchers for it in read.values()), "told": ways[0] if ways else "live"}
+
+
+def _live(nodes: Sequence[NodeInfo]) -> list[str]:
+    return [it.node for it in nodes if it.state == "live"]

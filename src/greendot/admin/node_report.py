@@ -1,0 +1,232 @@
+"""What this node answers when somebody looks at the whole cluster.
+
+Answers are made at once, from what is known here. The store is asked how it is only while somebody looks, and then the
+answer is of the question before: nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import nlargest
+
+from greendot import __version__
+from greendot.admin import stats
+from greendot.app.parts import Parts
+from greendot.connect.disconnect_all import Ending
+from greendot.engine.port import Topic
+from greendot.errors import StoreUnavailable
+from greendot.node.event_recorder_model import ALL, Event, Name, Only
+from greendot.node.session import Session
+from greendot.node.subscriptions import Followed
+from greendot.presence.watched_user import Watched
+from greendot.protocol.cluster import (
+    MOST_SESSIONS,
+    Answer,
+    EndAll,
+    Ended,
+    HotTopic,
+    NodeOf,
+    NodeThere,
+    Question,
+    RoomOf,
+    RoomThere,
+    Sample,
+    SampleOf,
+    SessionThere,
+    SlowClient,
+    Told,
+    TopicOf,
+    TopicThere,
+    UserOf,
+    UserThere,
+)
+
+MOST_TENANTS = 100  # named of a node
+
+
+class Answering:
+    """One for each node."""
+
+    def __init__(self, parts: Parts, is_draining: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._is_draining = is_draining
+        self._ending = Ending(parts)
+        self._asked_at: float | None = None  # since when the store has not answered; None: it was not asked
+        self._store_ms: float | None = None  # how long it took last; None: it could not be reached
+
+    def reply(self, question: Question) -> Answer:
+        match question:
+            case SampleOf():
+                return self._sample(question)
+            case UserOf():
+                return self._user(question)
+            case RoomOf():
+                channel = self._parts.hub.find(Topic("room", question.tenant, question.room))
+                return RoomThere(0 if channel is None else len(channel.listeners))
+            case NodeOf():
+                return self._node(question)
+            case TopicOf():
+                return self._topic(Topic(question.kind, question.tenant, question.name))
+            case EndAll():
+                return Ended(self._ending.end_all(question.code, question.reason, question.tenant))
+
+    # --- how it is here ---
+
+    def _sample(self, question: SampleOf) -> Sample:
+        parts = self._parts
+        now = parts.clock.monotonic()
+        events: list[Event] = []
+        skipped = 0
+        if question.tail is not None:
+            name, only = Name(question.asker, question.tail), Only(question.user, question.room)
+            events, skipped = parts.witness.tail.take(name, question.kinds, now, only)
+        if question.nodes:
+            values = dict(stats.metrics(parts))
+            gauges: dict[str, float] = {name: it for name, it in values.items() if not name.endswith("_total")}
+            gauges |= self._store_gauges(now)
+            closes = parts.registry.closes
+        else:
+            tally = parts.registry.tallies.shown(question.tenant)
+            gauges = {"tenant_connections": tally.connections, "tenant_users_online": tally.users}
+            values = {
+                "tenant_sends_total": tally.sends,
+                "tenant_refused_total": tally.refused,
+                "tenant_resumed_total": tally.resumed,
+            }
+            closes = tally.closes
+        return Sample(
+            at_ms=round(now * 1000),
+            gauges=gauges,
+            counts={name: int(it) for name, it in values.items() if name.endswith("_total")},
+            closes={str(code): count for code, count in closes.items()},
+            started_at=parts.started_at,
+            level=parts.pressure.level.name.lower(),
+            events=[*events],
+            skipped=skipped,
+            hot=self._hot(question, now),
+            slow=self._slow(question),
+        )
+
+    def _hot(self, question: SampleOf, now: float) -> list[HotTopic]:
+        """Names are of tenants: who sees none of their events sees none of these."""
+        if not question.most or question.tail is None:
+            return []
+        hub = self._parts.hub
+        rates = [(it, per_s) for it, per_s in hub.hot(now).items() if question.tail in (ALL, it.tenant)]
+        found = []
+        for topic, per_s in nlargest(question.most, rates, key=lambda rate: rate[1]):
+            channel = hub.find(topic)
+            listeners = 0 if channel is None else len(channel.listeners)
+            found.append(HotTopic(topic.kind, topic.tenant, topic.name, listeners, round(per_s, 1)))
+        return found
+
+    def _slow(self, question: SampleOf) -> list[SlowClient]:
+        if not question.most or question.tail is None:
+            return []
+        connections = self._parts.registry.connections.values()
+        waiting = [(it.unsent, it.session) for it in connections if it.session is not None and it.unsent]
+        theirs = [(unsent, it) for unsent, it in waiting if question.tail in (ALL, it.tenant)]
+        worst = nlargest(question.most, theirs, key=lambda client: client[0])
+        return [SlowClient(it.id, it.tenant, it.user, it.device, unsent) for unsent, it in worst]
+
+    def _store_gauges(self, now: float) -> dict[str, float]:
+        """How long the store takes: what it took last, or how long it has taken by now, if that is longer."""
+        pending_ms = 0.0
+        if self._asked_at is None:
+            self._asked_at = now
+            self._parts.tasks.spawn(self._ask_store())
+        else:
+            pending_ms = (now - self._asked_at) * 1000
+        if self._store_ms is None and not pending_ms:
+            return {}
+        return {"store_latency_ms": round(max(self._store_ms or 0.0, pending_ms), 2)}
+
+    async def _ask_store(self) -> None:
+        clock = self._parts.clock
+        begun = clock.monotonic()
+        try:
+            await self._parts.store.ping()
+            self._store_ms = (clock.monotonic() - begun) * 1000
+        except StoreUnavailable:
+            self._store_ms = None
+        finally:
+            self._asked_at = None
+
+    # --- who is here ---
+
+    def _user(self, question: UserOf) -> UserThere:
+        sessions = self._parts.registry.sessions_of(question.tenant, question.user)
+        watched = self._parts.watching.watched(Topic("watch", question.tenant, question.user))
+        there = [self._session(session) for session in sessions[:MOST_SESSIONS]]
+        if watched is None:
+            return UserThere(there)
+        return UserThere(there, len(watched.channel.listeners), _told(watched))
+
+    def _topic(self, topic: Topic) -> TopicThere:
+        if topic.kind == "user":
+            return TopicThere(sum(1 for _ in self._parts.registry.connections_of(topic.tenant, topic.name)))
+        channel = self._parts.hub.find(topic)
+        if channel is None:
+            return TopicThere(0)
+        watched = self._parts.watching.watched(topic)
+        followed: Followed | None = watched or self._parts.rooms.local(topic)
+        timer = None if followed is None else followed.timer
+        now = self._parts.timers.now()
+        return TopicThere(
+            listeners=len(channel.listeners),
+            frames=len(channel.pending),
+            writes=channel.waiting,
+            barred=0 if watched is None else len(watched.barred),
+            told="live" if watched is None else _told(watched),
+            stale=watched is not None and watched.stale,
+            unheard_in_ms=None if timer is None else max(0, round((timer.due - now) * 1000)),
+        )
+
+    def _node(self, question: NodeOf) -> NodeThere:
+        parts = self._parts
+        registry, kinds = parts.registry, parts.hub.kinds()
+        tallies = [(registry.tallies.shown(tenant).connections, tenant) for tenant in registry.tallies]
+        return NodeThere(
+            version=__version__,
+            started_at=parts.started_at,
+            draining=self._is_draining(),
+            connections=len(registry.connections),
+            strangers=len(parts.reception.strangers),
+            sessions=len(registry.sessions),
+            lingering=sum(session.connection is None for session in registry.sessions.values()),
+            users=registry.users,
+            tenants={tenant: count for count, tenant in nlargest(MOST_TENANTS, tallies) if count},
+            theirs=0 if question.tenant is None else registry.tallies.shown(question.tenant).connections,
+            rooms=kinds.get("room", 0),
+            watched=kinds.get("watch", 0),
+            timers=len(parts.timers),
+            level=parts.pressure.level.name.lower(),
+            gauges={name: it for name, it in stats.metrics(parts) if not name.endswith("_total")},
+        )
+
+    def _session(self, session: Session) -> SessionThere:
+        info = stats.info(self._parts, session)
+        connection = session.connection
+        return SessionThere(
+            session=session.id,
+            device=session.device,
+            client=f"{session.client.name} {session.client.version}".strip(),
+            state=info.state,
+            connected_at=session.connected_at,
+            last_heard=info.last_heard or 0,
+            token_expires_at=session.grants.expires_at,
+            token_issued_at=session.grants.issued_at,
+            token_id=session.grants.token_id,
+            rooms=sorted(session.rooms or ())[:MOST_SESSIONS],
+            watches=len(connection.watches or ()) if connection is not None else 0,
+            behind=connection is not None and connection.behind,
+            waiting=0 if connection is None else connection.unsent,
+            ends_in_ms=None if session.leaving is None else session.leaving.since(self._parts.clock.monotonic())[0],
+        )
+
+
+def _told(watched: Watched) -> Told:
+    """How those who watch learn of changes."""
+    if watched.is_polled:
+        return "asked"
+    return "live" if watched.crowd is None else "slices"

@@ -1,1 +1,0 @@
-"""HTTP for app backends and operators. Thin: decode, authorise, call, encode."""

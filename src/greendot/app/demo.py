@@ -1,0 +1,88 @@
+"""The demo page, its tokens and what it lets one try. Only in dev mode, where everybody who reaches the server may be
+anybody."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from greendot.http.backend import Backend, Dev
+from greendot.http.pages import demo_pages
+from greendot.http.problem import Problem
+from greendot.http.request import json, read_body
+from greendot.ids import ID_RULE, valid_id
+from greendot.protocol.commands import Id
+from greendot.store.port import Notice
+
+T = TypeVar("T")
+TENANT = "default"  # whose tokens are given
+
+
+class PostNotify(Struct):
+    """The body of POST /dev/notify."""
+
+    user: Id
+    text: Annotated[str, Meta(min_length=1, max_length=500)]
+    sender: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class PostCut(Struct):
+    """The body of POST /dev/cut."""
+
+    session: str
+
+
+class DevRoutes:
+    """The demo page, and tokens and trials for whoever asks: loopback and development only."""
+
+    def __init__(self, backend: Backend, dev: Dev) -> None:
+        self._backend = backend
+        self._dev = dev
+
+    def routes(self) -> list[Route]:
+        return [
+            *demo_pages(),
+            Route("/dev/token", self.token),
+            Route("/dev/periods", self.periods),
+            Route("/dev/notify", self.notify, methods=["POST"]),
+            Route("/dev/cut", self.cut, methods=["POST"]),
+        ]
+
+    async def token(self, request: Request) -> Response:
+        user, name = request.query_params.get("user", ""), request.query_params.get("name")
+        if not valid_id(user):
+            raise Problem(400, f"user {user[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")
+        now = self._backend.clock.now_ms()
+        token = self._dev.tokens.make(user, now, self._dev.token_ttl_s, name=(name or user)[:200])
+        expires_at = now + round(self._dev.token_ttl_s * 1000)
+        return json({"token": token, "user": user, "expires_at": expires_at})
+
+    async def periods(self, request: Request) -> Response:
+        return json(self._dev.periods)
+
+    async def notify(self, request: Request) -> Response:
+        """A notification as an app's backend would make it, for trying the inbox."""
+        given = await _asked_by_the_page(request, PostNotify)
+        body = msgspec.json.encode({"text": given.text, "from": given.sender})
+        now = self._backend.clock.now_ms()
+        (made,) = await self._backend.notifying.notify([Notice(TENANT, given.user, "demo", body, "", now, None)])
+        return json({"id": made and made.notification.id}, 201)
+
+    async def cut(self, request: Request) -> Response:
+        """Break a session's connection, as a network does: a page can only close it politely."""
+        given = await _asked_by_the_page(request, PostCut)
+        if not self._backend.node.cut(given.session):
+            raise Problem(404, "no such session is connected to this node")
+        return Response(status_code=204)
+
+
+async def _asked_by_the_page(request: Request, kind: type[T]) -> T:
+    """The body. Pages of other sites cannot send this type without being asked whether they may, and they may not."""
+    if request.headers.get("content-type") != "application/json":
+        raise Problem(415, "send JSON: Content-Type: application/json")
+    return await read_body(request, kind)

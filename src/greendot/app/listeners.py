@@ -1,0 +1,97 @@
+"""The ports a server listens on: its own, and those the dashboard and the metrics have to themselves where they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from greendot.admin.socket import Onlooker
+from greendot.app.http_app import make_admin_app, make_app, make_metrics_app
+from greendot.app.node import Node
+from greendot.config import Settings
+from greendot.errors import ConfigError
+from greendot.http.backend import Backend, Dev
+from greendot.http.headers import Headers
+from greendot.transport.listener import Server
+from greendot.transport.tls import Certificate
+from greendot.transport.websocket import Framing
+
+if TYPE_CHECKING:
+    from greendot.admin.dashboard import Dashboard
+
+
+class Ports:
+    """All of them; each is closed by itself."""
+
+    def __init__(
+        self, settings: Settings, node: Node, backend: Backend, dashboard: Dashboard | None, dev: Dev | None
+    ) -> None:
+        self._settings = settings
+        self._node = node
+        self._worker = 1
+        tls = settings.tls
+        self._certificate = Certificate(tls.cert, tls.key) if tls.cert else None
+        self._hsts_s = 0 if settings.server.dev else tls.hsts_s
+        onlooker = None if dashboard is None else lambda: Onlooker(dashboard)
+        here = onlooker is not None and not settings.admin.port
+        app = make_app(backend, dev, admin=here, docs=settings.api.docs, metrics=not settings.metrics.port)
+        self.main = Server(
+            node,
+            Headers(app, self._is_ending),
+            self._certificate,
+            hsts_s=self._hsts_s,
+            onlooker=onlooker if here else None,
+        )
+        self.admin = None if onlooker is None or here else self._own(make_admin_app(), onlooker)
+        self.metrics = self._own(make_metrics_app(backend)) if settings.metrics.port else None
+
+    def _own(self, app: Any, onlooker: Callable[[], Framing] | None = None) -> Server:
+        """A port for one purpose; no client comes in by it."""
+        return Server(
+            self._node,
+            Headers(app, self._is_ending),
+            self._certificate,
+            hsts_s=self._hsts_s,
+            onlooker=onlooker,
+            clients=False,
+        )
+
+    def _is_ending(self) -> bool:
+        return self._node.draining
+
+    def __iter__(self) -> Iterator[Server]:
+        return iter([server for server in (self.main, self.admin, self.metrics) if server is not None])
+
+    def share(self, worker: int) -> None:
+        """Other processes listen on the same ports, and this is the worker of this number. Said before `start`.
+
+        Each has a port of its own for metrics: who collects them must reach every one, and know which it was.
+        """
+        self._worker = worker
+        self.main.shared = True
+        if self.admin is not None:
+            self.admin.shared = True
+
+    async def start(self) -> None:
+        """ConfigError if one cannot be had; those that were opened are closed."""
+        server, admin, metrics = self._settings.server, self._settings.admin, self._settings.metrics
+        try:
+            await self.main.start(server.host, server.port)
+            if self.admin is not None:
+                await self.admin.start(admin.host or server.host, admin.port)
+            if self.metrics is not None:
+                await self.metrics.start(metrics.host or server.host, metrics.port + self._worker - 1)
+        except ConfigError:
+            self.stop_accepting()
+            raise
+
+    def reload(self) -> None:
+        """Read the certificate again, if there is one."""
+        for server in self:
+            server.reload()
+
+    def stop_accepting(self) -> None:
+        """No new clients. Metrics are shown until the end: how a node is drained is worth seeing."""
+        self.main.stop_accepting()
+        if self.admin is not None:
+            self.admin.stop_accepting()

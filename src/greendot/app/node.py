@@ -1,0 +1,338 @@
+"""A node: one process' share of the product, put together from its parts.
+
+Only `cli` and `testing` make one. What other packages need of it they name themselves, as small protocols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from greendot import __version__
+from greendot.admin import stats as views
+from greendot.admin.metrics import Scraping
+from greendot.admin.node_report import Answering
+from greendot.app.parts import Parts
+from greendot.clock import Clock
+from greendot.config import Settings
+from greendot.connect.disconnect import Departures
+from greendot.connect.drain import Draining, Pace
+from greendot.engine.messages import Answered, Asked
+from greendot.engine.port import (
+    Acknowledged,
+    Audit,
+    Awaited,
+    Deliver,
+    Disconnect,
+    Engine,
+    Entered,
+    InboxChanged,
+    Left,
+    MemberRemoved,
+    MembersChanged,
+    Message,
+    Notified,
+    Part,
+    Regarded,
+    Restated,
+    Revoked,
+    Topic,
+    Typing,
+)
+from greendot.hashing import hashed
+from greendot.ids import incarnation_of
+from greendot.node.session import named
+from greendot.node.timer_model import Timer
+from greendot.presence.grace_model import Cause, shown_code
+from greendot.presence.model import Change
+from greendot.protocol.codes import Close
+from greendot.protocol.replies import SessionInfo
+from greendot.store.port import Store
+from greendot.telemetry import log_events
+from greendot.telemetry.log import live_as, tell
+from greendot.telemetry.prometheus import Sample
+from greendot.telemetry.spans import span
+from greendot.telemetry.traceparent import read
+from greendot.transport.connection import Connection
+
+CLOSE_S = 0.5  # what is still under way when everybody is gone may take so long
+
+
+class Node(Parts):
+    """Sockets in, engine and store behind. `driven` False leaves the timers to a test."""
+
+    def __init__(self, settings: Settings, engine: Engine, store: Store, clock: Clock, *, driven: bool = True) -> None:
+        super().__init__(settings, engine, store, clock, driven=driven)
+        self.draining = False  # no new clients are wanted here
+        self._driven = driven
+        self._numbers = 0
+        pace = Pace(settings.admission.hellos_per_s, settings.presence.grace_s)
+        self._drain = Draining(self.registry.connections, clock, pace)
+        self._departures = Departures(self._quiet)
+        self._scraping = Scraping(self)
+        self.intake.quiet = self._quiet
+        self.survey.reply = Answering(self, lambda: self.draining).reply
+        engine.turned = self.witness.turned
+
+    # --- life ---
+
+    async def start(self) -> None:
+        await self.store.start()
+        try:
+            self.sessions.incarnation = await self.engine.start(self)
+        except BaseException:
+            await self.store.close()
+            raise
+        self.regarding.start()
+        self.tenancy.start()
+        if self._driven:
+            self.pressure.start()
+        await self.renewing.start()
+        await self.revoking.start()
+        live_as(self.sessions.incarnation)
+        tell(log_events.NODE_STARTED, node=self.sessions.incarnation, version=__version__)
+
+    def announce_end(self) -> None:
+        """This node will stop: it goes on as ever, but `/readyz` says that nobody is to be sent here any more."""
+        self.draining = True
+
+    async def drain(self, within_s: float) -> None:
+        """Ask every client to go elsewhere, wait for them a while, end the rest."""
+        self.draining = True
+        await self._drain.run(within_s)
+
+    async def close(self) -> None:
+        self.timers.close()
+        self.pressure.stop()
+        await self.renewing.close()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.tasks.finish()
+                await self.inboxes.receipts.flush()
+        except TimeoutError:
+            await self.tasks.cancel()
+        await self.engine.close()
+        await self.store.close()
+
+    # --- what a connection needs (gateway.connection.Owner) ---
+
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    def set_timer(self, delay_s: float, call: Any, argument: Any) -> Timer:
+        return self.timers.set(delay_s, call, argument)
+
+    def cancel_timer(self, timer: Timer | None) -> None:
+        self.timers.cancel(timer)
+
+    def has_output(self, connection: Connection) -> None:
+        self.hub.has_output(connection)
+
+    @property
+    def token_in_query(self) -> bool:
+        return self.settings.auth.token_in_query
+
+    def connect(self, agent: str | None, token: str = "", address: str | None = None) -> Connection:
+        """A connection for a socket that is being upgraded, by a client at `address`; `token` came with its request."""
+        self._numbers += 1
+        connection = Connection(self, f"{self.incarnation}/{self._numbers}", token)
+        connection.agent_hash = hashed(self.hash_key, agent) if agent else None
+        connection.ip_hash = hashed(self.hash_key, address) if address else None
+        return connection
+
+    def opened(self, connection: Connection) -> None:
+        self.metrics.ws_connections_total += 1
+        self.registry.connections[connection.id] = connection
+        self.limiting.opened(connection)
+        self.reception.strangers.add(connection)
+        self.sessions.expect_hello(connection)
+        if self._drain.begun:
+            self._drain.turn_away(connection)
+
+    def crowded_s(self) -> float | None:
+        """Seconds to stay away where there are too many sockets already that have said nothing; else None."""
+        if len(self.reception.strangers) < self.settings.admission.strangers:
+            return None
+        self.metrics.realtime_upgrades_refused_total += 1
+        return self.reception.turn_s()
+
+    def received(self, connection: Connection, text: str) -> None:
+        self.intake.received(connection, text)
+
+    def counted(self, connection: Connection) -> bool:
+        return self.intake.counted(connection)
+
+    def violated(self, connection: Connection, code: int, reason: str) -> None:
+        self.intake.violated(connection, code, reason)
+
+    def ended(self, connection: Connection, cause: Cause, code: int) -> None:
+        if code == Close.TOO_SLOW:
+            self.metrics.realtime_client_slow_closed_total += 1
+        if cause is Cause.CLIENT_CLOSE and self.intake.bye_waits(connection):
+            cause = Cause.BYE
+        connection.ended_by = (cause, code)
+        self.registry.ended(connection, shown_code(cause, code))
+        if self.reception.forget(connection):
+            connection.waiting = None
+        # While a command is under way, what it still registers must be undone after it, not before.
+        if connection.waiting is None:
+            self._departures.add(connection)
+
+    def _quiet(self, connection: Connection) -> None:
+        if connection.ended_by is not None:
+            cause, code = connection.ended_by
+            connection.ended_by = None
+            session = connection.session
+            if log_events.CONNECTION_ENDED.is_wanted:
+                tell(log_events.CONNECTION_ENDED, outcome=cause.name, code=code or "", **named(session))
+            self.witness.ended(session, shown_code(cause, code))
+            self.watching.forget(connection)
+            self.rooms.forget(connection, said_bye=cause is Cause.BYE)
+            self.sessions.lost(connection, cause, code)
+
+    def gone(self, connection: Connection) -> None:
+        self.timers.cancel(connection.timer)
+        connection.timer = None
+        self.registry.gone(connection)
+        self.headcount.gone(connection)
+        self._drain.gone()
+
+    def unread(self, connection: Connection, types: tuple[str, ...]) -> None:
+        self.refreshing.later(connection, types)
+
+    def count_dropped(self, frame: bytes) -> None:
+        self.metrics.drop(frame, "slow")
+
+    def count_coalesced(self, frame: bytes) -> None:
+        self.metrics.coalesce(frame)
+
+    def slow(self, connection: Connection) -> None:
+        self.metrics.realtime_client_slow_total += 1
+        tell(log_events.CONNECTION_SLOW, **named(connection.session))
+
+    def count_send_failed(self) -> None:
+        self.metrics.realtime_socket_send_failed_total += 1
+
+    # --- what the engine tells (engine.base.Host) ---
+
+    def lost(self, part: Part) -> None:
+        self.recovery.lost(part)
+
+    def found(self, part: Part, *, intact: bool) -> None:
+        self.revoking.look_again()
+        self.recovery.found(part, intact=intact)
+        self.regarding.lost()
+
+    def reborn(self, incarnation: str) -> None:
+        self.recovery.reborn(incarnation)
+
+    def died(self, incarnation: str) -> None:
+        self.recovery.died()
+
+    def heard(self, topic: Topic, message: Message) -> None:
+        self.metrics.realtime_pubsub_received_total += 1
+        match message:
+            case Change():
+                self.watching.changed(topic, message)
+            case Disconnect():
+                self._disconnect(message.session, message.code, message.reason, message.tenant)
+            case Audit():
+                self.recovery.audit()
+            case Awaited():
+                self.reception.awaited(message)
+            case Restated():
+                self.statuses.look_again((topic.tenant, topic.name))
+            case Notified() if message.traceparent is not None and message.records:
+                with self._heard_of(topic, message.traceparent, message.records[-1][0]):
+                    self.inboxes.received(topic, message)
+            case Notified() | InboxChanged():
+                self.inboxes.received(topic, message)
+            case Deliver() if topic.kind == "user":
+                self._to_user(topic, message)
+            case Deliver() if message.traceparent is not None:
+                with self._heard_of(topic, message.traceparent, message.seq):
+                    self.rooms.received(topic, message)
+            case MemberRemoved():
+                self.rooms.removed(message, topic.name)
+            case Regarded():
+                self.regarding.heard(message, topic.name)
+            case Revoked():
+                self.revoking.heard(message, topic.name)
+            case Acknowledged():
+                self.acks.acknowledged(message)
+            case Asked():
+                self.survey.asked(message, topic.name)
+            case Answered():
+                self.survey.answered(message)
+            case Deliver() | Typing() | Entered() | Left() | MembersChanged():
+                self.rooms.received(topic, message)
+
+    @contextmanager
+    def _heard_of(self, topic: Topic, traceparent: str, seq: int | None) -> Iterator[None]:
+        """What follows from it here is in the course of what it was said in the course of elsewhere."""
+        with span("bus.receive", read(traceparent), kind=topic.kind):
+            tell(log_events.RECORD_HEARD, seq=seq, tenant=topic.tenant, channel=topic.name)
+            yield
+
+    def _to_user(self, topic: Topic, message: Deliver) -> None:
+        if self.hub.shedding and message.seq is None:
+            self.metrics.drop(message.frame, "shed")
+            return
+        for connection in self.registry.connections_of(topic.tenant, topic.name):
+            if connection.id != message.without_connection:
+                connection.send(message.frame, record=message.seq is not None, key=message.key)
+
+    async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool:
+        """Close a tenant's session, wherever it is; False if there is no such session (or no such node)."""
+        if session_id in self.registry.sessions or not self._is_elsewhere(session_id):
+            return self._disconnect(session_id, code, reason, tenant)
+        # A node that was taken for dead goes on under another name, its sessions under the ids they have.
+        return await self.engine.reach(incarnation_of(session_id), Disconnect(session_id, code, reason, tenant))
+
+    def _is_elsewhere(self, session_id: str) -> bool:
+        return incarnation_of(session_id) != self.incarnation
+
+    def _disconnect(self, session_id: str, code: int, reason: str, tenant: str | None) -> bool:
+        session = self.registry.sessions.get(session_id)
+        if session is None or tenant not in (None, session.tenant):
+            return False
+        if code == Close.REPLACED:
+            self.sessions.moved(session)
+        if session.connection is None:
+            return False
+        session.connection.close(code, reason)
+        return True
+
+    def cut(self, session_id: str) -> bool:
+        """End a session's socket without a word, as a broken network does; False if it has none here."""
+        session = self.registry.sessions.get(session_id)
+        if session is None or session.connection is None:
+            return False
+        session.connection.abort()
+        return True
+
+    # --- what operators look at ---
+
+    async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
+        """On all nodes; what only its own node knows of a session is left open for those of others."""
+        return await views.sessions_of(self, tenant, user)
+
+    @property
+    def overload(self) -> str | None:
+        """Why no new work is taken; None while it is."""
+        return self.pressure.trouble
+
+    def stats(self) -> dict[str, Any]:
+        return views.stats(self)
+
+    def tenant_stats(self, tenant: str) -> dict[str, Any]:
+        return views.tenant_stats(self, tenant)
+
+    def metrics_items(self) -> Iterator[tuple[str, float]]:
+        return views.metrics(self)
+
+    async def scrape(self) -> list[Sample]:
+        """All it counts, for `/metrics`."""
+        return await self._scraping.scrape()

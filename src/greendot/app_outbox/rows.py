@@ -1,0 +1,86 @@
+"""What a row of the outbox says to send, or why it cannot be sent. Pure: the same row is always the same letter."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from greendot.ids import ID_RULE, valid_id
+from greendot.protocol.codec import MAX_FRAME
+from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
+from greendot.store.app_outbox import MOST_BODY, Aside, OutboxRow
+from greendot.store.port import Draft, Notice
+
+MOST_NAME = 200  # characters, as on the wire
+_BEYOND_S = 253_402_300_800.0  # the year 10,000
+_TOO_DEEP = f"body may be nested at most {MAX_DEPTH} levels deep"
+
+
+class NoticeLetter(NamedTuple):
+    """For an inbox."""
+
+    id: int
+    notice: Notice
+
+
+class MessageLetter(NamedTuple):
+    """For a room."""
+
+    id: int
+    tenant: str
+    room: str
+    draft: Draft
+
+
+class _Unfit(Exception):
+    """Says why."""
+
+
+def letter_of(row: OutboxRow) -> NoticeLetter | MessageLetter | Aside:
+    try:
+        tenant, user = _id("tenant", row.tenant), _id("user_id", row.user)
+        at, body, key = _ms("created_at", row.created_s), _body(row.body), _key(row)
+        if row.target == "message":
+            if len(row.name or "") > MOST_NAME:
+                raise _Unfit(f"name may have at most {MOST_NAME} characters")
+            return MessageLetter(row.id, tenant, _id("room", row.room), Draft(user, row.name, body, key, at))
+        expires_at = None if row.expires_s is None else _ms("expires_at", row.expires_s)
+        return NoticeLetter(row.id, Notice(tenant, user, _id("kind", row.kind), body, key, at, expires_at))
+    except _Unfit as error:
+        return Aside(row.id, str(error))
+
+
+def _key(row: OutboxRow) -> str:
+    """The row's own, or one that names the row. Ids begin again when a database is made anew; with the time of the row
+    beside it, what such a row says is not taken for what another one said long ago."""
+    return _id("key", row.key) if row.key is not None else f"outbox-{row.id}-{round(row.created_s * 1_000_000)}"
+
+
+def _id(what: str, text: str | None) -> str:
+    if text is None or not valid_id(text):
+        raise _Unfit(f"{what} {(text or '')[:64]!r} is not a valid id: {ID_RULE}")
+    return text
+
+
+def _ms(what: str, seconds: float) -> int:
+    if not 0 <= seconds < _BEYOND_S:
+        raise _Unfit(f"{what} is not a time between 1970 and 9999")
+    return round(seconds * 1000)
+
+
+def _body(text: str) -> bytes:
+    """Without the spaces that PostgreSQL puts into it."""
+    if len(text) >= MOST_BODY:
+        raise _Unfit(f"body may have at most {MAX_FRAME} bytes")
+    try:
+        body = msgspec.json.format(text.encode(), indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        raise _Unfit(_TOO_DEEP) from None
+    if is_too_deep(body):
+        raise _Unfit(_TOO_DEEP)
+    if has_vast_number(body):
+        raise _Unfit(f"body {VAST_NUMBER}")
+    if len(body) > MAX_FRAME:
+        raise _Unfit(f"body may have at most {MAX_FRAME} bytes, and has {len(body)}")
+    return body

@@ -1,0 +1,1 @@
+"""Tokens, JWKS, API keys, grants, revocation and tenants."""

@@ -1,0 +1,105 @@
+"""Tokens over HTTP: taken back before they end."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+
+from greendot.auth.model import Kind, Revocation
+from greendot.http.backend import Backend
+from greendot.http.operation import operation
+from greendot.http.problem import Problem
+from greendot.http.rules import having, never
+from greendot.ids import TEXT_PATTERN
+from greendot.protocol.commands import Id
+
+AHEAD_MS = 60_000  # the app's clock may be so much ahead of ours
+LEEWAY_MS = 600_000  # a token may hold so much longer than it says (auth.leeway_s)
+TokenId = Annotated[str, Meta(min_length=1, max_length=200, pattern=TEXT_PATTERN)]
+
+
+class PostRevoke(Struct, forbid_unknown_fields=True):
+    """The body of POST /v1/tokens/revoke: one of `jti`, `session`, `user` and `all`. Beside `jti`, `user` says whose it
+    is."""
+
+    RULE: ClassVar = {"anyOf": [having("jti"), having("session"), having("user"), having("all")]} | never(
+        having("all", "jti"),
+        having("all", "session"),
+        having("all", "user"),
+        having("session", "jti"),
+        having("session", "user"),
+        having("before", "jti"),
+        having("before", "session"),
+        having("expires_at") | never(having("jti")),
+    )
+
+    jti: TokenId | None = None
+    session: Id | None = None
+    user: Id | None = None
+    all: Annotated[bool, Meta(extra_json_schema={"const": True})] | None = None  # every token of the tenant
+    before: int | None = None  # with `user` alone, or `all`: tokens issued before; now, unless it is given
+    expires_at: int | None = None  # with `jti`: when the token ends by itself
+
+
+class Revoked(Struct):
+    """What came of it: sockets that were closed, on all nodes, and until when it is remembered."""
+
+    closed: int
+    expires_at: int
+
+
+class TokenRoutes:
+    """`/v1/tokens`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @operation("POST /v1/tokens/revoke")
+    async def revoke(self, request: Request, body: PostRevoke) -> Revoked:
+        """Take back a token, a session, all a user was given, or all tokens of the tenant.
+
+        When this is answered nothing more is written to what was revoked. 503: it is not known of some; do it again.
+        """
+        revocation = self._revocation(self._backend.keys.tenant(request), body)
+        return Revoked(await self._backend.revoking.revoke(revocation, body.user), revocation.expires_at)
+
+    def _revocation(self, tenant: str, body: PostRevoke) -> Revocation:
+        now, revoking = self._backend.clock.now_ms(), self._backend.revoking
+        kind, value = _what(body, tenant)
+        if body.before is not None and kind not in ("user", "tenant"):
+            raise _bad("`before` goes with `user` alone, or with `all`")
+        if body.expires_at is not None and kind != "jti":
+            raise _bad("`expires_at` goes with `jti`")
+        if kind in ("user", "tenant"):
+            before = now if body.before is None else body.before
+            if before > now + AHEAD_MS:
+                raise _bad("`before` is in the future: give milliseconds UTC, or leave it out for now")
+            if (expires_at := revoking.expires_at(before)) <= now:
+                raise _bad("`before` is so long ago that no token from then is valid (auth.longest_token_s)")
+            return Revocation(tenant, kind, value, expires_at, before)
+        if body.expires_at is not None and body.expires_at <= now:
+            raise _bad("`expires_at` is over: the token has ended by itself")
+        latest = revoking.expires_at(now)
+        given = latest if body.expires_at is None else body.expires_at + LEEWAY_MS
+        return Revocation(tenant, kind, value, min(latest, given))
+
+
+def _what(body: PostRevoke, tenant: str) -> tuple[Kind, str]:
+    named = (body.jti, body.session, body.user)
+    if body.all and named == (None, None, None):
+        return "tenant", tenant
+    if body.all is not None:
+        raise _bad("`all` is true, and goes with none of `jti`, `session` and `user`")
+    if body.jti is not None and body.session is None:
+        return "jti", body.jti
+    if body.session is not None and body.jti is None and body.user is None:
+        return "session", body.session
+    if body.user is not None and body.session is None:
+        return "user", body.user
+    raise _bad("give one of `jti`, `session`, `user` and `all`; beside `jti`, `user` says whose it is")
+
+
+def _bad(why: str) -> Problem:
+    return Problem(400, why, code="bad_field")

@@ -1,0 +1,109 @@
+"""Keys that another server publishes (`jwks_url`): fetched now and then, and when a token names one that is unknown.
+
+While they cannot be fetched the last good ones stay. Who names a key that nobody has can make the server fetch them,
+but only once in some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from greendot.auth.jwks_document import read_keys
+from greendot.auth.keyring import PUBLIC, Key
+from greendot.errors import KeysUnavailable
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+AGAIN_S = 10.0  # between two fetches at the least
+BUSY_S = 2.0  # when those should come back who cannot wait
+_MOST_WAITING = 64  # for one fetch: who waits takes the place of others who could come in
+_MOST_ASKED = 1_000  # names of keys that are remembered between them
+
+
+class FetchFailed(Exception):
+    """Why the keys could not be fetched."""
+
+
+class RemoteKeys:
+    """The keys of one URL. `changed` is told when they are others."""
+
+    ALGORITHMS = PUBLIC  # a secret that can be fetched is none
+
+    def __init__(self, fetch: Callable[[], Awaitable[bytes]], now: Callable[[], float]) -> None:
+        self._fetch = fetch
+        self._now = now  # monotonic seconds
+        self.changed: Callable[[], None] = lambda: None
+        self.keys: list[Key] = []
+        self.away = True  # they could not be fetched when it was last tried
+        self._told = False  # that they are away
+        self._document = b""  # they were read from
+        self._tried_at = float("-inf")
+        self._under_way: asyncio.Task[None] | None = None
+        self._waiting = 0  # until it is done, with a token
+        self._asked: set[str | None] = set()  # names that were asked for since the last fetch began
+        self._absent: set[str | None] = (
+            set()
+        )  # those that were asked for before it: unless they are there now, they are not to be had
+
+    async def look_for(self, kid: str | None) -> None:
+        """Returns when it is known whether the key is there. KeysUnavailable: it cannot be known now."""
+        if self._under_way is None:
+            wait_s = self._tried_at + AGAIN_S - self._now()
+            if wait_s > 0:
+                if kid in self._absent and not self.away:
+                    return
+                self._note(kid)
+                raise KeysUnavailable(retry_in_ms=round(wait_s * 1000))
+        self._note(kid)
+        if self._waiting >= _MOST_WAITING:
+            raise KeysUnavailable(retry_in_ms=round(BUSY_S * 1000))
+        self._waiting += 1
+        try:
+            await self.refresh()
+        finally:
+            self._waiting -= 1
+        if self.away:
+            raise KeysUnavailable(retry_in_ms=round(AGAIN_S * 1000))
+
+    def _note(self, kid: str | None) -> None:
+        if len(self._asked) < _MOST_ASKED:
+            self._asked.add(kid)
+
+    async def refresh(self) -> None:
+        """Fetch them, once for all who wait for it. If that fails they stay as they are."""
+        if self._under_way is None:
+            self._under_way = asyncio.get_running_loop().create_task(self._refresh())
+        await asyncio.shield(self._under_way)
+
+    async def _refresh(self) -> None:
+        self._tried_at = self._now()
+        try:
+            document = await self._fetch()
+            if document != self._document:
+                self._replace(read_keys(document))
+                self._document = document
+        except (FetchFailed, ValueError) as error:
+            self.away = True
+            if not self._told:
+                self._told = True
+                tell(log_events.KEYS_AWAY, reason=error)
+        else:
+            if self._told:
+                tell(log_events.KEYS_BACK)
+            self.away = self._told = False
+            kept = self._absent if len(self._absent) < _MOST_ASKED else set()
+            self._absent, self._asked = kept | self._asked, set()
+        finally:
+            self._under_way = None
+
+    def _replace(self, keys: list[Key]) -> None:
+        withdrawn = {key.kid for key in self.keys}.difference(key.kid for key in keys)
+        self._asked |= withdrawn  # nobody has to ask for them to know that they are gone
+        self.keys = keys
+        self.changed()
+
+    async def close(self) -> None:
+        if self._under_way is not None:
+            self._under_way.cancel()
+            await asyncio.gather(self._under_way, return_exceptions=True)

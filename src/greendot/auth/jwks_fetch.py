@@ -1,0 +1,68 @@
+"""Fetching a document of keys by HTTPS: in bounded time, of bounded size, from no other address than the one given.
+
+Its host is looked up apart before the HTTP client does that in a thread of the event loop: a silent name server would
+keep that thread, which Redis and PostgreSQL need, at every attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
+
+import httpx2
+
+from greendot.auth.jwks import FetchFailed
+from greendot.transport.resolver import CONFIGURED, NotResolved, Resolver, ResolverBusy
+
+MOST_BYTES: Final = 256 * 1024
+
+
+class Fetching:
+    """Gets one URL, each time anew."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._url = url
+        self._timeout_s = timeout_s  # for all of it
+        self._resolver = Resolver(CONFIGURED)
+
+    async def __call__(self) -> bytes:
+        """The document. FetchFailed says why there is none."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._look_up()
+                return await self._get()
+        except TimeoutError:
+            raise FetchFailed(f"no answer within {self._timeout_s:g} s") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise FetchFailed(f"it cannot be reached ({type(error).__name__})") from None
+
+    async def _look_up(self) -> None:
+        parts = urlsplit(self._url)
+        host, proxies = parts.hostname or "", getproxies_environment()
+        if {parts.scheme, "all"} & {*proxies} and not proxy_bypass(host):
+            return  # the proxy looks it up
+        try:
+            await self._resolver.addresses(host)
+        except (NotResolved, ResolverBusy) as error:
+            raise FetchFailed(f"it cannot be reached: {error}") from None
+
+    async def _get(self) -> bytes:
+        # A proxy of the environment may carry TLS, which it cannot change; plain HTTP never leaves this machine.
+        trusts_proxy = urlsplit(self._url).scheme == "https"
+        async with (
+            httpx2.AsyncClient(trust_env=trusts_proxy, follow_redirects=False, timeout=self._timeout_s) as client,
+            # Compressed, a small answer could become a large one.
+            client.stream("GET", self._url, headers={"accept-encoding": "identity"}) as answer,
+        ):
+            if answer.status_code != 200:
+                raise FetchFailed(f"it answers with status {answer.status_code}")
+            if answer.headers.get("content-encoding", "identity") != "identity":
+                raise FetchFailed("it answers compressed, though asked not to")
+            document = b""
+            async for part in answer.aiter_raw():
+                document += part
+                if len(document) > MOST_BYTES:
+                    raise FetchFailed(f"its answer is larger than {MOST_BYTES // 1024} KiB")
+            return document

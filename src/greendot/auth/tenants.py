@@ -1,0 +1,64 @@
+"""Which tenants may come: any that a token names, or those that are registered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from greendot.errors import StoreUnavailable, TokenError
+from greendot.node.context import Shared
+from greendot.protocol.codes import Close
+from greendot.store.api_keys import Registered, TenantStore
+from greendot.store.read_cache import BELIEVED_S, Remembered
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+MOST_LABELS = 1_000  # registered tenants with metrics of their own
+
+
+class Tenancy:
+    """`named` are the tenants of the settings, which need not be registered. With `strict`, others must be."""
+
+    def __init__(self, store: TenantStore, shared: Shared, named: Collection[str], *, strict: bool) -> None:
+        self._shared = shared
+        self._named = frozenset(named)
+        self._strict = strict
+        self._registered: Remembered[str, Registered | None] = Remembered(store.tenant, shared.clock)
+        self._page: Remembered[int, list[Registered]] = Remembered(lambda most: store.tenants(None, most), shared.clock)
+
+    def start(self) -> None:
+        """From now on those go whose tenant is registered no more."""
+        if self._strict:
+            self._shared.timers.set(BELIEVED_S, self._due)
+
+    async def admit(self, tenant: str) -> None:
+        """TokenError unless its users may be here."""
+        if not await self._is_known(tenant):
+            raise TokenError("the tenant of this token is not registered here")
+
+    async def labels(self) -> frozenset[str]:
+        """Tenants whose names may be shown to who collects metrics: not more than somebody has decided on."""
+        try:
+            return self._named | {registered.tenant for registered in await self._page.get(MOST_LABELS)}
+        except StoreUnavailable:
+            return self._named
+
+    async def _is_known(self, tenant: str) -> bool:
+        return not self._strict or tenant in self._named or await self._registered.get(tenant) is not None
+
+    def _due(self, _: None) -> None:
+        self._shared.timers.set(BELIEVED_S, self._due)
+        self._shared.tasks.spawn(self._look())
+
+    async def _look(self) -> None:
+        sessions = self._shared.registry.sessions.values()
+        try:
+            for tenant in {session.tenant for session in sessions if session.connection is not None}:
+                if not await self._is_known(tenant):
+                    self._close(tenant)
+        except StoreUnavailable as error:
+            tell(log_events.WORK_LATER, work="looking up tenants", reason=error)
+
+    def _close(self, tenant: str) -> None:
+        for connection in [*self._shared.registry.connections.values()]:
+            if connection.session is not None and connection.session.tenant == tenant:
+                connection.close(Close.REVOKED, "the tenant is not registered here any more")

@@ -1,0 +1,168 @@
+"""Reading and making tokens."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from typing import Any
+
+import jwt
+import msgspec
+
+from greendot.auth.claims import Claims, Rules, claims_in
+from greendot.auth.grants_model import Grants
+from greendot.auth.jwks import RemoteKeys
+from greendot.auth.keyring import HASHES, Key, Keyring
+from greendot.errors import TokenError
+from greendot.protocol.decoding import decode
+
+MOST_CHARACTERS = 64 * 1024  # as long as a frame may be; what is longer is not looked at
+_MOST_HEADS = 16
+_LONGEST_KID = 256
+_LAX = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_sub": False, "verify_aud": False}
+
+
+class UnknownKey(TokenError):
+    """The token may be good: its key may be one that was made since the keys were fetched."""
+
+    def __init__(self, kid: str | None) -> None:
+        super().__init__("the token's key is not known here")
+        self.kid = kid
+
+
+class Tokens:
+    """Reads tokens of the keys it has, and makes some with the first secret among them.
+
+    PyJWT decides what a token is. Most are made by the same code as the one before and need only a look at what
+    differs: their header is one that PyJWT has accepted, and what it does with that depends on nothing else.
+    """
+
+    def __init__(
+        self, secret: str = "", keys: Iterable[Key] = (), rules: Rules | None = None, remote: RemoteKeys | None = None
+    ) -> None:
+        rules = rules or Rules()
+        own = [Key("HS256", secret.encode())] if secret else []
+        allowed = rules.algorithms
+        self._own = [key for key in (*own, *keys) if allowed is None or key.alg in allowed]
+        self._rules = rules
+        self.remote = remote
+        # Encoded headers of tokens that PyJWT accepted, and the key: only who can sign adds any.
+        self._heads: dict[bytes, Key] = {}
+        self._ring = Keyring(self._own)
+        if remote is not None:
+            remote.changed = self._collect
+
+    def _collect(self) -> None:
+        """The remote keys are others."""
+        theirs = self.remote.keys if self.remote is not None else []
+        allowed = self._rules.algorithms
+        self._ring = Keyring([*self._own, *(key for key in theirs if allowed is None or key.alg in allowed)])
+        self._heads.clear()
+
+    # --- reading ---
+
+    async def verify(self, token: str, now_ms: int) -> Grants:
+        """What the token grants. One of an unknown key is looked for where keys are fetched from.
+
+        TokenError says what is wrong with it; KeysUnavailable that nobody can say so now.
+        """
+        try:
+            return self.read(token, now_ms)
+        except UnknownKey as unknown:
+            if self.remote is None:
+                raise
+            await self.remote.look_for(unknown.kid)
+        return self.read(token, now_ms)
+
+    def read(self, token: str, now_ms: int) -> Grants:
+        """What the token grants, by the keys there are. TokenError says what is wrong with it, without repeating it."""
+        if not token:
+            raise TokenError("a token is needed")
+        if len(token) > MOST_CHARACTERS:
+            raise TokenError(f"the token is longer than {MOST_CHARACTERS} characters")
+        claims, key = self._quickly(token) or self._carefully(token)
+        return self._rules.grants(claims, key, now_ms)
+
+    def _quickly(self, token: str) -> tuple[Claims, Key] | None:
+        """The claims of a token that is signed beyond doubt; None for any other, which is not wrong for that."""
+        if not token.isascii():
+            return None
+        signed, _, signature = token.encode().rpartition(b".")
+        head, _, body = signed.partition(b".")
+        key = self._heads.get(head)
+        try:
+            if key is None or not key.verifies(signed, _exactly(signature)):
+                return None
+            return msgspec.convert(decode(_exactly(body), object), Claims), key
+        except (ValueError, msgspec.MsgspecError):
+            return None
+
+    def _carefully(self, token: str) -> tuple[Claims, Key]:
+        try:
+            header = jwt.get_unverified_header(token)
+            for key in self._fitting(header):
+                try:
+                    payload = jwt.decode(token, key.material, algorithms=[key.alg], options=_LAX)  # type: ignore[arg-type]
+                except jwt.InvalidSignatureError:
+                    continue
+                return self._accepted(token, claims_in(payload), key)
+        except (jwt.InvalidTokenError, UnicodeError, RecursionError) as error:
+            raise TokenError(f"not a valid token: {error}") from None
+        raise TokenError("the token's signature is not ours: it was signed with another key")
+
+    def _accepted(self, token: str, claims: Claims, key: Key) -> tuple[Claims, Key]:
+        if key.retired:
+            raise TokenError("the token was signed with a key that is retired")
+        if len(self._heads) < _MOST_HEADS:
+            self._heads[token.encode().partition(b".")[0]] = key
+        return claims, key
+
+    def _fitting(self, header: dict[str, Any]) -> list[Key]:
+        """The keys that may have signed a token with this header."""
+        alg, kid = header.get("alg"), header.get("kid")
+        if not isinstance(alg, str) or not self._takes(alg):
+            raise TokenError("not a valid token: its algorithm is not one that is taken here")
+        if kid is not None and len(kid) > _LONGEST_KID:
+            raise TokenError("not a valid token: the name of its key is too long")
+        keys = self._ring.fitting(kid, alg)
+        if not keys and self._ring.knows(kid):
+            raise TokenError("not a valid token: its key is not for its algorithm")
+        if not keys:
+            raise UnknownKey(kid)
+        return keys
+
+    def _takes(self, alg: str) -> bool:
+        if alg in self._ring.algorithms:
+            return True
+        allowed = self._rules.algorithms
+        return self.remote is not None and alg in self.remote.ALGORITHMS and (allowed is None or alg in allowed)
+
+    # --- making ---
+
+    @property
+    def can_make(self) -> bool:
+        return self._signer() is not None
+
+    def make(self, user: str, now_ms: int, ttl_s: float, **claims: Any) -> str:
+        """A token for `user`, valid for `ttl_s`. Further claims as in docs/protocol.md; None leaves one out."""
+        key = self._signer()
+        assert key is not None, "there is no secret to sign with"
+        body = {"sub": user, "iat": now_ms // 1000, "exp": round(now_ms / 1000 + ttl_s)}
+        body |= {"aud": self._rules.audience or None, "iss": self._rules.issuer or None, "tenant": key.tenant} | claims
+        headers = None if key.kid is None else {"kid": key.kid}
+        return jwt.encode({k: v for k, v in body.items() if v is not None}, key.material, key.alg, headers)
+
+    def _signer(self) -> Key | None:
+        secrets = (key for key in self._own if key.alg in HASHES and not key.retired and key.not_after is None)
+        return next(secrets, None)
+
+
+def _exactly(text: bytes) -> bytes:
+    """What `text` stands for in base64. ValueError if it could be written otherwise.
+
+    Decoding skips what is not base64, and there is more than one way to write the last character.
+    """
+    data = urlsafe_b64decode(text + b"==")
+    if urlsafe_b64encode(data).rstrip(b"=") != text:
+        raise ValueError
+    return data

@@ -1,0 +1,126 @@
+"""Sessions that a command revoked: the servers close them, and the command waits until they have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from secrets import token_hex
+from typing import NamedTuple
+
+import click
+
+from greendot.auth.model import Kind, Revocation
+from greendot.cli._tables import several
+from greendot.cli.engine import observing
+from greendot.clock import SystemClock
+from greendot.config import Settings
+from greendot.engine.port import Acknowledged, Disconnect, Message, Part, Revoked, Topic
+from greendot.engine.redis.engine import RedisEngine
+from greendot.errors import EngineUnavailable
+from greendot.node.acknowledged import Acks
+from greendot.protocol.codes import Close
+from greendot.store.port import Store
+
+CONFIRM_S = 20.0  # a server that is alone on its store reads every 2 s what was revoked
+SPARE_S = 2.0  # beside the grace, for a session to end
+LOOK_S = 0.1  # between two looks
+UNSURE = 1  # the exit code where it is not known that the sessions have ended
+
+
+class Ended(NamedTuple):
+    """Whether a revocation is known everywhere and the last commands of what it covers are done."""
+
+    sure: bool
+    left: int | None = None  # sessions of the user that are still there; None: not counted
+
+    def report(self, whose: str) -> int:
+        """Say what is not certain; return the exit code."""
+        if self.left:
+            click.echo(f"{several(self.left, 'session')} did not end in time: call this again.")
+        elif not self.sure:
+            click.echo(
+                f"Not all servers have confirmed that the sessions of {whose} have ended: they may have written since. "
+                "Call this again. (If the servers share a Redis, say which: --engine URL.)"
+            )
+        return 0 if self.sure and not self.left else UNSURE
+
+
+def revocation_until_now(settings: Settings, tenant: str, kind: Kind, value: str) -> Revocation:
+    """Revoke every token issued until now."""
+    now, auth = SystemClock().now_ms(), settings.auth
+    return Revocation(tenant, kind, value, now + round((auth.longest_token_s + auth.leeway_s) * 1000), before=now)
+
+
+async def revoke_and_end(settings: Settings, store: Store, revocation: Revocation) -> Ended:
+    """Write the revocation, and wait until the servers have ended what it covers."""
+    kept = await store.put_revocation(revocation)
+    if settings.engine.url == "memory":
+        return await _confirmed(store)
+    return await observing(settings, lambda engine: _end_on_nodes(engine, settings, kept))
+
+
+async def _confirmed(store: Store) -> Ended:
+    """Wait for the server that is alone on the store, if one runs: it cannot be asked, and says in the store how far it
+    has come."""
+    progress = await store.revocation_progress()
+    wanted, end = progress.given, asyncio.get_running_loop().time() + CONFIRM_S
+    while progress.served and progress.confirmed < wanted:
+        if asyncio.get_running_loop().time() > end:
+            return Ended(sure=False)
+        await asyncio.sleep(LOOK_S)
+        progress = await store.revocation_progress()
+    return Ended(sure=True)
+
+
+class _Answers:
+    """Hears what nodes answer to this command."""
+
+    def __init__(self, acks: Acks) -> None:
+        self._acks = acks
+
+    def heard(self, topic: Topic, message: Message) -> None:
+        if isinstance(message, Acknowledged):
+            self._acks.acknowledged(message)
+
+    def lost(self, part: Part) -> None: ...
+
+    def found(self, part: Part, *, intact: bool) -> None: ...
+
+    def reborn(self, incarnation: str) -> None: ...
+
+    def died(self, incarnation: str) -> None: ...
+
+
+async def _end_on_nodes(engine: RedisEngine, settings: Settings, revocation: Revocation) -> Ended:
+    name = f"command-{token_hex(8)}"
+    acks = Acks(engine, lambda: name)
+    engine.bus.attach(_Answers(acks))
+    await engine.subscribe([Topic("node", "", name)])
+    live = {node.node for node in await engine.nodes() if node.state == "live"}
+    try:
+        # All of them: a session with an old token must not begin on a node that has not read the revocation yet.
+        await acks.ask(live, lambda asker, number: Revoked(revocation, asker, number))
+        sure = True
+    except EngineUnavailable:
+        sure = False
+    if revocation.kind != "user":
+        return Ended(sure)
+    return Ended(sure, await _see_off(engine, settings, revocation.tenant, revocation.value))
+
+
+async def _see_off(engine: RedisEngine, settings: Settings, tenant: str, user: str) -> int:
+    """End the user's sessions, and forget when they were last seen; how many are left.
+
+    A session is there until its last command is done.
+    """
+    end = asyncio.get_running_loop().time() + settings.presence.grace_s + SPARE_S
+    asked: set[str] = set()
+    while seats := await engine.sessions(tenant, user):
+        for seat in seats:
+            if seat.session not in asked:
+                asked.add(seat.session)
+                await engine.reach(seat.node, Disconnect(seat.session, Close.REVOKED, "the user was erased", tenant))
+        if asyncio.get_running_loop().time() > end:
+            break
+        await asyncio.sleep(LOOK_S)
+    await engine.forget(tenant, user)
+    return len(seats)

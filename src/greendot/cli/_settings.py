@@ -1,0 +1,91 @@
+"""Where the command line gets its settings."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from greendot.config import Api, Look, Settings, load
+from greendot.engine.redis import url
+from greendot.errors import ConfigError
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML file with settings.",
+)
+
+
+def settings_from(config: Path | None, flags: Mapping[str, Mapping[str, Any]], looks: Sequence[Look] = ()) -> Settings:
+    """The settings of this call. ConfigError names all that is wrong with them."""
+    return load(config, os.environ, given(flags), looks)
+
+
+def given(flags: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Flags that were not given are None and do not count."""
+    found = {section: {key: value for key, value in of.items() if value is not None} for section, of in flags.items()}
+    return {section: of for section, of in found.items() if of}
+
+
+def store_shown(settings: Settings) -> str:
+    """Where the records are, without user and password."""
+    return url.without_login(settings.store.url) if settings.on_postgres else settings.store_path
+
+
+def dev_file(settings: Settings, name: str) -> Path:
+    return Path(settings.server.data_dir) / name
+
+
+def dev_value(settings: Settings, name: str) -> tuple[str, bool]:
+    """A generated value kept in the data directory, and whether it was made just now."""
+    path = dev_file(settings, name)
+    if kept := _kept(path):
+        return kept, False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        value = secrets.token_hex(32)
+        # Only its owner may read it, from the first byte on.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            os.fchmod(file.fileno(), 0o600)  # an empty file may have been there before
+            file.write(value + "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot keep the generated {name} in {path}: {error.strerror}") from None
+    return value, True
+
+
+def dev_secret(settings: Settings) -> str:
+    """What a dev server made here, empty if none did."""
+    return _kept(dev_file(settings, "secret"))
+
+
+def with_dev_secret(settings: Settings) -> Settings:
+    """The settings with the dev server's secret, if there is one and no other is set."""
+    if settings.auth.secret:
+        return settings
+    auth = msgspec.structs.replace(settings.auth, secret=dev_secret(settings))
+    return msgspec.structs.replace(settings, auth=auth)
+
+
+def with_dev_key(settings: Settings) -> Settings:
+    """The settings with the dev server's API key, if there is one and no other is set."""
+    if settings.api.key:
+        return settings
+    return msgspec.structs.replace(settings, api=Api(_kept(dev_file(settings, "api-key"))))
+
+
+def _kept(path: Path) -> str:
+    """What the file holds, empty if there is none."""
+    try:
+        return path.read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot read {path}: {error}. Remove it, and `greendot serve --dev` makes a new one."
+        ) from None

@@ -1,0 +1,244 @@
+"""What `greendot top` shows: one look at all nodes, laid out for as much room as there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from greendot.cli._tables import NOTHING, duration, left, several
+from greendot.cli._terminal import Line, Size
+
+LEVELS = ("normal", "shedding", "refusing")
+STYLES = {"shedding": "warn", "refusing": "alarm"}
+SMALLEST = Size(20, 4)
+SENT, HEARD, COMMANDS = "realtime_socket_send_total", "realtime_pubsub_received_total", "realtime_commands_total"
+RATES = (
+    ("connects", "ws_connections_total"),
+    ("commands", COMMANDS),
+    ("deliveries", SENT),
+    ("bus in", HEARD),
+    ("bus out", "realtime_pubsub_published_total"),
+    ("dropped", "realtime_dropped_ephemeral_total"),
+    ("shed", "realtime_shed_total"),
+    ("slow", "realtime_client_slow_total"),
+    ("refused", "realtime_commands_refused_total"),
+)
+LAGS = (
+    ("loop lag", "realtime_loop_lag_ms", "ms"),
+    ("worst", "realtime_loop_lag_worst_ms", "ms"),
+    ("bus lag", "realtime_bus_lag_ms", "ms"),
+    ("store", "store_latency_ms", "ms"),
+    ("Redis", "redis_command_latency_us", "µs"),
+)
+QUEUES = (("hellos", "realtime_hellos_waiting"), ("writes", "realtime_send_backlog"))
+WAITING, OLDEST = (
+    "_queue_waiting",
+    "_queue_oldest_s",
+)  # how gauges are called that tell how long a queue is, and how old
+ALARMS = frozenset({"dropped", "shed", "slow"})
+
+Row = Mapping[str, Any]
+# What nodes can be sorted by; the largest is first, names the other way.
+SORTS: dict[str, Callable[[Row], Any]] = {
+    "connections": lambda row: -_gauge(row, "ws_connections"),
+    "deliveries": lambda row: -row.get("rates", {}).get(SENT, 0),
+    "lag": lambda row: -_gauge(row, "realtime_loop_lag_ms"),
+    "name": lambda row: row["node"],
+}
+
+
+class Shown(Struct):
+    """What is on the screen."""
+
+    url: str
+    welcome: dict[str, Any]  # who looks
+    sample: dict[str, Any]
+    at_ms: int  # the sample is of
+    sort: str = "connections"
+    paused: bool = False
+    trouble: str = ""  # why there is nothing newer
+
+
+def laid_out(shown: Shown, size: Size | None, keys: str = "") -> list[Line]:
+    """The lines that fit, or all there are, without a `size`. `keys` are told of in the last line."""
+    columns, height = size or (100_000, 100_000)
+    if columns < SMALLEST.columns or height < SMALLEST.lines:
+        return [Line("too small"[:columns])]
+    head = _head(shown, columns)
+    foot = _foot(shown, keys)
+    if size is not None:
+        head = head[: max(1, height // 2)]
+    room = height - len(head) - len(foot)
+    tables = _tables(shown)
+    lines = [*head]
+    for names, rows in tables:
+        # Half of what is left for each, so that there is something for those after it; the names and one row at least.
+        if room < 2 or not rows:
+            continue
+        body = table(names, rows[: max(1, room // 2 if size else room)], columns)
+        lines += body
+        room -= len(body)
+    if size is not None:
+        lines = lines[: height - len(foot)]
+        lines += [Line("")] * (height - len(foot) - len(lines))
+    return [Line(line.text[:columns], line.style) for line in (*lines, *foot)]
+
+
+def _head(shown: Shown, columns: int) -> list[Line]:
+    sample, at = shown.sample, datetime.fromtimestamp(shown.at_ms / 1000)
+    rates, worst, sums = sample["rates"], sample.get("worst", {}), sample["sums"]
+    first = [f"greendot {shown.welcome['version']}", f"{at:%H:%M:%S}", *(["paused"] if shown.paused else [])]
+    if "nodes" not in sample:
+        return _of_tenant(shown, first, columns)
+    live = sum(row["state"] == "live" for row in sample["nodes"])
+    first += [several(live, "node"), f"{many(sums.get('ws_connections', 0))} connections"]
+    first += [f"{many(sums.get('ws_users_online', 0))} users"]
+    level = LEVELS[int(worst.get("realtime_overload_level", 0))]
+    load = [
+        f"load {level}",
+        *(f"{name} {_plain(worst[metric])} {unit}" for name, metric, unit in LAGS if metric in worst),
+    ]
+    flows = [f"{name} {rate(rates[metric])}" for name, metric in RATES if metric in rates]
+    lost = any(rates.get(metric) for name, metric in RATES if name in ALARMS)
+    waiting = sums | worst
+    queues = [f"{name} {many(waiting[metric])}" for name, metric in QUEUES if metric in waiting]
+    queues += [_queue(name.removesuffix(WAITING), waiting) for name in sorted(waiting) if name.endswith(WAITING)]
+    closes = [f"{code} {rate(per_s)}" for code, per_s in sorted(sample["closes"].items()) if per_s]
+    return [
+        *(Line(text, "head") for text in flow("", first, columns)),
+        *(Line(text, STYLES.get(level, "")) for text in flow("", load, columns)),
+        *(Line(text, "warn" if lost else "") for text in flow("per second:", flows or ["not known yet"], columns)),
+        *(Line(text) for text in flow("waiting:", queues, columns)),
+        *(Line(text) for text in flow("closed, per second:", closes, columns) if closes),
+    ]
+
+
+def _queue(name: str, gauges: Mapping[str, float]) -> str:
+    """How much is in it, and how long the oldest has waited."""
+    oldest_s = gauges.get(f"{name}{OLDEST}", 0)
+    old = f" (oldest {duration(round(oldest_s * 1000))})" if oldest_s else ""
+    return f"{name} {many(gauges[f'{name}{WAITING}'])}{old}"
+
+
+def _of_tenant(shown: Shown, first: list[str], columns: int) -> list[Line]:
+    """Who may not see nodes sees how it is with their tenant."""
+    sums, rates = shown.sample["sums"], shown.sample["rates"]
+    first += [f"tenant {shown.welcome['tenant']}", f"{many(sums.get('tenant_connections', 0))} connections"]
+    first += [f"{many(sums.get('tenant_users_online', 0))} users"]
+    flows = [f"{name.removeprefix('tenant_').removesuffix('_total')} {rate(per_s)}" for name, per_s in rates.items()]
+    return [
+        *(Line(text, "head") for text in flow("", first, columns)),
+        *(Line(text) for text in flow("per second:", flows or ["not known yet"], columns)),
+    ]
+
+
+def _foot(shown: Shown, keys: str) -> list[Line]:
+    if shown.trouble:
+        return [Line(shown.trouble, "alarm")]
+    return [Line(f"{keys}: {shown.sort}", "dim")] if keys else []
+
+
+def _tables(shown: Shown) -> list[tuple[Sequence[str], list[Line]]]:
+    """Each with the names of its columns, the first of which matter most; cells are parted by tabs."""
+    sample = shown.sample
+    nodes = sorted(sample.get("nodes", ()), key=SORTS[shown.sort])
+    hot = [
+        _row(f"{it['kind']} {it['tenant']}/{it['name']}", many(it["per_s"]), many(it["listeners"]))
+        for it in sample.get("hot", ())
+    ]
+    slow = [
+        _row(f"{it['tenant']}/{it['user']}", _bytes(it["waiting"]), it["device"], it["node"], it["session"])
+        for it in sample.get("slow", ())
+    ]
+    return [
+        (("NODE", "LOAD", "CONN", "SENT/S", "CMD/S", "BUS/S", "LAG", "USERS", "RENEWED", "UP"), _nodes(nodes, shown)),
+        (("HOT TOPIC", "WRITES/S", "LISTENERS"), hot),
+        (("SLOW CLIENT", "WAITS", "DEVICE", "NODE", "SESSION"), slow),
+    ]
+
+
+def _nodes(rows: Sequence[Row], shown: Shown) -> list[Line]:
+    lines = []
+    for row in rows:
+        state = row["level"] if row["state"] == "live" else "dead"
+        if row["state"] == "live" and not row["answered"]:
+            state = "silent"
+        rates, started = row.get("rates", {}), row.get("started_at")
+        line = _row(
+            row["node"],
+            state,
+            many(_gauge(row, "ws_connections")),
+            *(rate(rates[name]) if name in rates else NOTHING for name in (SENT, COMMANDS, HEARD)),
+            f"{_gauge(row, 'realtime_loop_lag_ms'):g} ms",
+            many(_gauge(row, "ws_users_online")),
+            f"{left(row['renewed_ago_ms'] or 1)} ago",
+            NOTHING if started is None else duration(shown.at_ms - started),
+        )
+        style = STYLES.get(state, "dim" if state == "dead" else "warn" if state == "silent" else "")
+        lines.append(Line(line.text, style))
+    return lines
+
+
+def _row(*cells: str) -> Line:
+    return Line("\t".join(cells))
+
+
+def table(names: Sequence[str], rows: Sequence[Line], columns: int) -> list[Line]:
+    """As many of its columns as fit, the first ones; the names are in the first line."""
+    cells = [[*names], *(row.text.split("\t") for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
+    fits = 1
+    while fits < len(names) and sum(widths[: fits + 1]) + 2 * fits <= columns:
+        fits += 1
+    texts = [
+        "  ".join(
+            cell.ljust(width) if number == 0 or not _is_number(names[number]) else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(line[:fits], widths[:fits], strict=True))
+        ).rstrip()
+        for line in cells
+    ]
+    return [Line(texts[0], "head"), *(Line(text, row.style) for text, row in zip(texts[1:], rows, strict=True))]
+
+
+def _is_number(name: str) -> bool:
+    return name not in ("LOAD", "DEVICE", "NODE", "SESSION", "UP", "RENEWED")
+
+
+def flow(name: str, parts: Sequence[str], columns: int) -> list[str]:
+    """The parts after a name, on as many lines as they need."""
+    lines: list[str] = []
+    for part in ([name] if name else []) + [*parts]:
+        joined = f"{lines[-1]}  {part}" if lines else part
+        if lines and len(joined) <= columns:
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    return lines
+
+
+def many(count: float) -> str:
+    """`1,204`, `120k`, `1.2M`."""
+    if count < 100_000:
+        return f"{count:,.0f}"
+    return f"{count / 1_000:,.0f}k" if count < 1_000_000 else f"{count / 1_000_000:,.1f}M"
+
+
+def rate(per_s: float) -> str:
+    """With a decimal while it is small: one in ten seconds is not none."""
+    return f"{per_s:.1f}" if 0 < per_s < 10 else many(per_s)
+
+
+def _plain(value: float) -> str:
+    return f"{value:.1f}" if 0 < value < 10 else f"{value:.0f}"
+
+
+def _bytes(count: int) -> str:
+    return f"{count} B" if count < 1_024 else f"{count / 1_024:,.0f} KiB"
+
+
+def _gauge(row: Row, name: str) -> float:
+    value: float = row.get("gauges", {}).get(name, 0)
+    return value

@@ -1,0 +1,42 @@
+"""Settings: frozen, nested, units in the names. From flags, then the environment, then a TOML file, then defaults.
+
+`GREENDOT_PRESENCE_GRACE_S` in the environment is `grace_s` under `[presence]` in the file. Relations between
+settings are checked once, at the start, with a sentence a person can act on.
+"""
+
+from greendot.config.checks import check
+from greendot.config.environment import strange_variables
+from greendot.config.ingress import Door
+from greendot.config.logs import Log, Traces
+from greendot.config.mistakes import Mistake
+from greendot.config.names import check_id
+from greendot.config.reference import commented
+from greendot.config.settings import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
+from greendot.config.shown import shown
+from greendot.config.sources import Look, Read, load, read
+from greendot.config.visibility import Visibility
+
+__all__ = [
+    "Api",
+    "Auth",
+    "AuthKey",
+    "Door",
+    "Kind",
+    "Limits",
+    "Log",
+    "Look",
+    "Mistake",
+    "Read",
+    "Server",
+    "Settings",
+    "Tenant",
+    "Traces",
+    "Visibility",
+    "check",
+    "check_id",
+    "commented",
+    "load",
+    "read",
+    "shown",
+    "strange_variables",
+]

@@ -1,0 +1,70 @@
+"""The door: what can be set, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_network
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from greendot.config.mistakes import Mistake, Mistakes
+
+ANY = "*"
+_NAME = r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])"
+_HOST = re.compile(rf"{_NAME}(?::\d{{1,5}})?")
+_ORIGIN = re.compile(rf"([a-z][a-z0-9+.-]*)://{_NAME}(:\d{{1,5}})?")
+_LEFT_OUT = {("http", ":80"), ("https", ":443")}
+
+
+class Door(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is let in before a word is said."""
+
+    origins: tuple[str, ...] = ()  # of pages that may connect, exactly; empty: those from the same host; `*`: any
+    hosts: tuple[str, ...] = ()  # names by which we may be spoken to; empty: any
+    trusted_proxies: tuple[str, ...] = ()  # networks of those whose word is taken for where a client is
+    proxy_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"  # the one they write
+    connections_per_ip: Annotated[int, Meta(ge=0, le=10_000_000)] = 10_000  # of a client, IPv6 by /64; 0: no limit
+
+
+class Tls(Struct, frozen=True, forbid_unknown_fields=True):
+    """TLS without a proxy. The files are read again on SIGHUP."""
+
+    cert: str = ""  # the certificate and those up to the authority, in PEM; empty: no TLS
+    key: str = ""  # its key in PEM; empty: in the same file
+    hsts_s: Annotated[int, Meta(ge=0, le=10 * 31_536_000)] = 31_536_000  # so long browsers use TLS only; 0: not said
+
+
+def check_door(door: Door, tls: Tls) -> Mistakes:
+    """All that is wrong."""
+    if tls.key and not tls.cert:
+        yield Mistake(("tls.key", "tls.cert"), "tls.key is set, and tls.cert is not: there would be no TLS. Set both.")
+    for origin in door.origins:
+        found = _ORIGIN.fullmatch(origin)
+        if origin != ANY and (found is None or (found[1], found[2]) in _LEFT_OUT):
+            yield Mistake(
+                ("door.origins",),
+                f"door.origins has {origin!r}; write origins as browsers do: https://app.example.com, in lower case, "
+                "with the port unless it is the usual one, without a path or a slash at the end.",
+            )
+    for host in door.hosts:
+        if host != ANY and _HOST.fullmatch(host) is None:
+            yield Mistake(
+                ("door.hosts",),
+                f"door.hosts has {host!r}; write names as in a URL, in lower case: chat.example.com, or "
+                "chat.example.com:8443 for that port only.",
+            )
+    for network in door.trusted_proxies:
+        if not _is_network(network):
+            yield Mistake(
+                ("door.trusted_proxies",),
+                f"door.trusted_proxies has {network!r}; write addresses or networks, such as 10.0.0.7 or 10.0.0.0/8.",
+            )
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,69 @@
+"""Jobs: when they run, and what is wrong with that. Cron expressions are read where they are used."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import fields
+
+from greendot.config.mistakes import Mistake, Mistakes
+
+Interval = Annotated[float, Meta(ge=1, le=366 * 86_400)]
+Jitter = Annotated[float, Meta(ge=0, le=86_400)]
+
+
+class JobTimes(Struct, frozen=True, forbid_unknown_fields=True):
+    """When a job runs."""
+
+    enabled: bool = True  # whether it runs at all
+    every_s: Interval = 600.0  # from when one run begins to when the next does
+    cron: str = ""  # in place of `every_s`: minute, hour, day, month, weekday
+    zone: str = "UTC"  # of the cron expression
+    jitter_s: Jitter = 30.0  # a run may be so much later
+
+
+class ReminderJob(JobTimes, frozen=True, forbid_unknown_fields=True):
+    """`unread-reminder`."""
+
+    every_s: Interval = 7_200.0
+    jitter_s: Jitter = 60.0
+    after_s: Annotated[float, Meta(gt=0, le=366 * 86_400)] = 7_200.0  # unread, and not reminded, for so long
+    text: Annotated[str, Meta(max_length=500)] = "Unread: {unread}"  # what devices show; empty: the app says it
+
+
+class CleanupJob(JobTimes, frozen=True, forbid_unknown_fields=True):
+    """`cleanup-tokens`."""
+
+    every_s: Interval = 86_400.0
+    jitter_s: Jitter = 600.0
+    unused_days: Annotated[float, Meta(gt=0, le=3_650)] = 60.0  # devices not used for so long are removed
+
+
+class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
+    """All of them. A job's section has its name, with _ for -."""
+
+    enabled: bool = True  # on this node; others run them
+    lease_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # a run not heard of for so long is another's
+    unread_reminder: ReminderJob = ReminderJob()
+    cleanup_tokens: CleanupJob = CleanupJob()
+    retention: JobTimes = JobTimes()
+    sweep: JobTimes = JobTimes()
+
+
+def check_jobs(jobs: Jobs) -> Mistakes:
+    """What does not go together."""
+    for field in fields(Jobs):
+        job, at = getattr(jobs, field.name), f"jobs.{field.name}"
+        if not isinstance(job, JobTimes):
+            continue
+        if not job.cron and job.jitter_s > job.every_s:
+            yield Mistake(
+                (f"{at}.jitter_s", f"{at}.every_s"),
+                f"{at}.jitter_s ({job.jitter_s:g}) must not exceed {at}.every_s ({job.every_s:g}). Lower jitter_s.",
+            )
+        if job.zone != "UTC" and not job.cron:
+            yield Mistake(
+                (f"{at}.zone", f"{at}.cron"),
+                f"{at}.zone is set, and {at}.cron is not: an interval has no time zone. Set both, or neither.",
+            )

@@ -1,0 +1,37 @@
+"""Who sees whom, as far as it is set."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from greendot.config.mistakes import Mistake, Mistakes
+from greendot.config.names import Secret
+from greendot.config.webhooks import LEAST_SECRET, Webhooks, check_url
+
+
+class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of everybody, or of a tenant."""
+
+    policy: Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"] = "tenant"  # who sees whom
+    recent_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0  # how long a contact is recent
+    ask_url: str = ""  # of the app, where the policy is to ask
+    ask_secret: Secret = ""  # signs the questions; at least 32 characters
+    ask_timeout_s: Annotated[float, Meta(gt=0, le=30)] = 2.0  # for an answer
+    ask_cache_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # how long an answer counts
+
+
+def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> Mistakes:
+    """What is wrong if the app is to be asked and it is not said where, or how it knows that it is us."""
+    policy, url, secret = (f"{section}.{name}" for name in ("policy", "ask_url", "ask_secret"))
+    if visibility.ask_url:
+        yield from check_url(url, visibility.ask_url, common.allow_private)
+    if visibility.policy == "ask" and not visibility.ask_url:
+        yield Mistake((policy, url), f"{policy} is `ask`: say in {url} where the app is to be asked.")
+    if visibility.ask_url and len(visibility.ask_secret) < LEAST_SECRET:
+        yield Mistake(
+            (url, secret),
+            f"{secret} must have at least {LEAST_SECRET} characters, or others could ask in our name. "
+            "Make one with: openssl rand -hex 32",
+        )

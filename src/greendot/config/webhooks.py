@@ -1,0 +1,125 @@
+"""Webhooks: what can be set, and what is wrong with it."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Annotated, Literal, get_args
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+
+from greendot.config.mistakes import Mistake, Mistakes
+from greendot.config.names import Secret
+
+HookType = Literal[
+    "user.online",
+    "user.offline",
+    "room.occupied",
+    "room.vacated",
+    "room.message",
+    "notification.created",
+    "notification.updated",
+]
+ALL_TYPES: tuple[HookType, ...] = get_args(HookType)
+LEAST_SECRET = 32  # characters
+MOST_URL = 2_048
+ALLOWED = "webhooks.allow_private"
+_ANY = "all"
+
+
+class Hook(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where one tenant's app is told."""
+
+    url: str = ""  # of the app; empty: it is not told
+    secret: Secret = ""  # signs what is sent; at least 32 characters
+    secret_before: Secret = ""  # while the secret is being changed, the one before signs as well
+    events: tuple[HookType, ...] = ALL_TYPES  # of which it is told
+
+
+class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
+    """That of tenant `default`, and what holds for all of them."""
+
+    allow_private: tuple[str, ...] = ()  # networks that are not of the public internet and may be called; `all`
+    ca_file: str = ""  # certificates to trust in place of the machine's own
+    timeout_s: Annotated[float, Meta(gt=0, le=120)] = 10.0  # for a whole request
+    batch_max: Annotated[int, Meta(ge=1, le=1_000)] = 100  # events in one request
+    batch_wait_ms: Annotated[int, Meta(ge=1, le=60_000)] = 200  # how long the first may wait for others
+    give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400)] = 86_400.0  # then an event is a dead letter
+
+
+def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
+    """All that is wrong. No URL is repeated: it may contain what should not be read."""
+    for text in common.allow_private:
+        try:
+            if text != _ANY:
+                ip_network(text)
+        except ValueError:
+            yield Mistake(
+                ("webhooks.allow_private",),
+                f"webhooks.allow_private has {text!r}; write networks, such as 10.0.0.0/8 or fd00::/8, or `all`.",
+            )
+    if common.url and own.get("default", Hook()).url:
+        yield Mistake(
+            ("webhooks.url", "tenants.default.webhooks.url"),
+            "tenant `default` has two webhooks: give the URL in [webhooks], or in its own section.",
+        )
+    yield from check_hook("webhooks", common, common)
+    for tenant, hook in own.items():
+        yield from check_hook(f"tenants.{tenant}.webhooks", hook, common)
+
+
+def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
+    """Why nothing can be sent so, or should not be."""
+    url, secret = f"{section}.url", f"{section}.secret"
+    for name, value in ((secret, hook.secret), (f"{section}.secret_before", hook.secret_before)):
+        if value and len(value) < LEAST_SECRET:
+            yield Mistake(
+                (name,),
+                f"{name} is shorter than {LEAST_SECRET} characters and could be guessed. "
+                "Make one with: openssl rand -hex 32",
+            )
+    if not hook.url:
+        if hook.secret:
+            yield Mistake((secret, url), f"{secret} is set, and {url} is not: nothing would be sent. Set both.")
+        return
+    yield from check_url(url, hook.url, common.allow_private)
+    if not hook.secret:
+        yield Mistake(
+            (secret,),
+            f"{secret} is not set, so the app could not tell what Greendot sent from what others did. "
+            "Make one with: openssl rand -hex 32",
+        )
+
+
+def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in: str = ALLOWED) -> Mistakes:
+    """Why an app cannot be called there, or what is sent could be read on its way."""
+    if wrong := _wrong_with(url):
+        yield Mistake((setting,), f"{setting} {wrong}")
+    elif url.startswith("http:") and not allow_private:
+        yield Mistake(
+            (setting, listed_in),
+            f"{setting} begins with http://: what is sent could be read on its way. Use https://, or, for an app "
+            f"in your own network, list that in {listed_in}.",
+        )
+
+
+def _wrong_with(url: str) -> str | None:
+    """What is wrong with the form of a URL; where it leads is looked at when it is called."""
+    if len(url) > MOST_URL or not url.isascii() or any(sign <= " " or sign in '\\"<>`' for sign in url):
+        return f"may have at most {MOST_URL} characters, all of them printable ASCII; encode the others as %XX."
+    try:
+        split = urlsplit(url)
+        port = split.port
+    except ValueError:
+        return "is not a URL: an IPv6 address is written [::1], and a port is a number up to 65535."
+    if split.scheme not in ("http", "https"):
+        return "must begin with https://."
+    if not split.hostname or port == 0:
+        return "has no host that could be called."
+    if "@" in split.netloc:
+        return "has a user or password before the host; the app knows Greendot by the signature, so leave them out."
+    if "%" in split.netloc:
+        return "has a % in its host; a host is written as it is."
+    if split.fragment:
+        return "has a part behind #, which is never sent; leave it out."
+    return None

@@ -1,0 +1,174 @@
+"""Hellos on their way in: admitted, kept waiting for a moment, or sent away with a word when to return.
+
+What bounds the loop's lag when everybody returns at once is how many hellos are under way together; the rate leaves
+time for those who are there. Nobody goes offline by being sent away: a session that somebody came back to counts for as
+long as its client was told to wait, and a grace more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from greendot.connect.admission_model import Admission
+from greendot.connect.handshake import Greeting
+from greendot.engine.port import Awaited, Bus, Topic
+from greendot.ids import incarnation_of
+from greendot.limits.overload_model import Level
+from greendot.node.context import Shared
+from greendot.presence.sessions import Sessions
+from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Close
+from greendot.protocol.commands import Hello
+from greendot.protocol.events import Overloaded
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.connection import Connection
+
+LONGEST_S = 10.0  # nobody waits here for longer
+SOON_S = 5.0  # who returns so long after it was asked to is still in time
+TOGETHER_S = 0.05  # those who wait are let in together, so often: they read the store together
+REFUSING_S = 2.0  # while the node refuses new work nobody need come back before this
+
+
+class Reception:
+    """One for each node. `admitted` is called with those who may come in: `greet` them then."""
+
+    def __init__(
+        self,
+        admission: Admission[Connection],
+        greeting: Greeting,
+        sessions: Sessions,
+        bus: Bus,
+        shared: Shared,
+        metrics: Metrics,
+    ) -> None:
+        self.strangers: set[Connection] = set()  # sockets whose hello has not been answered
+        self.admitted: Callable[[Connection, Hello], None] = lambda connection, hello: None
+        self._admission = admission
+        self._greeting = greeting
+        self._sessions = sessions
+        self._bus = bus
+        self._shared = shared
+        self._metrics = metrics
+        self._hellos: dict[Connection, Hello] = {}  # of those who wait
+        self._asked: dict[Connection, float] = {}  # when those came whose hello has not been answered
+        self._pumping = False
+        self._refusing = False  # the node takes no new work
+
+    # --- coming ---
+
+    def ask(self, connection: Connection, hello: Hello) -> None:
+        """The client said hello: it is welcomed now or soon, or sent away."""
+        now, returning = self._shared.timers.now(), _returns(hello)
+        self._asked[connection] = now
+        if self._refusing:
+            self._send_away(connection, hello, REFUSING_S + self._admission.turn(now, returning=returning))
+        elif wait_s := self._admission.ask(connection, now, returning=returning):
+            self._send_away(connection, hello, wait_s)
+        else:
+            self._hellos[connection] = hello
+            self._pump()
+            if connection in self._hellos:
+                self._keep_waiting(connection, hello)
+
+    async def greet(self, connection: Connection, hello: Hello) -> None:
+        """Answer a hello that was admitted."""
+        try:
+            if await self._greeting.hello(connection, hello):
+                self._time(connection, hello)
+        finally:
+            self.strangers.discard(connection)
+            self._asked.pop(connection, None)
+            self._admission.ended()
+            self._pump()
+
+    def forget(self, connection: Connection) -> bool:
+        """The connection has ended; whether its hello was waiting."""
+        self.strangers.discard(connection)
+        self._asked.pop(connection, None)
+        self._admission.forget(connection)
+        return self._hellos.pop(connection, None) is not None
+
+    def turn_s(self) -> float:
+        """When somebody who cannot even say hello should come back."""
+        return self._admission.turn(self._shared.timers.now(), returning=False)
+
+    def loaded(self, level: Level) -> None:
+        """How much this node has to do has changed."""
+        self._refusing = level is Level.REFUSING
+
+    @property
+    def waiting(self) -> int:
+        return len(self._hellos)
+
+    def _time(self, connection: Connection, hello: Hello) -> None:
+        """It was welcomed. One that has ended meanwhile is not asked for any more, and not counted."""
+        if (asked := self._asked.get(connection)) is not None:
+            took_s = self._shared.timers.now() - asked
+            self._metrics.hello.observe(took_s)
+            if _returns(hello):
+                self._metrics.recovery.observe(took_s)
+
+    def _pump(self, _: object = None) -> None:
+        for connection in self._admission.admit(self._shared.timers.now()):
+            self._shared.timers.cancel(connection.timer)
+            self.admitted(connection, self._hellos.pop(connection))
+        wait_s = self._admission.next_in()
+        if wait_s is not None and not self._pumping:
+            self._pumping = True
+            self._shared.timers.set(max(wait_s, TOGETHER_S), self._pump_again)
+
+    def _pump_again(self, _: object) -> None:
+        self._pumping = False
+        self._pump()
+
+    def _keep_waiting(self, connection: Connection, hello: Hello) -> None:
+        self._shared.timers.cancel(connection.timer)  # it has said hello
+        connection.timer = self._shared.timers.set(LONGEST_S, self._waited_too_long, connection)
+        self._hold(hello, LONGEST_S)
+
+    def _waited_too_long(self, connection: Connection) -> None:
+        connection.timer = None
+        hello = self._hellos.pop(connection)
+        self._admission.forget(connection)
+        wait_s = self._admission.turn(self._shared.timers.now(), returning=_returns(hello))
+        self._send_away(connection, hello, wait_s)
+
+    # --- being sent away ---
+
+    def _send_away(self, connection: Connection, hello: Hello, wait_s: float) -> None:
+        self._metrics.realtime_hellos_refused_total += 1
+        self._hold(hello, wait_s)
+        last = encode_event(Overloaded(ceil(wait_s * 1000)), self._shared.clock.now_ms())
+        connection.waiting = None
+        connection.close(Close.OVERLOADED, "too many at once: come back", last)
+
+    def _hold(self, hello: Hello, wait_s: float) -> None:
+        """Its session must not run out while we keep it waiting. That is asked for by the session's own user only."""
+        wanted = hello.resume.session if hello.resume else None
+        if wanted is None:
+            return
+        session = self._shared.registry.sessions.get(wanted)
+        if session is None:
+            if incarnation_of(wanted) != self._sessions.incarnation:
+                self._hold_elsewhere(hello, wanted, wait_s)
+        elif self._sessions.ends_within(session, wait_s + SOON_S) and self._greeting.user_of(hello) == session.key:
+            self._sessions.prolong(session, wait_s)
+
+    def _hold_elsewhere(self, hello: Hello, wanted: str, wait_s: float) -> None:
+        if (key := self._greeting.user_of(hello)) is not None:
+            node = Topic("node", "", incarnation_of(wanted))
+            self._bus.publish(node, Awaited(wanted, *key, round(wait_s * 1000)))
+
+    def awaited(self, message: Awaited) -> None:
+        """Another node has sent away somebody whose session is here."""
+        session = self._shared.registry.sessions.get(message.session)
+        wait_s = message.wait_ms / 1000
+        if session is None or session.key != (message.tenant, message.user):
+            return
+        if self._sessions.ends_within(session, wait_s + SOON_S):
+            self._sessions.prolong(session, wait_s)
+
+
+def _returns(hello: Hello) -> bool:
+    return hello.resume is not None and hello.resume.session is not None

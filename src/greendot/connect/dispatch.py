@@ -1,0 +1,322 @@
+"""Commands on their way in: decoded, limited, carried out in order, answered.
+
+Commands of one connection are carried out one after the other. Most are done at once; one that has to wait for the
+engine or the store holds back those behind it, in `Connection.waiting`, which exists only as long as that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from random import randint
+
+from msgspec import structs
+
+from greendot.clock import Clock
+from greendot.connect.admission import Reception
+from greendot.connect.commands import Commands, Outcome
+from greendot.connect.handshake import RETRY_MS
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
+from greendot.limits.overload import BUSY_MS
+from greendot.limits.overload_model import Level
+from greendot.limits.rate_limits import Limiting
+from greendot.node.channel import Asked, RoomKey
+from greendot.node.context import Shared
+from greendot.node.session import Session, named
+from greendot.presence.sessions import Sessions
+from greendot.protocol import commands as wire
+from greendot.protocol.codec import BadCommand, decode_command, encode_error, encode_event, encode_reply
+from greendot.protocol.codes import Close, Err
+from greendot.protocol.events import Overloaded
+from greendot.protocol.replies import Reply
+from greendot.telemetry import log_events, spans
+from greendot.telemetry.log import tell
+from greendot.telemetry.metrics import Metrics
+from greendot.telemetry.spans import Course, began
+from greendot.telemetry.traceparent import enter
+from greendot.transport.connection import Connection, Violation
+from greendot.transport.flow_control import SHARE, Turns
+
+MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
+LARGE_FRAME = 8 * 1024  # bytes: above, a frame is decoded when there is loop time for it
+BAD_FRAMES, BAD_FRAMES_S = 3, 10.0  # so many within so long close the connection
+
+_NOTHING = Reply()
+# What may be lost at any time is dropped first when there is too much to do.
+_LOW = frozenset({wire.TypingStart, wire.TypingStop, wire.SignalSend})
+# Done however much there is to do: it is cheap, or leaves less to do.
+_ALWAYS = frozenset(
+    {wire.Heartbeat, wire.Activity, wire.Unwatch, wire.RoomLeave, wire.TokenRefresh, wire.Bye, *wire.MARKS}
+)
+_OF_ROOMS = (wire.RoomJoin, wire.RoomHistory, wire.RoomPresent)  # their replies tell what only members may know
+_QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped without a word
+# Cheap, and not to be denied to anybody because others of the tenant are busy.
+_UNSHARED = frozenset({wire.Heartbeat, wire.TokenRefresh, wire.Bye})
+
+
+class Intake:
+    """See the module. `quiet` is told when a connection has no command under way any more."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        reception: Reception,
+        sessions: Sessions,
+        shared: Shared,
+        metrics: Metrics,
+        limiting: Limiting,
+    ) -> None:
+        self._table = commands.table
+        self._reception = reception
+        self._sessions = sessions
+        self._clock: Clock = shared.clock
+        self._spawn = shared.tasks.spawn
+        self._slices = shared.slices
+        self._witness = shared.witness
+        self._metrics = metrics
+        self._limiting = limiting
+        self.quiet: Callable[[Connection], None] = lambda connection: None
+        reception.admitted = self._greet
+        self._level = Level.NORMAL
+        self._turns = Turns(self._next, shared.clock.monotonic, metrics)
+
+    def loaded(self, level: Level) -> None:
+        """How much this node has to do has changed."""
+        self._level = level
+
+    # --- the way in ---
+
+    def received(self, connection: Connection, text: str) -> None:
+        """A text message from the client."""
+        if connection.waiting is None:
+            has_turn = self._turns.count(connection)
+            if has_turn and len(text) <= LARGE_FRAME:
+                self._handle(connection, text, connection.heard)
+                return
+            connection.waiting = deque()
+            if has_turn:
+                self._spawn(self._wait_for_slice(connection))
+            else:
+                self._turns.wait(connection)
+        connection.waiting.append(text)
+        if len(connection.waiting) == MOST_WAITING:
+            connection.pause_reading()  # what follows waits with the client, which is in nobody's way
+
+    def bye_waits(self, connection: Connection) -> bool:
+        """Whether the client has said bye behind a command that is under way: a close frame does not wait its turn."""
+        return any(_is_bye(message) for message in connection.waiting or ())
+
+    def counted(self, connection: Connection) -> bool:
+        """Count a control frame or a fragment like a command; False if it is over the connection's limit."""
+        self._turns.count(connection)
+        limit = connection.limit
+        if limit is None or not limit.admit(connection.heard):
+            return True
+        self._metrics.realtime_rate_limited_connection_total += 1
+        if connection.session is None:
+            self._metrics.realtime_flood_closed_total += 1
+            connection.close(Close.PROTOCOL_ERROR, "too many frames before hello")
+        elif limit.flooding:
+            self._overloaded(connection)
+        return False
+
+    def violated(self, connection: Connection, code: int, reason: str) -> None:
+        """Close a connection that broke the protocol, once the messages it sent before are handled."""
+        if connection.waiting is None or connection.session is None:
+            connection.close(code, reason)
+        else:
+            connection.waiting.append(Violation(code, reason))
+
+    async def _wait_for_slice(self, connection: Connection) -> None:
+        """Go on when there is loop time: to decode a large frame takes milliseconds, and many may come in one turn."""
+        await self._slices.turn()
+        self._next(connection)
+
+    def _handle(self, connection: Connection, text: str, now: float) -> None:
+        metrics = self._metrics
+        metrics.realtime_commands_total += 1
+        wait_s = 0.0 if connection.limit is None else connection.limit.admit(now)
+        try:
+            command = decode_command(text)
+        except BadCommand as bad:
+            metrics.realtime_commands_refused_total += 1
+            self._bad(connection, bad)
+            return
+        # A busy client must not be taken for a dead one: heartbeats pass, unless they are the flood.
+        if wait_s and (type(command) is not wire.Heartbeat or self._is_flooding(connection)):
+            self._over_limit(connection, command, wait_s)
+            return
+        session = connection.session
+        if session is None or type(command) is wire.Hello:
+            self._first(connection, command)
+            return
+        if self._level and self._turned_down(connection, command):
+            return
+        course = _enter(session, command) if command.traceparent is not None or spans.sampling else None
+        try:
+            if type(command) not in _UNSHARED:
+                self._limiting.command(session, now)
+            if type(command) in wire.ACTIVITY:
+                self._sessions.active(session, connection.heard)
+            outcome = self._table[type(command)](connection, session, command)
+            if isawaitable(outcome):
+                connection.waiting = deque()
+                work = outcome if course is None else course.through(outcome)
+                self._spawn(self._finish(connection, command, work))
+            elif command.id is not None:
+                self._reply(connection, command, command.id, outcome)
+        except Refused as refused:
+            if course is not None:
+                course.failed(refused)
+            self._refuse(connection, command, refused)
+        except BaseException as error:
+            if course is not None:
+                course.failed(error)
+            raise
+        finally:
+            if course is not None:
+                course.leave()
+
+    async def _finish(self, connection: Connection, command: wire.Command, work: Awaitable[Outcome]) -> None:
+        try:
+            outcome = await work
+            if command.id is not None and type(command) is not wire.Hello:
+                self._reply(connection, command, command.id, outcome)
+        except Refused as refused:
+            self._refuse(connection, command, refused)
+        except (EngineUnavailable, StoreUnavailable):
+            later = Refused(Err.UNAVAILABLE, "try again in a moment", retry_in_ms=RETRY_MS)
+            self._refuse(connection, command, later)
+        except Unstorable as error:
+            self._refuse(connection, command, Refused(Err.BAD_FIELD, f"this cannot be stored: {error}"))
+        except Exception:
+            self._refuse(connection, command, Refused(Err.INTERNAL, "this failed on the server; it was logged"))
+            raise
+        finally:
+            enter(None)  # what waited behind it is not in the course of its trace
+            self._next(connection)
+
+    @staticmethod
+    def _reply(connection: Connection, command: wire.Command, number: str | int, outcome: Outcome) -> None:
+        """What it tells of a room can be taken back from somebody who is removed before it was written."""
+        key = RoomKey(command.room, Asked(number)) if isinstance(command, _OF_ROOMS) else None
+        connection.send(encode_reply(number, outcome or _NOTHING), key=key)
+
+    def _next(self, connection: Connection) -> None:
+        """Go on with what waited, until something has to wait again."""
+        waiting, connection.waiting = connection.waiting, None
+        done = 0
+        while waiting and not connection.closing:
+            if done == SHARE:
+                connection.waiting = waiting
+                self._turns.wait(connection)
+                return
+            if done and len(waiting[0]) > LARGE_FRAME:
+                connection.waiting = waiting
+                self._spawn(self._wait_for_slice(connection))
+                return
+            done += 1
+            message = waiting.popleft()
+            if isinstance(message, Violation):
+                connection.close(*message)
+                break
+            self._handle(connection, message, self._clock.monotonic())
+            if self._is_waiting(connection):
+                connection.waiting = waiting
+                return
+        connection.resume_reading()
+        self.quiet(connection)
+
+    @staticmethod
+    def _is_waiting(connection: Connection) -> bool:
+        return connection.waiting is not None
+
+    def _first(self, connection: Connection, command: wire.Command) -> None:
+        if connection.session is not None:
+            connection.close(Close.PROTOCOL_ERROR, "hello was said already")
+        elif isinstance(command, wire.Hello):
+            connection.waiting = deque()
+            offered, connection.token = connection.token, ""  # it is not kept any longer than it is needed
+            if offered and not command.token:
+                command = structs.replace(command, token=offered)
+            self._reception.ask(connection, command)
+        else:
+            connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
+
+    def _greet(self, connection: Connection, hello: wire.Hello) -> None:
+        self._spawn(self._finish(connection, hello, self._reception.greet(connection, hello)))
+
+    # --- what is not granted ---
+
+    def _refuse(self, connection: Connection, command: wire.Command, refused: Refused) -> None:
+        self._metrics.realtime_commands_refused_total += 1
+        if connection.tally is not None:
+            connection.tally.refused += 1
+        self._witness.refused(connection.session, command, refused.code)
+        if refused.code != Err.RATE_LIMITED or not isinstance(command, _QUIET):
+            connection.send(encode_error(refused, command.id))
+
+    def _turned_down(self, connection: Connection, command: wire.Command) -> bool:
+        """Whether there is no time for it: signals are shed first, other work is refused. What ends work is done."""
+        kind = type(command)
+        if self._level is Level.REFUSING and kind not in _ALWAYS and kind not in _QUIET:
+            self._metrics.realtime_overload_refused_total += 1
+            why = "this node has too much to do; try again later"
+            self._refuse(connection, command, Refused(Err.UNAVAILABLE, why, retry_in_ms=randint(*BUSY_MS)))
+            return True
+        if kind not in _LOW:
+            return False
+        self._metrics.realtime_shed_total += 1
+        if command.id is not None:
+            connection.send(encode_reply(command.id, _NOTHING))
+        return True
+
+    def _bad(self, connection: Connection, bad: BadCommand) -> None:
+        self._witness.refused(connection.session, None, bad.code)
+        connection.send(encode_error(bad, bad.command_id))
+        if bad.code == Err.BAD_FRAME:
+            now = connection.heard
+            recent = [at for at in connection.bad_frames if now - at < BAD_FRAMES_S]
+            connection.bad_frames = (*recent, now)
+            if len(connection.bad_frames) >= BAD_FRAMES:
+                connection.close(Close.PROTOCOL_ERROR, "too many frames that are not commands")
+        elif connection.session is None:
+            connection.close(Close.PROTOCOL_ERROR, "the first frame must be a hello without errors")
+        elif self._is_flooding(connection):
+            self._overloaded(connection)
+
+    def _over_limit(self, connection: Connection, command: wire.Command, wait_s: float) -> None:
+        assert connection.limit is not None
+        self._refuse(connection, command, self._limiting.over(connection.limit, wait_s))
+        if self._is_flooding(connection):
+            self._overloaded(connection)
+
+    @staticmethod
+    def _is_flooding(connection: Connection) -> bool:
+        return connection.limit is not None and connection.limit.flooding
+
+    def _overloaded(self, connection: Connection) -> None:
+        self._metrics.realtime_flood_closed_total += 1
+        last = encode_event(Overloaded(RETRY_MS), self._clock.now_ms())
+        connection.close(Close.OVERLOADED, "too many commands", last)
+
+
+def _enter(session: Session, command: wire.Command) -> Course | None:
+    """The trace it is carried out in the course of, mostly none."""
+    trace = began(command.traceparent)
+    if trace is None:
+        return None
+    kind = type(command).__struct_config__.tag
+
+    def told(outcome: str) -> None:
+        tell(log_events.COMMAND_DONE, type=kind, outcome=outcome, **named(session))
+
+    return Course(f"command {kind}", trace, {"type": kind}, told).enter()
+
+
+def _is_bye(message: str | Violation) -> bool:
+    try:
+        return not isinstance(message, Violation) and '"bye"' in message and type(decode_command(message)) is wire.Bye
+    except BadCommand:
+        return False

@@ -1,0 +1,122 @@
+"""Sending all clients of a node away, when it is to stop.
+
+They are sent one after the other, no faster than another node takes hellos, so that nobody is without a connection for
+longer than it takes to find another one. Each is told when to come, at a time of its own. Their sessions linger and are
+gone on with elsewhere: nobody sees them go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from greendot.clock import Clock
+from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Close
+from greendot.protocol.events import Drain
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.transport.connection import Connection
+
+SOONEST_MS = 500  # by then a proxy has noticed that nobody listens here any more
+SPREAD_MS = 500  # at least: a few clients are not to come as one, either
+STEP_S = 0.02  # between two looks at who is to go
+AT_ONCE = 200  # in one turn of the loop
+FAREWELL_S = 1.0  # for the answers to the last close frames
+WHY = "the server is stopping: reconnect"
+
+
+def come_back(over_s: float, grace_s: float, now_ms: int) -> bytes:
+    """`drain`, with another time for each, so that all come evenly; and before their sessions have run out."""
+    spread_ms = max(SPREAD_MS, min(round(over_s * 1000), round(grace_s * 500)))
+    return encode_event(Drain(SOONEST_MS + random.randint(0, spread_ms)), now_ms)
+
+
+class Pace(NamedTuple):
+    """From the settings."""
+
+    hellos_per_s: int
+    grace_s: float
+
+
+class Draining:
+    """Of one node. From `run` on, whoever opens a socket here is sent away by `turn_away`."""
+
+    def __init__(self, connections: Mapping[str, Connection], clock: Clock, pace: Pace) -> None:
+        self.begun = False
+        self._connections = connections
+        self._clock = clock
+        self._pace = pace
+        self._rest_s = 0.0  # over so much more than the time they are sent away in they come back
+        self._gone: asyncio.Future[None] | None = None  # done when the next socket has gone
+
+    async def run(self, within_s: float) -> None:
+        """Send everybody away and see them gone; who has not by then is cut off."""
+        loop = asyncio.get_running_loop()
+        self.begun, began, many = True, loop.time(), len(self._connections)
+        # Half of the time at most: the other half is for commands under way and last words.
+        span_s = min(many / self._pace.hellos_per_s, within_s / 2)
+        self._rest_s = many / self._pace.hellos_per_s - span_s
+        if many:
+            tell(log_events.NODE_DRAINS, clients=many, within_s=span_s)
+        busy = await self._send_away(span_s, began + max(within_s - FAREWELL_S, within_s / 2))
+        await self._see_gone(min(began + within_s, loop.time() + FAREWELL_S))
+        left = [*self._connections.values()]
+        for connection in left:
+            connection.abort()
+        await asyncio.sleep(0)
+        if many:
+            tell(log_events.NODE_DRAINED, clients=many, took_s=loop.time() - began, cut_off=len(left), waiting=busy)
+
+    async def _send_away(self, span_s: float, end: float) -> int:
+        """One after the other, evenly; those who wait for an answer when it has come, but not later than `end`.
+
+        How many of them did not get it.
+        """
+        loop = asyncio.get_running_loop()
+        waiting, began = deque(self._connections.values()), loop.time()
+        many, sent, busy = len(waiting), 0, deque[Connection]()
+        while waiting or busy:
+            now = loop.time()
+            due = many if now >= began + span_s else int(many * (now - began) / span_s)
+            for _ in range(min(due - sent, AT_ONCE)):
+                sent += 1
+                self._unless_busy(waiting.popleft(), busy)
+            for _ in range(len(busy)):
+                self._unless_busy(busy.popleft(), busy)
+            if now >= end:
+                break
+            if waiting or busy:
+                await asyncio.sleep(0 if due - sent > 0 else STEP_S)
+        for connection in (*busy, *waiting):
+            self.turn_away(connection)
+        return len(busy)
+
+    def _unless_busy(self, connection: Connection, busy: deque[Connection]) -> None:
+        # A hello is no different: its session has perhaps just gone on from another node, under an id that only the
+        # welcome tells.
+        if connection.waiting is None:
+            self.turn_away(connection)
+        elif not connection.closing:
+            busy.append(connection)
+
+    def turn_away(self, connection: Connection) -> None:
+        """Close it with a word when to come back."""
+        connection.close(Close.DRAINING, WHY, come_back(self._rest_s, self._pace.grace_s, self._clock.now_ms()))
+
+    async def _see_gone(self, end: float) -> None:
+        try:
+            async with asyncio.timeout_at(end):
+                while self._connections:
+                    self._gone = asyncio.get_running_loop().create_future()
+                    await self._gone
+        except TimeoutError:
+            pass
+
+    def gone(self) -> None:
+        """A socket is closed."""
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)

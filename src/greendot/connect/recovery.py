@@ -1,0 +1,243 @@
+"""What a node does when the engine was away, has forgotten something, or took the node for dead.
+
+Always the same: tell it the sessions as they are now, in batches and with jitter so that many nodes do not come at
+once; then read again what is followed and tell the differences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from greendot.engine.port import Engine, Part
+from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.inbox.delivery import Inboxes
+from greendot.node.context import Shared
+from greendot.node.registry import Registry
+from greendot.node.session import Session
+from greendot.presence.sessions import Sessions
+from greendot.presence.watch import Watching
+from greendot.rooms.service import Rooms
+from greendot.rooms.session_rooms import Seating
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.telemetry.metrics import Metrics
+
+PAUSE_S = 0.1  # between two batches
+JITTER_S = 0.5  # before the first
+AGAIN_S = 2.0  # before another attempt
+HOLD_S = 600.0  # what was lost is shown as before for so long at most; it ends when all nodes have restored theirs
+
+T = TypeVar("T")
+
+
+class Pace(Struct, frozen=True):
+    """From the settings."""
+
+    batch: int = 500  # sessions restored together
+    stale_after_s: float = 30.0
+    hold_s: float = 7.0  # how long a user stays as shown who is restored before this node knows of a loss
+
+
+class Parts(Struct, frozen=True):
+    """What it works on."""
+
+    sessions: Sessions
+    seating: Seating
+    watching: Watching
+    rooms: Rooms
+    inboxes: Inboxes
+
+
+class _Except(Part):
+    """A part without the users and rooms of others."""
+
+    def __init__(self, part: Part, others: Sequence[Part]) -> None:
+        self._part = part
+        self._others = others
+
+    def covers(self, tenant: str, name: str) -> bool:
+        return self._part.covers(tenant, name) and not any(other.covers(tenant, name) for other in self._others)
+
+
+class _Users(Part):
+    """Those of a part that have sessions on this node, or all others."""
+
+    def __init__(self, part: Part, registry: Registry, *, here: bool) -> None:
+        self._part = part
+        self._registry = registry
+        self._here = here
+
+    def covers(self, tenant: str, name: str) -> bool:
+        return bool(self._registry.sessions_of(tenant, name)) is self._here and self._part.covers(tenant, name)
+
+
+class Recovery:
+    """One for each node."""
+
+    def __init__(self, engine: Engine, parts: Parts, shared: Shared, pace: Pace, metrics: Metrics) -> None:
+        self.restored = 0  # sessions told to the engine again
+        self.resyncs = 0  # times everything of a part was read again
+        self.ended = 0  # sessions the engine had of this node that it did not hold
+        self._engine = engine
+        self._parts = parts
+        self._shared = shared
+        self._pace = pace
+        self._metrics = metrics
+        self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
+        self._lost: list[Part] = []  # what is being restored; the latest loss last
+        self._unhealed: list[Part] = []  # whose loss could not be repaired before they went away again
+        self._is_healing = False  # from something that was told of, so that its end is told of too
+        self._deaths = 0  # of other nodes, since the rooms were looked through
+
+    def lost(self, part: Part) -> None:
+        """The engine went away. Watchers are told if it stays away."""
+        self._is_healing = True
+        self._shared.timers.set(self._pace.stale_after_s, self._stale, part)
+
+    def _stale(self, part: Part) -> None:
+        if (away := part.away()) is not None:
+            tell(log_events.NODE_STALE, after_s=self._pace.stale_after_s)
+            self._shared.tasks.spawn(self._parts.watching.mark_stale(away))
+
+    def found(self, part: Part, *, intact: bool) -> None:
+        """It is there again, or was found to have forgotten."""
+        unhealed, self._unhealed = self._unhealed, []
+        for lost in unhealed:
+            if intact or not lost.within(part):
+                self._begin(lost, intact=False)
+        self._begin(part, intact=intact)
+
+    def _begin(self, part: Part, *, intact: bool) -> None:
+        if not intact:
+            self._is_healing = True
+            self._hold(part, HOLD_S)
+            self._lost.append(part)
+        self._shared.tasks.spawn(self._recover(part, intact))
+
+    def _hold(self, part: Part, seconds: float) -> None:
+        self._parts.watching.hold(part, seconds)
+        self._parts.rooms.hold(part, seconds)
+
+    def reborn(self, incarnation: str) -> None:
+        """Every session is told again, under the new name."""
+        self._is_healing = True
+        self._parts.sessions.incarnation = incarnation
+        self._begin(Part(), intact=True)
+
+    def died(self) -> None:
+        """Another node's sessions count no longer: who was in a room by them has left it."""
+        self._deaths += 1
+        if self._deaths == 1:
+            self._shared.tasks.spawn(self._look_around())
+
+    def audit(self) -> None:
+        """Compare what the engine has of this node with what it holds."""
+        self._shared.tasks.spawn(self._audit_quietly())
+
+    async def _recover(self, part: Part, intact: bool) -> None:
+        """Restore, read again, compare. When the engine goes away meanwhile, all of it waits for its return."""
+        started, is_healing = self._shared.timers.now(), self._is_healing  # else it is what is done every hour
+        try:
+            await self._shared.timers.sleep(random.uniform(0, JITTER_S))
+            state = self._engine.records_state(part)
+            sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
+            if intact:
+                # Whose sessions are here may have lapsed for others, who see them return: here nothing happened.
+                here, others = (_Users(part, self._shared.registry, here=here) for here in (True, False))
+                await asyncio.gather(self._restore(sessions, part), self._resync(part, others, intact))
+                await self._parts.watching.resync(here, intact=True)
+                await self._compare_inboxes(part)
+                await self._audit()
+            else:
+                await self._restore(sessions, part)
+                await self._compare_inboxes(part)
+                await self._audit()  # sessions whose end was lost are found while what is shown is held
+                await self._engine.restored(part, state)
+                await self._resync_held(part)
+            if is_healing:
+                self._metrics.presence_recovery.observe(self._shared.timers.now() - started)
+            self._tell_end(started, len(sessions))
+        except (EngineUnavailable, StoreUnavailable) as error:
+            tell(log_events.WORK_LATER, work="recovery", reason=error)
+            if not intact:
+                self._lost.remove(part)
+            await self._failed(part, intact)
+
+    def _tell_end(self, started: float, sessions: int) -> None:
+        """Not of what is done every hour."""
+        if self._is_healing:
+            self._is_healing = False
+            tell(log_events.NODE_RECOVERED, took_s=round(self._shared.timers.now() - started, 3), sessions=sessions)
+
+    async def _failed(self, part: Part, intact: bool) -> None:
+        if part.away() is None:
+            await self._shared.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
+            self._begin(part, intact=intact)
+        elif not intact:
+            self._unhealed = [lost for lost in self._unhealed if not lost.within(part)]
+            self._unhealed.append(part)  # its return will not say that something had been lost before
+
+    async def _restore(self, sessions: list[Session], part: Part) -> None:
+        """Sessions, and the seats they and others have in rooms of the part."""
+        await self._in_batches(sessions, self._restore_session)
+        await self._in_batches(self._parts.seating.seats(part), self._parts.seating.restore)
+
+    async def _restore_session(self, session: Session) -> None:
+        await self._parts.sessions.restore(session)
+        self.restored += 1
+
+    async def _in_batches(self, items: Sequence[T], restore: Callable[[T], Awaitable[None]]) -> None:
+        for at in range(0, len(items), self._pace.batch):
+            async with self._turn:
+                work = (restore(item) for item in items[at : at + self._pace.batch])
+                results = await asyncio.gather(*work, return_exceptions=True)
+                await self._shared.timers.sleep(PAUSE_S)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+
+    async def _look_around(self) -> None:
+        while self._deaths:
+            deaths = self._deaths
+            try:
+                await self._parts.rooms.look_around(Part())
+            except EngineUnavailable as error:
+                tell(log_events.WORK_LATER, work="looking through rooms", reason=error)
+                await self._shared.timers.sleep(AGAIN_S)
+                continue
+            self._deaths -= deaths
+
+    async def _audit(self) -> None:
+        self.ended += await self._engine.audit(self._parts.sessions.holds, self._slowly)
+
+    async def _slowly(self, commands: int) -> None:
+        """No more at a time than sessions are restored: after a loss all nodes do this at once."""
+        async with self._turn:
+            await self._shared.timers.sleep(PAUSE_S * commands / self._pace.batch)
+
+    async def _resync(self, part: Part, users: Part, intact: bool) -> None:
+        self.resyncs += 1
+        await self._parts.watching.resync(users, intact=intact)
+        await self._parts.rooms.resync(part)
+
+    async def _resync_held(self, part: Part) -> None:
+        """All nodes have restored it: read it, without what was lost again since. That has a recovery of its own."""
+        rest = _Except(part, self._lost[self._lost.index(part) + 1 :])
+        self._hold(rest, 0.0)
+        await self._resync(rest, rest, intact=False)
+        self._lost.remove(part)
+
+    async def _compare_inboxes(self, part: Part) -> None:
+        # After the sessions were restored: only then does what is told to a user come here.
+        await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
+
+    async def _audit_quietly(self) -> None:
+        try:
+            await self._audit()
+        except EngineUnavailable as error:
+            tell(log_events.WORK_LATER, work="comparing sessions", reason=error)

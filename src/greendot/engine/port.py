@@ -1,0 +1,398 @@
+"""The engine port: what holds signals, shared by all nodes.
+
+An engine is four small ports on one connection: presence, typing, who is in a room, and the bus. Every adapter passes
+`greendot.testing.engine_suite` unchanged. What holds for all verbs:
+
+- **Atomic per user** (presence) and **per room** (typing, who is there): two verbs on the same one never interleave.
+- **Told once**: a verb that changes what can be seen publishes it to the user's watch topic (or the room's topic)
+  itself, in the same step; the caller publishes nothing.
+- **Settling**: every presence verb first ends what has run out (lingers, dead nodes, a manual status' `until`),
+  so nobody is shown longer than they count, even when the node in charge of a timer is gone.
+- **Time** is the engine's own, in milliseconds; callers pass durations and ages, never stamps.
+- **EngineUnavailable** is raised when the engine cannot be reached; the verb may or may not have been carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Annotated, Literal, NamedTuple, Protocol
+
+from msgspec import Meta, Struct, field
+
+from greendot.auth.model import Revocation
+from greendot.engine.counting import CountingEngine
+from greendot.engine.messages import Answered, Asked, Sent
+from greendot.engine.restoring import Part as Part
+from greendot.engine.restoring import RestoringEngine
+from greendot.engine.results import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
+from greendot.engine.transitions import TurnEngine
+from greendot.errors import EngineUnavailable
+from greendot.limits.overload_model import Level
+from greendot.presence.model import Change, Manual, Ref, Snapshot
+from greendot.rooms.typing_model import Typist
+
+Tenant = str
+User = str
+
+
+Kind = Literal["room", "watch", "user", "node"]
+
+
+class Topic(NamedTuple):
+    """Where a message goes: a room's listeners, a user's watchers, a user's own devices, or one node."""
+
+    kind: Kind
+    tenant: str  # empty for a node
+    name: str
+
+
+class Deliver(Sent, frozen=True, tag="d"):
+    """A finished client frame on its way to the listeners of a topic."""
+
+    frame: bytes  # empty for a record whose content is in the store only (a hint)
+    seq: int | None = None  # a record's number: it must arrive, in order. None: a signal, may be merged or dropped
+    key: object = None  # signals with the same key replace each other while they wait
+    without_connection: str | None = None  # the id of the connection that sent it, which names its node
+    members_rev: int = 0  # of a room's record: who may hear it
+    # In the course of what it is said. The last field: nodes of the version before read the others and leave it.
+    traceparent: str | None = None
+
+
+class Notified(Sent, frozen=True, tag="n"):
+    """New notifications in the inbox of the topic's user, in order: they must arrive, in order."""
+
+    # Number, finished client frame (empty: the content is in the store only), whether it is to be acknowledged.
+    records: list[tuple[int, bytes, bool]]
+    traceparent: str | None = None  # as in Deliver
+
+
+class InboxChanged(Sent, frozen=True, tag="i"):
+    """The inbox of the topic's user counts otherwise than before."""
+
+    frame: bytes = b""  # for the user's devices, if they are to know what changed
+    without_connection: str | None = None  # the one that changed it
+    acked: list[int] = field(default_factory=list)  # numbers that were acknowledged
+    acked_through: int = 0  # the same, all up to and including this one
+
+
+class MembersChanged(Sent, frozen=True, tag="m"):
+    """Others may be in the topic's room than before: look it up again."""
+
+
+class MemberRemoved(Sent, frozen=True, tag="r"):
+    """A user may no longer be in a room. The topic's node lets go of the user's connections and says so."""
+
+    tenant: str
+    room: str
+    user: str
+    reason: str
+    asker: str  # the node that waits
+    number: int
+
+
+class Acknowledged(Sent, frozen=True, tag="k"):
+    """A node has done what the topic's node asked for under this number."""
+
+    number: int
+    node: str
+    count: int = 0  # of what was done
+
+
+class Revoked(Sent, frozen=True, tag="v"):
+    """Something was revoked: the topic's node closes what it covers, and says so if it is asked to."""
+
+    revocation: Revocation
+    asker: str = ""  # the node that waits; empty: none does
+    number: int = 0
+
+
+class Disconnect(Sent, frozen=True, tag="x"):
+    """Close one session of the topic's node."""
+
+    session: str
+    code: Annotated[int, Meta(ge=4000, le=4999)]
+    reason: Annotated[str, Meta(max_length=30)]  # a close frame has room for 123 bytes
+    tenant: str | None = None  # only if it is this tenant's
+
+
+class Audit(Sent, frozen=True, tag="a"):
+    """Compare the sessions the engine has of the topic's node with those it holds."""
+
+
+class Awaited(Sent, frozen=True, tag="w"):
+    """A user who came back to a session of the topic's node was sent away by another, and told to wait so long."""
+
+    session: str
+    tenant: str
+    user: str
+    wait_ms: int
+
+
+class Restated(Sent, frozen=True, tag="s"):
+    """The topic's user set a status: look it up."""
+
+
+class Regarded(Sent, frozen=True, tag="g"):
+    """Others may see a user than before, or the user others. The topic's node acts on it and says so."""
+
+    tenant: str
+    user: str
+    asker: str  # the node that waits
+    number: int
+
+
+class Typing(Struct, frozen=True):
+    """A user started (or went on) typing in the topic's room, or stopped. Told by the engine itself."""
+
+    user: str
+    name: str | None
+    expires_in_ms: int  # 0: stopped
+
+
+class Entered(Struct, frozen=True):
+    """A user's first session that counts is in the topic's room. Told by the engine itself."""
+
+    user: str
+    restored: bool = False  # after a loss; others may be in the room whose sessions are still to be restored
+
+
+class Left(Struct, frozen=True):
+    """A user's last session left the topic's room. Told by the engine itself, unless the session's node died."""
+
+    user: str
+
+
+AnySent = (
+    Deliver
+    | Notified
+    | InboxChanged
+    | MembersChanged
+    | MemberRemoved
+    | Acknowledged
+    | Revoked
+    | Disconnect
+    | Audit
+    | Awaited
+    | Restated
+    | Regarded
+    | Asked
+    | Answered
+)
+Message = AnySent | Typing | Entered | Left | Change
+
+
+class Host(Protocol):
+    """The node an engine works for. What it is told, it is told in the loop's thread and must not take long."""
+
+    def heard(self, topic: Topic, message: Message) -> None:
+        """A message on one of the node's topics."""
+        ...
+
+    def lost(self, part: Part) -> None:
+        """The engine cannot be reached for this part: what is shown of it may become stale."""
+        ...
+
+    def found(self, part: Part, *, intact: bool) -> None:
+        """It can be reached again: restore the sessions, and read again what is followed.
+
+        Unless `intact`, it may have forgotten them; until all nodes have restored theirs, absence means nothing.
+        """
+        ...
+
+    def reborn(self, incarnation: str) -> None:
+        """The node was taken for dead and lives on under this name: restore all sessions under it."""
+        ...
+
+    def died(self, incarnation: str) -> None:
+        """Another node's sessions stopped counting just now: who is in a room is to be read again, nobody tells it."""
+        ...
+
+
+Pace = Callable[[int], Awaitable[None]]
+
+
+class PresenceEngine(Protocol):
+    """Who is there. See the module's docstring for what holds for every verb."""
+
+    async def touch(
+        self, tenant: Tenant, user: User, ref: Ref, device: str, idle: bool | None, name: str | None
+    ) -> Touched:
+        """The session lives on this connection; `idle` None keeps what it was. Ends its device's lingers.
+
+        Refused with `Fenced` when `ref.incarnation` is not a live node.
+        """
+        ...
+
+    async def linger(self, tenant: Tenant, user: User, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
+        """The connection is gone and was last heard `silent_ms` ago; the session counts for `grace_ms` more.
+
+        Answers what remains; None if the session has moved on to another connection (nothing is changed then).
+        """
+        ...
+
+    async def leave(self, tenant: Tenant, user: User, ref: Ref) -> int | None:
+        """End a linger that is over. Answers the milliseconds that remain when called early, else None."""
+        ...
+
+    async def restore(self, tenant: Tenant, user: User, ref: Ref, known: Known) -> None:
+        """Touch with everything there is to know, in case the engine forgot. Changes nothing if it did not.
+
+        What is told of it is marked as restored: the user may have other sessions that are still to be.
+        """
+        ...
+
+    async def adopt(self, tenant: Tenant, user: User, session: str, ref: Ref) -> Adopted | None:
+        """The session goes on as `ref`, wherever it was; None if the user has no such session."""
+        ...
+
+    async def set_status(self, tenant: Tenant, user: User, manual: Manual) -> Snapshot:
+        """Copy the durable manual status; a lower revision than the known one is ignored."""
+        ...
+
+    async def read(self, tenant: Tenant, users: Sequence[User]) -> list[Snapshot]:
+        """One snapshot per user, in order, in one round trip per shard. Unknown users are offline, version 0; all are
+        `stale` while the engine `is_restoring` there."""
+        ...
+
+    def order(self, tenant: Tenant, users: Sequence[User]) -> Sequence[int]:
+        """Return the positions of the users, those who are kept together in a row: read in this order, part by part,
+        they take no more round trips than all at once. A range where their order does not matter."""
+        ...
+
+    async def online(self, tenant: Tenant, after: str | None, limit: int) -> Page:
+        """Return a page of the users others see as not offline.
+
+        Following `next` from the first page on, each user who stays online is in one of the pages. `after` is the
+        `next` of a page, or a user to go on behind. In tenants of up to `answers.ORDERED` users online, pages are by
+        id. Others are in an order of the engine's own that does not change, and a page may have fewer users than
+        `limit` and still not be the last.
+        """
+        ...
+
+    async def sessions(self, tenant: Tenant, user: User) -> list[SeatInfo]:
+        """The sessions that count, on all nodes."""
+        ...
+
+    def now_ms(self) -> int:
+        """The engine's time, by which an `until` is over; the node's own wall clock may be quite another."""
+        ...
+
+
+class TypingEngine(Protocol):
+    """Who is typing. Starts and stops are not answered: losing one is harmless."""
+
+    def typing_start(self, tenant: Tenant, room: str, user: User, name: str | None) -> None:
+        """Held for the engine's `ttl`; let through at most once per `throttle`, user and room, else ignored."""
+        ...
+
+    def typing_stop(self, tenant: Tenant, room: str, user: User) -> None:
+        """Stops the user, whichever device started. Does not shorten the throttle."""
+        ...
+
+    async def typers(self, tenant: Tenant, room: str) -> list[Typist]:
+        """The room's typers now, by when they last said so, in one command."""
+        ...
+
+
+class RoomEngine(Protocol):
+    """Who is in a room: users with at least one session there that counts. Sessions count as long as their node.
+
+    When a node dies nobody is told: see `Host.died`. What is not entered again for a day may be forgotten.
+    """
+
+    async def enter(self, tenant: Tenant, room: str, user: User, ref: Ref, *, restoring: bool = False) -> None:
+        """The session is in the room, under this incarnation from now on. Changes nothing if it was already.
+
+        When it is `restoring` what the engine may have forgotten, what is told of it says so.
+        Refused with `Fenced` when `ref.incarnation` is not a live node.
+        """
+        ...
+
+    async def exit(self, tenant: Tenant, room: str, user: User, ref: Ref) -> None:
+        """The session is not in the room (any more), whichever incarnation of its node it entered under."""
+        ...
+
+    async def present(self, tenant: Tenant, room: str) -> list[User]:
+        """The users in the room now, by id, in one command."""
+        ...
+
+    async def seated(self, tenant: Tenant, room: str, users: Sequence[User]) -> dict[User, set[str]]:
+        """The sessions in the room of those of the users who have some, in one round trip. One that has ended may still
+        be among them: `sessions` tells which count."""
+        ...
+
+    async def room_nodes(self, tenant: Tenant, room: str) -> set[str]:
+        """The live nodes with sessions in the room, in one command."""
+        ...
+
+
+class Bus(Protocol):
+    """Messages between nodes: at most once, in order per topic and publisher, never stored."""
+
+    def publish(self, topic: Topic, message: Message) -> None:
+        """Offer a message to every node that hears the topic, this one included. Never blocks, never raises.
+
+        Room and watch topics are heard by the nodes that subscribed. A user topic is heard by the nodes that hold
+        sessions of the user, a node topic by that node; these need no subscription.
+        """
+        ...
+
+    async def reach(self, node: str, message: Message) -> bool:
+        """Offer a message to one node, by any name it has had; whether it was there to hear it."""
+        ...
+
+    async def subscribe(self, topics: Iterable[Topic]) -> None:
+        """Returns once messages published from now on will be received: only then read a snapshot."""
+        ...
+
+    async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
+
+
+class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, CountingEngine, RestoringEngine, Protocol):
+    """All of them, and the life of the node that uses them."""
+
+    async def start(self, host: Host) -> str:
+        """Register a new life of this node and return its name. The host is told what arrives from then on.
+
+        EngineUnavailable or ConfigError if it cannot be used as it is.
+        """
+        ...
+
+    async def close(self) -> None:
+        """A clean exit: this incarnation's sessions count for the grace from now on, then no more."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the engine cannot be used at all now; None while it can."""
+        ...
+
+    level: Level  # how loaded this node is, set by it: the others learn of it, within two seconds or so
+
+    @property
+    def lag_s(self) -> float:
+        """How long what is published takes at the moment until it is heard."""
+        ...
+
+    def refusing(self) -> frozenset[str]:
+        """The nodes that take no new work, as last heard of: costs nothing to ask."""
+        ...
+
+    async def nodes(self) -> list[NodeInfo]:
+        """Every node's life, the dead as long as they are remembered."""
+        ...
+
+    async def sweep(self) -> Swept:
+        """Look at everything and end what no longer counts. Also done now and then without being asked."""
+        ...
+
+    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
+        """End this node's sessions that `holds` does not know; how many there were.
+
+        `pace` is awaited before every so many commands, with their number: they can be many, and are not urgent.
+        """
+        ...
+
+
+class Fenced(EngineUnavailable):
+    """The incarnation is not live (any more): register anew and touch every session again."""

@@ -1,0 +1,62 @@
+"""How many users and sessions there are, counted a partition at a time while it is looked at anyway.
+
+Every node looks at all partitions in turn, and counts and answers for a share of them: what all nodes say adds up to
+what there is, and costs Redis the same however many nodes there are.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import NamedTuple
+
+from greendot.engine.redis import keys
+from greendot.engine.redis.partitions import Servers
+
+MOST = 2_000  # users of a partition that are counted one by one; where there are more, the rest is told from these
+
+
+class Headcount(NamedTuple):
+    """Of one partition, or of several."""
+
+    users: int = 0
+    sessions: int = 0
+
+
+class Census:
+    """What was counted last, by partition."""
+
+    def __init__(self, servers: Servers, prefix: str) -> None:
+        self._servers = servers
+        self._prefix = prefix
+        self._counted: dict[int, Headcount] = {}
+
+    async def visit(self, partition: int, incarnation: str, alive: Collection[str]) -> bool:
+        """Whether the node is known in a partition; one that cannot be reached says nothing else. Those in it are
+        counted if it is in the node's share, or never was: another node may go, and leave its share to this one."""
+        if not self._servers.of(partition).up:
+            return True
+        home = keys.nodes_key(self._prefix, partition)
+        counting = partition not in self._counted or partition in _share(incarnation, alive)
+        names = self._buckets(partition) if counting else []
+        life, read, users, sessions = await self._servers.run(partition, "census", [home, *names], incarnation, MOST)
+        if counting:
+            whole = keys.BUCKETS / max(1, read)
+            self._counted[partition] = Headcount(round(users * whole), round(sessions * whole))
+        return bool(life)
+
+    def _buckets(self, partition: int) -> list[str]:
+        first = random.randrange(keys.BUCKETS)  # where they are too many, not always the same are counted
+        order = ((first + step) % keys.BUCKETS for step in range(keys.BUCKETS))
+        return [keys.buckets(self._prefix, partition, bucket)[0] for bucket in order]
+
+    def share(self, incarnation: str, alive: Collection[str]) -> Headcount:
+        """Of the partitions that are this node's among those alive. Together they are all, once."""
+        counted = [self._counted.get(partition, Headcount()) for partition in _share(incarnation, alive)]
+        return Headcount(sum(one.users for one in counted), sum(one.sessions for one in counted))
+
+
+def _share(incarnation: str, alive: Collection[str]) -> range:
+    """The partitions that are a node's."""
+    nodes = sorted({*alive, incarnation})
+    return range(nodes.index(incarnation), keys.PARTITIONS, len(nodes))

@@ -1,0 +1,169 @@
+"""Pages of a tenant's users online: a cursor over the presence buckets of all partitions.
+
+Buckets hold users of all tenants. A script looks through some of them, so an empty bucket costs next to nothing, and
+stops after some users, so that no script takes long. The first page counts all users, and the others take that count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import NamedTuple
+
+from greendot.engine.redis import keys
+from greendot.engine.redis.partitions import Servers
+from greendot.engine.results import Page, cursor, most_by_id, page_by_id, read_cursor
+from greendot.presence.model import Snapshot
+
+AT_ONCE = 8  # partitions in one step: 1,024 buckets
+MOST_READ = 1_000  # users in one script: it takes about half a millisecond
+MOST_STEPS = 100  # for one page; then it ends with fewer users than it may have
+COUNTED_S = 30.0  # how long a count is used for further pages
+MANY = 10_000  # a count above is used for first pages too
+FREE = 4  # buckets that cost as much as one user
+_ALL = keys.PARTITIONS * keys.BUCKETS
+
+MOST_COUNTS = 1_000  # tenants whose count is kept, beside those counted lately
+
+Buckets = list[tuple[int, list[bytes]]]  # in order, with fields and records of the tenant's users
+Settle = Callable[[str, str], Awaitable[Snapshot]]
+Read = Callable[[bytes], Snapshot | None]  # of a packed record; None if something in it may have run out
+
+
+class Seen(NamedTuple):
+    """What was looked at."""
+
+    ends: int = 0  # the bucket to go on with, counted over all partitions
+    online: int = 0  # users of the tenant that are not offline
+    work: int = 0  # what it is charged with
+
+    def plus(self, more: Seen) -> Seen:
+        return Seen(more.ends, self.online + more.online, self.work + more.work)
+
+
+class Count(NamedTuple):
+    """How many users of a tenant were online."""
+
+    users: int
+    at: float  # monotonic seconds
+
+
+class OnlinePages:
+    """One for each engine. `settle` ends what has run out for a user."""
+
+    def __init__(self, servers: Servers, prefix: str, read: Read, settle: Settle) -> None:
+        self._servers = servers
+        self._prefix = prefix
+        self._read = read
+        self._settle = settle
+        self._counts: dict[str, Count] = {}
+
+    async def page(self, tenant: str, after: str | None, limit: int) -> Page:
+        """See `engine.base.PresenceEngine.online`."""
+        if (page := await self._page_by_id(tenant, after, limit)) is not None:
+            return page
+        first, past = (0, "") if after is None else read_cursor(after, lambda user: _position(tenant, user))
+        users, following, seen = await self._find(tenant, first, past, limit)
+        total, work = self._known(tenant, after), seen.work
+        if total is None:
+            is_first = first == 0 and not past
+            counted = await self._count(tenant, seen if is_first else Seen())
+            total, work = counted.online, counted.work if is_first else work + counted.work
+            self._remember(tenant, total)
+        return Page(sorted(users), following, total, 1 + work)
+
+    async def _page_by_id(self, tenant: str, after: str | None, limit: int) -> Page | None:
+        """Read all users of a small tenant, and return a page of them by id; None if the tenant is not small."""
+        count = self._counts.get(tenant)
+        online = 0 if count is None or monotonic() - count.at > COUNTED_S else count.users
+        if online > (most := most_by_id(after)):
+            return None
+        users, following, seen = await self._find(tenant, 0, "", most)
+        if following is not None:
+            return None
+        self._remember(tenant, len(users))
+        return page_by_id(users, after, limit, 1 + seen.work)
+
+    async def _find(self, tenant: str, first: int, past: str, limit: int) -> tuple[list[str], str | None, Seen]:
+        """Look for users online from a bucket on. Returns them, what to go on with, and what was looked at."""
+        found: list[str] = []
+        seen = Seen(first)
+        for _ in range(MOST_STEPS):
+            if seen.ends >= _ALL:
+                return found, None, seen
+            step, buckets = await self._step(tenant, seen.ends, limit + 1 - len(found))
+            seen = seen.plus(step)
+            for bucket, pairs in buckets:
+                following = cursor(bucket)
+                for user, record in _users(tenant, pairs, past if bucket == first else ""):
+                    if len(found) == limit:
+                        return found, following, seen
+                    snapshot = self._read(record) or await self._settle(tenant, user)
+                    is_online = snapshot.face.state != "offline"
+                    if is_online:
+                        found.append(user)
+                    # The script counts what was shown last, and that may have run out.
+                    seen = seen._replace(online=seen.online + is_online - (not record.startswith(b"f")))
+                    following = cursor(bucket, user)
+        return found, cursor(seen.ends) if seen.ends < _ALL else None, seen
+
+    async def _count(self, tenant: str, seen: Seen) -> Seen:
+        """Count the users online in the buckets that were not looked at."""
+        while seen.ends < _ALL:
+            step, _ = await self._step(tenant, seen.ends, 0)
+            seen = seen.plus(step)
+        return seen
+
+    async def _step(self, tenant: str, position: int, wanted: int) -> tuple[Seen, Buckets]:
+        """Look through some partitions, the first of them from a bucket on."""
+        partition, bucket = divmod(position, keys.BUCKETS)
+        some = range(partition, min(partition + AT_ONCE, keys.PARTITIONS))
+        if not self._servers.sharded:
+            return await self._look(tenant, some, bucket, wanted)
+        # A partition of a cluster is a script of its own. What lies behind one that was not read whole is void.
+        looks = [self._look(tenant, [one], bucket if one == partition else 0, wanted) for one in some]
+        seen, buckets = Seen(position), list[tuple[int, list[bytes]]]()
+        for (one, found), number in zip(await asyncio.gather(*looks), some, strict=True):
+            seen = seen.plus(one)
+            buckets += found
+            if one.ends < (number + 1) * keys.BUCKETS:
+                break
+        return seen, buckets
+
+    async def _look(self, tenant: str, partitions: Sequence[int], bucket: int, wanted: int) -> tuple[Seen, Buckets]:
+        first = partitions[0] * keys.BUCKETS
+        names = [keys.buckets(self._prefix, partition, 0)[0] for partition in partitions]
+        arguments = (f"{tenant}/", bucket, keys.BUCKETS, MOST_READ, wanted)
+        whole, stopped, read, online, *found = await self._servers.run(partitions[0], "online", names, *arguments)
+        ends = first + whole * keys.BUCKETS + stopped
+        work = read + (ends - first - bucket) // FREE
+        return Seen(ends, online, work), [(first + found[at], found[at + 1]) for at in range(0, len(found), 2)]
+
+    # --- counts ---
+
+    def _known(self, tenant: str, after: str | None) -> int | None:
+        """Return what was counted lately: it is good enough for further pages, and where there are very many."""
+        count = self._counts.get(tenant)
+        if count is None or monotonic() - count.at > COUNTED_S or (after is None and count.users <= MANY):
+            return None
+        return count.users
+
+    def _remember(self, tenant: str, users: int) -> None:
+        now = monotonic()
+        if len(self._counts) >= MOST_COUNTS:
+            self._counts = {of: count for of, count in self._counts.items() if now - count.at <= COUNTED_S}
+        self._counts[tenant] = Count(users, now)
+
+
+def _users(tenant: str, pairs: list[bytes], past: str) -> list[tuple[str, bytes]]:
+    """Return the users of a bucket, by id, with their records; only those behind `past`."""
+    start = len(tenant) + 1
+    users = ((pairs[at].decode()[start:], pairs[at + 1]) for at in range(0, len(pairs), 2))
+    return sorted((user, record) for user, record in users if user > past)
+
+
+def _position(tenant: str, user: str) -> int:
+    """Return the user's bucket, counted over all partitions."""
+    partition, bucket = keys.bucket_of(tenant, user)
+    return partition * keys.BUCKETS + bucket

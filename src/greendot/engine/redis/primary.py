@@ -1,0 +1,167 @@
+"""One primary as this node sees it: a link for commands, one for pushes, kept up until closed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from greendot.engine.redis.link import Argument, Link, RedisError, connect
+from greendot.engine.redis.scripts import SCRIPTS
+from greendot.engine.redis.url import Address, Place
+from greendot.errors import EngineUnavailable
+from greendot.telemetry import log_events
+from greendot.telemetry.histogram_model import Histogram
+from greendot.telemetry.log import tell
+from greendot.telemetry.outage import Absence
+
+BACKOFF_S, LONGEST_S = 0.05, 2.0
+
+
+class Owner(Protocol):
+    """Who keeps servers."""
+
+    latency: Histogram  # of commands
+
+    async def came_up(self, server: Server) -> None:
+        """Both links are there; the server is used once this returns. EngineUnavailable: try again later."""
+        ...
+
+    def is_up(self, server: Server) -> None: ...
+    def went_down(self, server: Server) -> None: ...
+    def pushed(self, push: list[Any]) -> None: ...
+    def refused(self, server: Server, error: RedisError) -> None: ...
+
+
+class Server:
+    """`up` while commands may be sent. `trouble` says why not."""
+
+    def __init__(self, address: Address, place: Place, tls: ssl.SSLContext | None, owner: Owner) -> None:
+        self.address = address
+        self.partitions: set[int] = set()
+        self.up = False
+        self.trouble = "not connected yet"
+        self.run_id = ""  # of the server process, as last seen
+        self.intact = True  # whether it was found as it was left, when it last came up
+        # The watchdog's: its newest beat, the newest that came back, those that did not yet, with when they were sent.
+        self.beat_sent = self.beat_heard = 0
+        self.unheard: deque[tuple[int, float]] = deque()
+        self.beat_channel, self.beat_partition = "", -1
+        self.beat_took = 0.0  # seconds, the newest that came back
+        self.received = 0  # what had come in on the link for pushes, at the last beat
+        self.commands: Link | None = None
+        self.pushes: Link | None = None
+        self.first = asyncio.get_running_loop().create_future()  # done after the first attempt
+        self._place = place
+        self._tls = tls
+        self._owner = owner
+        self._gone = asyncio.Event()
+        self._absence = Absence(log_events.REDIS_LOST, log_events.REDIS_BACK, server=str(address))
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    def fail(self, reason: str) -> None:
+        """Give up both links; they are made anew."""
+        if self.up:
+            self._absence.began(reason)
+        self.trouble = reason
+        self._gone.set()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        delay = BACKOFF_S
+        try:
+            while True:
+                try:
+                    if await self._once():
+                        delay = BACKOFF_S
+                except Exception as error:  # a server that is given up for good would be a part of all users lost
+                    tell(log_events.WORK_FAILED, error, work=f"connecting to redis {self.address}")
+                    self._drop()
+                if not self.first.done():
+                    self.first.set_result(None)
+                await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+                delay = min(delay * 2, LONGEST_S)
+        finally:
+            self._drop()
+
+    async def _once(self) -> bool:
+        """Connect and stay so as long as it lasts. False if that failed from the start."""
+        self._gone.clear()
+        try:
+            self.commands = await connect(self._link, self._place, self.address, self._tls)
+            self.pushes = await connect(self._link, self._place, self.address, self._tls)
+            await self._look()
+            await asyncio.gather(*(self.commands.call("SCRIPT", "LOAD", s.source) for s in SCRIPTS.values()))
+            await self._owner.came_up(self)
+            if self._gone.is_set():
+                raise EngineUnavailable("the connection was lost at once")
+        except EngineUnavailable as error:
+            self.trouble = str(error)
+            self._drop()
+            return False
+        self.up = True
+        self.trouble = ""
+        if not self.first.done():
+            self.first.set_result(None)
+        if self._absence.is_away:
+            self._absence.ended()
+        else:
+            tell(log_events.REDIS_CONNECTED, server=str(self.address))
+        self._owner.is_up(self)
+        await self._gone.wait()
+        self._drop()
+        return True
+
+    async def _look(self) -> None:
+        assert self.commands is not None
+        role, info = await asyncio.gather(self.commands.call("ROLE"), self.commands.call("INFO", "server"))
+        if role[0] != b"master":
+            raise EngineUnavailable("it is a replica")
+        text = info if isinstance(info, str) else bytes(info).decode()
+        self.run_id = next(line[7:] for line in text.splitlines() if line.startswith("run_id:"))
+
+    def _link(self) -> Link:
+        return Link(self._owner.pushed, self._lost, self._refused, self._owner.latency.observe)
+
+    def _refused(self, error: RedisError) -> None:
+        self._owner.refused(self, error)
+
+    def _lost(self, link: Link) -> None:
+        if link in (self.commands, self.pushes):
+            self.fail("the connection was lost")
+
+    def _drop(self) -> None:
+        was_up, self.up = self.up, False
+        for link in (self.commands, self.pushes):
+            if link is not None:
+                link.abort()
+        self.commands = self.pushes = None
+        if was_up:
+            self._owner.went_down(self)
+
+    # --- commands; all may be called while it is down: then they fail, or do nothing ---
+
+    def call(self, *command: Argument) -> asyncio.Future[Any]:
+        if self.commands is None:
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            future.set_exception(EngineUnavailable(f"Redis at {self.address} cannot be reached: {self.trouble}"))
+            future.exception()
+            return future
+        return self.commands.call(*command)
+
+    def post(self, *command: Argument) -> None:
+        if self.commands is not None:
+            self.commands.post(*command)
+
+    async def subscribe(self, kind: str, batches: Iterable[list[str]]) -> None:
+        """Each batch in one command; returns when all are confirmed."""
+        pushes = self.pushes
+        if pushes is None:
+            raise EngineUnavailable(f"Redis at {self.address} cannot be reached: {self.trouble}")
+        await asyncio.gather(*(pushes.subscribe(kind, batch) for batch in batches))

@@ -1,0 +1,147 @@
+"""The packed text of `lua/record.lua`, read and written on this side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from greendot.ids import incarnation_of
+from greendot.presence.model import Change, Face, Snapshot
+from greendot.protocol.events import State, Status
+
+_STATES: dict[str, State] = {"o": "online", "i": "idle", "b": "busy", "f": "offline"}
+_STATUSES: dict[str, Status] = {"": "auto", "b": "busy", "i": "invisible"}
+STATUS_LETTERS: dict[str, str] = {status: letter for letter, status in _STATUSES.items()}
+
+
+def escape(text: str | None) -> str:
+    """A name or text without the characters that separate fields; people's own letters stay as they are."""
+    if not text:
+        return ""
+    for mark in "%|,;":
+        text = text.replace(mark, quote(mark, safe=""))
+    return text
+
+
+def unescape(text: str) -> str | None:
+    return unquote(text) if text else None
+
+
+def _number(text: str) -> int | None:
+    return int(text, 16) if text else None
+
+
+def read_face(text: str) -> Face:
+    state, version = _STATES[text[0]], text[1:]
+    if "," not in text:  # most are: shown since it came, and nothing besides
+        number = int(version, 16) if version else 0
+        return Face(state, number or None, None, number)
+    version, *rest = version.split(",")
+    number = int(version, 16) if version else 0
+    if len(rest) == 2:  # and most of those who are away
+        since, seen = rest
+        return Face(state, int(since, 16) if since else (number or None), int(seen, 16), number)
+    since, seen, note, status, until = (rest + [""] * 5)[:5]
+    return Face(
+        state=state,
+        since=_number(since) or (number or None),
+        last_seen=_number(seen),
+        version=number,
+        text=unescape(note),
+        status=_STATUSES[status],
+        until=_number(until),
+    )
+
+
+def read_change(text: str) -> Change:
+    face, own, name, devices, public, private, restored = text.split("|")
+    return Change(
+        read_face(face),
+        read_face(own),
+        unescape(name),
+        devices.split(",") if devices else [],
+        bool(public),
+        bool(private),
+        bool(restored),
+    )
+
+
+UNKNOWN = Snapshot(Face(), Face(), None, [])
+
+
+# Most records are like this: one session, connected, an automatic status, everybody sees the same.
+_simple = re.compile(
+    r"([oif])([0-9a-f]++)(?:,([0-9a-f]++))?\|\|([^|%]*+)\|a(?:,[0-9a-f]*+)?\|[0-9a-f]*+"
+    r"\|([^-,;|]*+)-[^,;|]*+(?:,([^,;|]*+)(?:,[0-9a-f]*+(?:,i)?)?)?"
+).fullmatch
+
+
+def read_snapshot(record: bytes, alive: Container[str], now: int) -> Snapshot | None:
+    """What is kept of a user, as `lua/read.lua` answers it. None if something in it may have run out by `now`."""
+    text = record.decode()
+    simple = _simple(text)
+    if simple is not None:
+        letter, version, since, name, node, device = simple.groups()
+        if node in alive:
+            number = int(version, 16)
+            face = Face(_STATES[letter], int(since, 16) if since else number, None, number)
+            return Snapshot(face, face, name or None, [device or "default"])
+    return _read_snapshot(text, alive, now)
+
+
+def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | None:
+    parts = text.split("|")
+    if len(parts) == 2:  # no sessions
+        face = read_face(parts[0])
+        return Snapshot(face, face, unescape(parts[1]), [])
+    if len(parts) == 1:
+        return UNKNOWN
+    first, own_text, name, manual, _, seats = parts
+    if "," in manual:
+        fields = manual.split(",")
+        if len(fields) > 2 and fields[2] and int(fields[2], 16) <= now:
+            return None
+    devices = []
+    for seat in seats.split(";"):
+        fields = seat.split(",")
+        node = incarnation_of(fields[0])
+        if len(fields) > 4:
+            if fields[4] and int(fields[4], 16) <= now:
+                return None
+            if len(fields) > 6:
+                node = fields[6]
+        if node not in alive:
+            return None
+        devices.append((fields[1] if len(fields) > 1 else "") or "default")
+    if len(devices) > 1:
+        devices = sorted({*devices})
+    face = read_face(first)
+    return Snapshot(face, read_face(own_text) if own_text else face, unescape(name) if name else None, devices)
+
+
+class Kept(NamedTuple):
+    """A session in a packed record."""
+
+    session: str
+    device: str
+    conn: int
+    idle: bool
+    deadline: int | None
+    node: str
+
+
+def read_seats(record: str) -> list[Kept]:
+    parts = record.split("|")
+    found = []
+    for seat in parts[5].split(";") if len(parts) == 6 and parts[5] else ():
+        session, device, conn, idle, deadline, _, node = (seat.split(",") + [""] * 6)[:7]
+        kept = session, device or "default", _number(conn) or 1, idle == "i", _number(deadline)
+        found.append(Kept(*kept, node or incarnation_of(session)))
+    return found
+
+
+def nodes_of(record: str) -> set[str]:
+    """The incarnations that hold sessions of a packed record."""
+    return {seat.node for seat in read_seats(record)}

@@ -1,0 +1,75 @@
+"""Typing on Redis: a sorted set for each room. While its server is away, typing goes on among this node's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from greendot.engine.port import Topic, Typing
+from greendot.engine.redis import keys
+from greendot.engine.redis.link import Argument
+from greendot.engine.redis.presence import Verbs
+from greendot.engine.redis.record_codec import escape, unescape
+from greendot.engine.redis.scripts import SCRIPTS
+from greendot.rooms.typing_model import Typist, Typists
+
+MOST_ROOMS = 10_000  # kept here while the engine is away
+
+
+class RedisTyping:
+    """See `engine.base.TypingEngine`. `here` tells this node's own listeners."""
+
+    def __init__(self, verbs: Verbs, ttl_ms: int, throttle_ms: int, here: Callable[[Topic, Typing], None]) -> None:
+        self._verbs = verbs
+        self._ttl_ms = ttl_ms
+        self._throttle_ms = throttle_ms
+        self._here = here
+        self._local: dict[Topic, Typists] = {}  # only while a server is away
+
+    def typing_start(self, tenant: str, room: str, user: str, name: str | None) -> None:
+        if self._post("typing_start", tenant, room, user, escape(name), self._ttl_ms, self._throttle_ms):
+            return
+        topic = Topic("room", tenant, room)
+        if len(self._local) >= MOST_ROOMS:
+            self._local.clear()  # at worst somebody is throttled less than they should be
+        typists = self._local.setdefault(topic, Typists(self._ttl_ms, self._throttle_ms))
+        if typists.start(user, name, self._verbs.time.now()):
+            self._here(topic, Typing(user, name, self._ttl_ms))
+
+    def typing_stop(self, tenant: str, room: str, user: str) -> None:
+        if self._post("typing_stop", tenant, room, user, self._ttl_ms):
+            return
+        topic = Topic("room", tenant, room)
+        typists = self._local.get(topic)
+        if typists is not None:
+            typists.stop(user, self._verbs.time.now())
+        self._here(topic, Typing(user, None, 0))  # it may have started before the engine went away
+
+    def _post(self, verb: str, tenant: str, room: str, *arguments: Argument) -> bool:
+        verbs, partition = self._verbs, keys.partition_of(tenant, room)
+        server = verbs.servers.of(partition)
+        if not server.up:
+            return False
+        self._local.pop(Topic("room", tenant, room), None)
+        server.post(
+            "EVALSHA",
+            SCRIPTS[verb].sha,
+            2,
+            keys.typing_key(verbs.prefix, tenant, room),
+            keys.nodes_key(verbs.prefix, partition),
+            verbs.time.text(),
+            keys.channel(verbs.prefix, Topic("room", tenant, room)),
+            verbs.publish,
+            verbs.messages.script_key,
+            *arguments,
+        )
+        return True
+
+    async def typers(self, tenant: str, room: str) -> list[Typist]:
+        verbs, partition = self._verbs, keys.partition_of(tenant, room)
+        names = keys.typing_key(verbs.prefix, tenant, room), keys.nodes_key(verbs.prefix, partition)
+        answer = await verbs.servers.run(partition, "typers", names, verbs.time.text(), self._ttl_ms)
+        found = []
+        for member, remaining in zip(answer[::2], answer[1::2], strict=True):
+            user, _, name = member.decode().partition("|")
+            found.append(Typist(user, unescape(name), int(remaining)))
+        return found

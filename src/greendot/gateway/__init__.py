@@ -1,1 +1,0 @@
-"""The shell around sockets: connections, sessions, fan-out. Decisions are in `core`."""

@@ -1,0 +1,237 @@
+"""The WebSocket protocol as an AsyncAPI 3 document, made from the types that frames are decoded into and made of.
+
+The document is of the server: it receives commands and sends replies, errors and events. All of them are messages of
+one channel, which is the address clients connect to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from greendot import __version__
+from greendot.http.rules import having, never, one_of
+from greendot.http.schema import Json, ecma
+from greendot.protocol import commands
+from greendot.protocol.codec import MAX_FRAME
+from greendot.protocol.codes import CLOSED, REFUSED, RETRYABLE, invites_return
+from greendot.protocol.commands import COMMANDS, CommandId
+from greendot.protocol.events import EVENTS, Event, HeartbeatAck, NotificationUpdatedV1, Welcome
+from greendot.protocol.replies import REPLIES, Reply
+
+ABOUT = f"""\
+Text frames, one JSON object each, at most {MAX_FRAME // 1024} KiB from the client. The first one is `hello`.
+A command with an `id` is answered with a reply of the same `id`, in order; errors are always sent. Events come by
+themselves. Times are integer milliseconds UTC, null where unknown. Fields that are not known are ignored by both sides.
+"""
+CHANNEL = "connect"
+# What types cannot say: which fields go together. The code checks it.
+RULES: dict[type[commands.Command], Json] = {
+    commands.SignalSend: one_of("room", "user"),
+    commands.RoomHistory: never(having("before", "after")),
+    **dict.fromkeys(commands.MARKS, one_of("ids", "through")),
+}
+# Answered with an event or a close frame, whether they have an `id` or not.
+_ANSWERS: dict[type[commands.Command], list[str]] = {
+    commands.Hello: [Welcome.type],
+    commands.Heartbeat: [HeartbeatAck.type, Reply.__name__],  # both, if it has an `id`
+    commands.Bye: [],
+}
+# Older versions than `EVENTS` has, for clients that do not ask for newer ones.
+OLDER: tuple[type[Event], ...] = (NotificationUpdatedV1,)
+_ERROR = "error"
+_TIME: Json = {"type": "integer", "description": "Milliseconds UTC."}
+_NUMBER: Json = msgspec.json.schema(CommandId)
+
+
+def document() -> Json:
+    """All commands, events, replies and codes."""
+    messages = _messages()
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Greendot",
+            "version": __version__,
+            "description": ABOUT,
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": "application/json",
+        "servers": {"this": _server()},
+        "channels": {
+            CHANNEL: {
+                "address": "/v1/connect",
+                "title": "The connection of a client",
+                "description": "One WebSocket. It ends with a close code: 4000 to 4499 come back, 4500 to 4999 do not.",
+                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
+                "bindings": {"ws": {"method": "GET"}},
+                "x-close-codes": _close_codes(),
+            }
+        },
+        "operations": _operations(),
+        "components": {
+            "messages": messages,
+            "schemas": _schemas(),
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "JWT",
+                    "description": "A user's token: in `hello`, as this header, or as the subprotocol `bearer.TOKEN` "
+                    "beside `greendot.v1`.",
+                }
+            },
+        },
+    }
+
+
+def event_name(kind: type[Event]) -> str:
+    """An event's message is called as its type; a version that has to be asked for has its number behind."""
+    return kind.type if kind.v == 1 else f"{kind.type}.v{kind.v}"
+
+
+def _server() -> Json:
+    return {
+        "host": "{host}",
+        "protocol": "wss",
+        "description": "Where this server is reached; `ws` without TLS.",
+        "variables": {"host": {"default": "localhost:8000"}},
+        "security": [{"$ref": "#/components/securitySchemes/token"}],
+    }
+
+
+# --- messages ---
+
+
+def _messages() -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for name, command in COMMANDS.items():
+        found[name] = _message(name, command, _ref(command), "command")
+    for event in _all_events():
+        found[event_name(event)] = _message(event.type, event, _event(event), "event")
+    for reply in _all_replies():
+        found[reply.__name__] = _message("reply", reply, _reply(reply), "reply")
+    found[_ERROR] = {  # it has no struct of its own
+        "name": _ERROR,
+        "title": _ERROR,
+        "summary": "A command was refused, or something that was no command.",
+        "tags": [{"name": _ERROR}],
+        "payload": {"$ref": "#/components/schemas/Error"},
+    }
+    return found
+
+
+def _message(name: str, kind: type[Struct], payload: Json, tag: str) -> Json:
+    title = kind.__name__ if tag == "reply" else name
+    found = {"name": name, "title": title, "summary": _summary(kind), "tags": [{"name": tag}]}
+    if more := (kind.__doc__ or "").partition("\n\n")[2]:
+        found["description"] = " ".join(more.split())
+    return found | {"payload": payload}
+
+
+def _event(kind: type[Event]) -> Json:
+    properties: Json = {"type": {"const": kind.type}, "v": {"const": kind.v}, "ts": _TIME, "data": _ref(kind)}
+    trace = {"type": "string", "description": "That of the command it comes from, if it had one."}
+    parent = {"type": "string", "description": "W3C Trace Context: in the course of what it is told, if that was said."}
+    told = {"trace": trace, "traceparent": parent}
+    return {"type": "object", "properties": properties | told, "required": [*properties]}
+
+
+def _reply(kind: type[Reply]) -> Json:
+    properties: Json = {"type": {"const": "reply"}, "id": _NUMBER, "data": _ref(kind)}
+    return {"type": "object", "properties": properties, "required": [*properties]}
+
+
+def _error() -> Json:
+    """Errors are made by hand, in the codec."""
+    listed = "".join(f"\n- `{code}`: {meaning}" for code, meaning in REFUSED.items())
+    properties: Json = {
+        "type": {"const": "error"},
+        "id": {"description": "Of the command; null if it had none.", "anyOf": [*_NUMBER["anyOf"], {"type": "null"}]},
+        "code": {"enum": [str(code) for code in REFUSED], "description": f"What is wrong:\n{listed}"},
+        "message": {"type": "string", "description": "For people: which field, which limit, what to do."},
+        "retry": {
+            "type": "boolean",
+            "description": f"Whether to try again later: with {', '.join(sorted(map(str, RETRYABLE)))}.",
+        },
+    }
+    wait = {"type": "integer", "description": "Not before so many milliseconds have passed."}
+    return {
+        "title": "Error",
+        "description": "What is wrong with a command, and whether to send it again.",
+        "type": "object",
+        "properties": properties | {"retry_in_ms": wait},
+        "required": [*properties],
+    }
+
+
+# --- operations: what the server does ---
+
+
+def _operations() -> dict[str, Json]:
+    channel = {"$ref": f"#/channels/{CHANNEL}"}
+    found: dict[str, Json] = {}
+    for name, kind in COMMANDS.items():
+        found[name] = {
+            "action": "receive",
+            "channel": channel,
+            "summary": _summary(kind),
+            "messages": [_in_channel(name)],
+            "reply": {"channel": channel, "messages": [*map(_in_channel, _answers(kind))]},
+        }
+    for event in _all_events():
+        name = event_name(event)
+        found[f"send.{name}"] = {
+            "action": "send",
+            "channel": channel,
+            "summary": _summary(event),
+            "messages": [_in_channel(name)],
+        }
+    return found
+
+
+def _answers(kind: type[commands.Command]) -> list[str]:
+    """The messages a command may be answered with."""
+    return [*_ANSWERS.get(kind, [REPLIES.get(kind, Reply).__name__]), _ERROR]
+
+
+def _summary(kind: type[Struct]) -> str:
+    return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _in_channel(name: str) -> Json:
+    return {"$ref": f"#/channels/{CHANNEL}/messages/{name}"}
+
+
+def _close_codes() -> list[Json]:
+    return [
+        {"code": int(code), "name": code.name.lower(), "meaning": meaning, "come_back": invites_return(code)}
+        for code, meaning in CLOSED.items()
+    ]
+
+
+# --- types ---
+
+
+def _all_events() -> Iterable[type[Event]]:
+    return [*EVENTS.values(), *OLDER]
+
+
+def _all_replies() -> list[type[Reply]]:
+    kinds: list[type[Reply]] = [Reply, *REPLIES.values()]
+    return [*dict.fromkeys(kinds)]
+
+
+def _ref(kind: type[Any]) -> Json:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def _schemas() -> dict[str, Json]:
+    kinds = [*COMMANDS.values(), *_all_events(), *_all_replies()]
+    _, found = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas: dict[str, Json] = ecma(found)
+    for kind, rule in RULES.items():
+        schemas[kind.__name__] |= rule
+    return schemas | {"Error": _error()}

@@ -1,0 +1,121 @@
+"""Errors as RFC 9457 problem documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from math import ceil
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
+from greendot.protocol.codes import Err
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+MEDIA_TYPE = "application/problem+json"
+_STATUS = {
+    Err.BAD_FIELD: 400,
+    Err.BAD_FRAME: 400,
+    Err.NOT_A_MEMBER: 404,
+    Err.FORBIDDEN: 403,
+    Err.RATE_LIMITED: 429,
+    Err.UNAVAILABLE: 503,
+}
+
+
+class Problem(Exception):
+    """An answer that is not the one asked for. `detail` says what to do."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        code: str | None = None,
+        retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.code = code
+        self.retry_after_s = retry_after_s
+        self.headers = headers or {}
+
+
+class ProblemDocument(Struct):
+    """What went wrong (RFC 9457). `detail` says what to do; `code` is one of the wire's."""
+
+    title: str
+    status: int
+    detail: str
+    code: Err | UnsetType = UNSET
+    type: Literal["about:blank"] = "about:blank"
+
+
+def response(problem: Problem) -> Response:
+    code = UNSET if problem.code is None else Err(problem.code)
+    body = ProblemDocument(HTTPStatus(problem.status).phrase, problem.status, problem.detail, code)
+    headers = {**problem.headers}
+    if problem.retry_after_s is not None:
+        headers["Retry-After"] = str(problem.retry_after_s)
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(msgspec.json.encode(body), problem.status, headers, MEDIA_TYPE)
+
+
+async def on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    if log_events.REQUEST_REFUSED.is_wanted:
+        # Neither the path nor what is wrong: both quote what was sent.
+        tell(log_events.REQUEST_REFUSED, method=request.method, route=_asked(request), status=error.status)
+    return response(error)
+
+
+async def on_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    status, wait_ms = _STATUS.get(Err(error.code), 400), error.retry_in_ms
+    wait_s = None if wait_ms is None else ceil(wait_ms / 1000)
+    return response(Problem(status, error.message, code=error.code, retry_after_s=wait_s))
+
+
+async def on_unavailable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, EngineUnavailable | StoreUnavailable)
+    return response(Problem(503, "try again in a moment", code=Err.UNAVAILABLE, retry_after_s=5))
+
+
+async def on_unstorable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Unstorable)
+    return response(Problem(400, f"this cannot be stored: {error}", code=Err.BAD_FIELD))
+
+
+async def on_not_found(request: Request, error: Exception) -> Response:
+    return response(Problem(404, f"there is nothing at {request.url.path}"))
+
+
+async def on_method(request: Request, error: Exception) -> Response:
+    answer = response(Problem(405, f"{request.method} is not possible here"))
+    answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return answer
+
+
+def _methods(request: Request) -> set[str]:
+    """What is possible at the request's path: it may have one route per method."""
+    here = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in here for method in route.methods or ()}
+
+
+def _asked(request: Request) -> str:
+    """The route, with names in place of what was given for them."""
+    found = (route.path for route in request.app.routes if route.matches(request.scope)[0] is Match.FULL)
+    return next(found, "nothing")
+
+
+async def on_failure(request: Request, error: Exception) -> Response:
+    return response(Problem(500, "this failed on the server; it was logged", code=Err.INTERNAL))

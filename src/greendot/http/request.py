@@ -1,0 +1,138 @@
+"""What every API request goes through: the ids in the path, the query, the body."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import msgspec.inspect
+from msgspec import Meta, Raw, Struct, UnsetType
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from greendot.http.problem import Problem
+from greendot.ids import ID_RULE, valid_id
+from greendot.protocol.codec import MAX_FRAME
+from greendot.protocol.commands import Id, Limit
+from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
+from greendot.protocol.decoding import decode as decode_json
+
+MAX_BODY = 2 * 1024 * 1024  # 10,000 ids of the greatest length fit
+
+T = TypeVar("T")
+Query = TypeVar("Query", bound=Struct)
+Position = Annotated[int, Meta(ge=0, le=2**31)]  # in a stream; 0 is before the first
+
+
+class Page(Struct, frozen=True):
+    """The query of a list in the order of ids: those after one of them."""
+
+    after: Id | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class Span(Struct, frozen=True):
+    """The query of a list in the order of numbers: those after one of them, or before; the newest without either."""
+
+    after: Position | None = None
+    before: Position | None = None
+    limit: Limit = 50
+
+    def __post_init__(self) -> None:
+        if self.after is not None and self.before is not None:
+            raise ValueError("give either `after` or `before`")
+
+
+def path_id(request: Request, name: str) -> str:
+    """An id from the path, checked."""
+    value = str(request.path_params[name])
+    if not valid_id(value):
+        raise Problem(400, f"{value[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")
+    return value
+
+
+async def read_body(request: Request, kind: type[T]) -> T:
+    """The JSON body as `kind`."""
+    return decode(await read_text(request), kind)
+
+
+async def read_text(request: Request, most: int = MAX_BODY) -> str:
+    """The body, an empty object if there is none. Refused before it is read whole when it is too large."""
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise Problem(413, f"a body may have at most {most} bytes")
+    except ClientDisconnect:
+        raise Problem(400, "the body ended too early") from None
+    try:
+        # msgspec does not look into what it passes on as it is; a client would break at a frame that is not UTF-8.
+        return body.decode() or "{}"
+    except UnicodeError:
+        raise _not_json() from None
+
+
+def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
+    """JSON as `kind`; what is wrong is named from where it stands."""
+    try:
+        return decode_json(text, kind)
+    except msgspec.ValidationError as error:
+        said = str(error) if "`$" in str(error) or within == "$" else f"{error} - at `$`"
+        raise Problem(400, said.replace("`$", f"`{within}").replace("`$.", "`"), code="bad_field") from None
+    except msgspec.DecodeError:
+        raise _not_json() from None
+
+
+def _not_json() -> Problem:
+    return Problem(400, "the body is not JSON", code="bad_frame")
+
+
+def read_query(request: Request, kind: type[Query]) -> Query:
+    """The query string as `kind`: each name once, numbers in plain digits. What has no place in it is ignored."""
+    numbers = _numbers(kind)
+    given: dict[str, str | int] = dict(request.query_params)
+    for name, text in request.query_params.items():
+        if name in numbers and text.isascii() and text.isdigit() and len(text) < 19:
+            given[name] = int(text)
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise Problem(400, str(error).replace("`$.", "`"), code="bad_field") from None
+
+
+@cache
+def _numbers(kind: type) -> frozenset[str]:
+    """The names whose values are numbers, or nothing."""
+    fields = msgspec.inspect.type_info(kind).fields  # type: ignore[attr-defined]
+    return frozenset(field.encode_name for field in fields if _is_number(field.type))
+
+
+def _is_number(kind: msgspec.inspect.Type) -> bool:
+    of = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    return any(isinstance(one, msgspec.inspect.IntType) for one in of)
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The request's own key, if it has one."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not valid_id(key):
+        raise Problem(400, f"Idempotency-Key is not a valid id: {ID_RULE}", code="bad_field")
+    return key
+
+
+def check_size(body: Raw | UnsetType) -> None:
+    """Refuse a body that is larger, or nested deeper, than what a client may send, or has a number too large."""
+    if not isinstance(body, Raw):
+        return
+    if len(bytes(body)) > MAX_FRAME:
+        raise Problem(413, f"a `body` may have at most {MAX_FRAME} bytes, as on the wire", code="bad_field")
+    if is_too_deep(bytes(body)):
+        raise Problem(400, f"a `body` may be nested at most {MAX_DEPTH} levels deep", code="bad_field")
+    if has_vast_number(bytes(body)):
+        raise Problem(400, f"a `body` {VAST_NUMBER}", code="bad_field")
+
+
+def json(data: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(data), status, media_type="application/json")

@@ -1,0 +1,1 @@
+"""Inboxes: notifications, delivery in order, redelivery, badges and receipts."""

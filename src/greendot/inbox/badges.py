@@ -1,0 +1,72 @@
+"""How much is left to see and to read, told to all devices of a user whenever it may have changed.
+
+What changed waits a moment and is then read from the store for all users together, so that what is told is always what
+was counted, however many changes there were and in whatever order they were heard of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from greendot.errors import StoreUnavailable
+from greendot.node.context import Shared
+from greendot.node.timer_model import Timer
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import InboxBadge
+from greendot.store.port import Inbox, Key, Store
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.telemetry.metrics import Metrics
+
+EVERY_S = 0.25  # a user is told at most once in so long
+AGAIN_S = 1.0  # after the store could not be read
+AT_ONCE = 1_000  # inboxes in one read
+KEY = ("badge",)  # the latest replaces those that wait
+
+
+class Badges:
+    """Users whose counts may have changed. `read` is told where inboxes stand whenever they were read."""
+
+    def __init__(
+        self, store: Store, shared: Shared, metrics: Metrics, read: Callable[[Mapping[Key, Inbox]], None]
+    ) -> None:
+        self._store = store
+        self._shared = shared
+        self._metrics = metrics
+        self._read = read
+        self._changed: dict[Key, None] = {}
+        self._timer: Timer | None = None  # set, or a read is under way
+
+    def changed(self, keys: Iterable[Key]) -> None:
+        self._changed.update(dict.fromkeys(keys))
+        if self._changed and self._timer is None:
+            self._timer = self._shared.timers.set_next(EVERY_S, self._due)
+
+    def _due(self, _: None) -> None:
+        self._shared.tasks.spawn(self._tell())
+
+    async def _tell(self) -> None:
+        # One at a time: of two reads of the same inbox the older must not be told last.
+        changed, self._changed = [*self._changed], {}
+        wait_s = EVERY_S
+        try:
+            while changed:
+                keys = changed[:AT_ONCE]
+                inboxes = await self._store.inboxes(keys)
+                for key in keys:
+                    self._send(key, inboxes.get(key, Inbox()))
+                self._read(inboxes)
+                del changed[:AT_ONCE]
+        except StoreUnavailable as error:
+            tell(log_events.WORK_LATER, work="badges", reason=error)
+            self._changed.update(dict.fromkeys(changed))
+            wait_s = AGAIN_S
+        finally:
+            self._timer = self._shared.timers.set_next(wait_s, self._due) if self._changed else None
+
+    def _send(self, key: Key, inbox: Inbox) -> None:
+        frame = encode_event(InboxBadge(inbox.unread, inbox.unseen), self._shared.clock.now_ms())
+        # Also to a device that is just saying hello: what its welcome will say may have been read before.
+        for connection in self._shared.registry.connections_of(*key):
+            connection.send(frame, record=False, key=KEY)
+            self._metrics.inbox_badges_total += 1

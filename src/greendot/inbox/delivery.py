@@ -1,0 +1,324 @@
+"""Inboxes on this node: what is new reaches every device of its user in order, each once, none left out.
+
+What comes early is held; what is missing after a moment is read from the store, once for all devices. Numbers may be
+missing for good in an inbox: what was archived on another device or has expired is not announced any more. Heads are
+compared with the store now and then, so that a notification whose signal was lost is found although nothing more comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from greendot.engine.port import InboxChanged, Notified, Part, Topic
+from greendot.errors import StoreUnavailable
+from greendot.inbox.badges import AT_ONCE, Badges
+from greendot.inbox.local_inbox import Entry, LocalInbox
+from greendot.inbox.receipts import Receipts
+from greendot.inbox.redelivery import Urging
+from greendot.node.batching import Batched
+from greendot.node.context import Shared
+from greendot.node.session import Session
+from greendot.node.timer_model import Timer
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Event, Resync
+from greendot.rooms.local_room import RECOVER, RECOVER_BYTES
+from greendot.store.port import Inbox, Key, Notification, Store
+from greendot.store.wire import created_event, created_frame, is_over, state_events
+from greendot.telemetry import log_events as events
+from greendot.telemetry.log import tell
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.connection import Connection
+
+GAP_S = 0.05  # how long what is missing may take before it is read
+COMPARE_S = 60.0  # between two looks at the heads of all inboxes here
+AGAIN_S = 1.0  # after the store could not be read
+READERS = 32  # gaps read at the same time
+
+
+class Arrival(NamedTuple):
+    """What a device is told when it comes."""
+
+    unread: int
+    events: list[Event]  # what it missed, and what it is to acknowledge still
+
+
+class Inboxes:
+    """The inboxes of all users with sessions on this node."""
+
+    def __init__(self, store: Store, shared: Shared, metrics: Metrics) -> None:
+        self._store = store
+        self._shared = shared
+        self._metrics = metrics
+        self._local: dict[Key, LocalInbox] = {}
+        self._heads: Batched[Key, Inbox] = Batched(shared, store.inboxes, Inbox())
+        self._turns = asyncio.Semaphore(READERS)
+        self._timer: Timer | None = None
+        self.badges = Badges(store, shared, metrics, self._told)
+        self.receipts = Receipts(store, shared)
+        self.urging = Urging(store, shared, metrics, self._send, self._hears)
+
+    # --- devices come and go ---
+
+    def ask(self, session: Session) -> asyncio.Future[Inbox]:
+        """Where the inbox of a device that comes stands. Nothing that comes after this is lost for it."""
+        self._of(session.key)
+        return self._heads.ask(session.key)
+
+    async def attach(
+        self, connection: Connection, session: Session, asked: asyncio.Future[Inbox], after: int | None
+    ) -> Arrival:
+        """The device hears what is new from now on, beginning behind `after`; without it, with what comes now."""
+        local = self._of(session.key)
+        inbox = await asyncio.shield(asked)
+        await self._catch_up(local, inbox.head)
+        urgent = await self.urging.pending(session.key) if inbox.head else []
+        start = inbox.head if after is None else after
+        self._metrics.notification_recovery_fetch_total += after is not None
+        missed, inbox = await self._missed(local, start, inbox)
+        # No await below: what was read and what the device will hear must meet without a gap.
+        self._show(local, inbox)
+        events: list[Event] = []
+        if missed is None:
+            events.append(Resync("inbox"))
+        if connection.closing:
+            return Arrival(inbox.unread, events)
+        again = [n for n in urgent if n.seq <= (local.cursor if missed is None else min(start, local.cursor))]
+        events += [created_event(notification) for notification in again]
+        events += self._replayed(missed or [])
+        connection.hears_inbox = True
+        self.receipts.add(local.key, [n.seq for n in (*again, *(missed or ()))])
+        self.urging.sent(local, [n.seq for n in (*again, *(missed or ())) if n.ack and n.acked_at is None])
+        return Arrival(inbox.unread, events)
+
+    def _of(self, key: Key) -> LocalInbox:
+        local = self._local.get(key)
+        if local is None:
+            local = self._local[key] = LocalInbox(key)
+            self._look_later()
+        return local
+
+    async def _catch_up(self, local: LocalInbox, head: int) -> None:
+        """No device that comes may be ahead of what was offered to those that are there."""
+        if not local.known:
+            local.known = True
+            self._forward(local, local.line.skip_to(head))
+            if local.is_behind:
+                self._miss(local, GAP_S)
+        while head > local.cursor:
+            await self._fill(local)
+
+    async def _missed(self, local: LocalInbox, after: int, inbox: Inbox) -> tuple[list[Notification] | None, Inbox]:
+        """Read the notifications after `after` up to the cursor; None if they are too many, or it lies beyond.
+
+        The counters are those of the last read, `inbox` where nothing has to be read.
+        """
+        missed: list[Notification] = []
+        if after > local.cursor:
+            return None, inbox
+        while after < local.cursor:
+            upto = local.cursor
+            async with self._turns:
+                page, inbox = await self._store.inbox_page(
+                    *local.key, after=after, before=upto + 1, limit=RECOVER + 1 - len(missed)
+                )
+            missed += page
+            if len(missed) > RECOVER or sum(len(notification.body) for notification in missed) > RECOVER_BYTES:
+                return None, inbox
+            after = upto
+        now = self._shared.clock.now_ms()
+        return [notification for notification in missed if not is_over(notification, now)], inbox
+
+    @staticmethod
+    def _replayed(missed: list[Notification]) -> list[Event]:
+        """As if the device had been there: each as it was announced, then what became of them."""
+        return [*(created_event(notification) for notification in missed), *state_events(missed)]
+
+    def left(self, key: Key) -> None:
+        """The user's last session here is gone."""
+        local = self._local.pop(key, None)
+        if local is not None:
+            self._shared.timers.cancel(local.gap_timer)
+            self.urging.left(local)
+        if not self._local:
+            self._shared.timers.cancel(self._timer)
+            self._timer = None
+
+    # --- from the bus ---
+
+    def received(self, topic: Topic, message: Notified | InboxChanged) -> None:
+        key = (topic.tenant, topic.name)
+        local = self._local.get(key)
+        if local is None:
+            return
+        if isinstance(message, Notified):
+            for seq, frame, ack in message.records:
+                if frame:
+                    self._forward(local, local.line.offer(seq, Entry(frame, ack)))
+                else:  # the content is in the store only
+                    local.hinted = max(local.hinted, seq)
+            if local.known and local.is_behind:
+                self._miss(local, 0.0 if local.hinted > local.cursor or local.line.overflown else GAP_S)
+        else:
+            self._changed(local, message)
+        self.badges.changed([key])
+
+    def _changed(self, local: LocalInbox, message: InboxChanged) -> None:
+        self.urging.acknowledged(local, message.acked, message.acked_through)
+        for connection in self._shared.registry.connections_of(*local.key) if message.frame else ():
+            if connection.id != message.without_connection:
+                connection.send(message.frame)
+
+    # --- to the devices ---
+
+    def _is_here(self, local: LocalInbox) -> bool:
+        """Whether it is not one that was given up while something was read for it."""
+        return self._local.get(local.key) is local
+
+    def _devices(self, local: LocalInbox) -> Iterator[Connection]:
+        if not self._is_here(local):
+            return iter(())
+        return (c for c in self._shared.registry.connections_of(*local.key) if c.hears_inbox and not c.closing)
+
+    def _hears(self, local: LocalInbox) -> bool:
+        return any(True for _ in self._devices(local))
+
+    def _send(self, local: LocalInbox, frame: bytes) -> int:
+        """To how many devices."""
+        sent = 0
+        for connection in self._devices(local):
+            connection.send(frame)
+            sent += 1
+        return sent
+
+    def _forward(self, local: LocalInbox, entries: list[Entry]) -> None:
+        """The last of these is the cursor's."""
+        if not entries:
+            return
+        first = local.cursor - len(entries) + 1
+        for entry in entries:
+            heard = self._send(local, entry.frame)
+            self._metrics.notification_live_push_total += heard
+        if heard:
+            self.receipts.add(local.key, range(first, local.cursor + 1))
+        if urgent := [seq for seq, entry in enumerate(entries, first) if entry.ack]:
+            self.urging.sent(local, urgent)
+
+    # --- gaps ---
+
+    def _miss(self, local: LocalInbox, wait_s: float) -> None:
+        if local.gap_timer is None and local.reading is None and self._is_here(local):
+            local.gap_timer = self._shared.timers.set(wait_s, self._over, local)
+
+    def _over(self, local: LocalInbox) -> None:
+        local.gap_timer = None
+        if local.is_behind:
+            self._shared.tasks.spawn(self._fill_quietly(local))
+
+    async def _fill_quietly(self, local: LocalInbox) -> None:
+        try:
+            await self._fill(local)
+        except StoreUnavailable as error:
+            tell(events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
+
+    async def _fill(self, local: LocalInbox) -> None:
+        """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""
+        if local.reading is not None:
+            await asyncio.shield(local.reading)
+            return
+        local.reading, cursor, hinted = asyncio.get_running_loop().create_future(), local.cursor, local.hinted
+        self._metrics.inbox_gaps_total += 1
+        try:
+            # The head first: what it counts and a page does not show is not to be announced any more.
+            head = (await self._heads.get(local.key)).head
+            found: list[Notification] = []
+            if head > local.cursor and self._hears(local):
+                async with self._turns:
+                    found = await self._store.notifications(
+                        *local.key, after=local.cursor, before=head + 1, limit=RECOVER
+                    )
+            self._catch(local, head, found)
+        finally:
+            local.reading.set_result(None)
+            local.reading = None
+            if local.hinted > max(hinted, local.cursor):
+                self._miss(local, 0.0)  # a hint that came meanwhile: the read may not have seen its notification
+            elif local.is_behind:
+                self._miss(local, GAP_S if local.cursor > cursor else AGAIN_S * random.uniform(0.5, 1))
+
+    def _catch(self, local: LocalInbox, head: int, found: list[Notification]) -> None:
+        now = self._shared.clock.now_ms()
+        if head > local.cursor:
+            self.badges.changed([local.key])
+        for notification in found:
+            self._forward(local, local.line.skip_to(notification.seq - 1))
+            if not is_over(notification, now):
+                entry = Entry(created_frame(notification, now), notification.ack)
+                self._forward(local, local.line.offer(notification.seq, entry))
+        if len(found) >= RECOVER and head > local.cursor:
+            # Too much for a live stream: clients fetch it when they want it.
+            self._send(local, encode_event(Resync("inbox"), now))
+        self._forward(local, local.line.skip_to(head))
+
+    # --- comparing ---
+
+    def _look_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._shared.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._due)
+
+    def _due(self, _: None) -> None:
+        self._timer = None
+        if self._local:
+            self._look_later()
+            self._shared.tasks.spawn(self._compare_quietly())
+
+    async def _compare_quietly(self) -> None:
+        try:
+            await self._compare([*self._local])
+        except StoreUnavailable as error:
+            tell(events.WORK_LATER, work="comparing inboxes", reason=error)
+
+    async def _compare(self, keys: list[Key]) -> None:
+        for at in range(0, len(keys), AT_ONCE):
+            inboxes = await self._store.inboxes(keys[at : at + AT_ONCE])
+            self._compared(inboxes)
+            for key, inbox in inboxes.items():
+                if (local := self._local.get(key)) is not None:
+                    self._show(local, inbox)
+
+    def _show(self, local: LocalInbox, inbox: Inbox) -> None:
+        """What was marked elsewhere and not heard of here is seen by the count only."""
+        if local.shown is None:
+            local.shown = inbox
+        elif (local.shown.unread, local.shown.unseen) != (inbox.unread, inbox.unseen):
+            self.badges.changed([local.key])
+
+    def answered(self, key: Key, inbox: Inbox) -> None:
+        """Read the counters again for the user's devices if a reply carries others than their last badge.
+
+        The reply may be older than that badge and still reach its device after it.
+        """
+        if (local := self._local.get(key)) is not None:
+            self._show(local, inbox)
+
+    def _told(self, inboxes: Mapping[Key, Inbox]) -> None:
+        """The devices know these counts now."""
+        for key, inbox in inboxes.items():
+            if (local := self._local.get(key)) is not None:
+                local.shown = inbox
+        self._compared(inboxes)
+
+    def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
+        """What is behind the store may still come by itself; it is read if it does not."""
+        for key, inbox in inboxes.items():
+            local = self._local.get(key)
+            if local is not None and local.known and inbox.head > local.cursor:
+                local.hinted = max(local.hinted, inbox.head)
+                self._miss(local, GAP_S)
+
+    async def resync(self, part: Part, node: str) -> None:
+        """Something may have been missed. What a node is told comes from where its own name is kept."""
+        everything = part.covers("", node)
+        await self._compare([key for key in self._local if everything or part.covers(*key)])

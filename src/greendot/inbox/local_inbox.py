@@ -1,0 +1,50 @@
+"""The inbox of a user with sessions on this node, and what is known of it here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from greendot.node.stream_model import Line
+from greendot.node.timer_model import Timer
+from greendot.store.port import Inbox, Key
+
+
+class Entry(NamedTuple):
+    """A notification on its way to the user's devices."""
+
+    frame: bytes
+    ack: bool  # it is sent again until it is acknowledged
+
+
+class Urged(NamedTuple):
+    """A notification that waits to be acknowledged."""
+
+    times: int  # it was sent again
+    due: float  # monotonic seconds, when it is sent again
+
+
+class LocalInbox:
+    """One for each user, from the first session here to the last."""
+
+    __slots__ = ("gap_timer", "hinted", "key", "known", "line", "reading", "shown", "urge_timer", "urged")
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.known = False  # whether its head was read: before that nothing is known to be missing
+        self.line: Line[Entry] = Line()  # what was offered to the devices, in order
+        self.shown: Inbox | None = None  # as the devices were last told of it
+        self.hinted = 0  # the newest number told of without its content
+        self.gap_timer: Timer | None = None  # set while something is missing
+        self.reading: asyncio.Future[None] | None = None  # a gap is being read
+        self.urged: dict[int, Urged] | None = None  # by number; most have none
+        self.urge_timer: Timer | None = None  # set while a device is connected that could acknowledge
+
+    @property
+    def cursor(self) -> int:
+        """The number of the newest notification offered to the devices."""
+        return self.line.cursor
+
+    @property
+    def is_behind(self) -> bool:
+        return self.line.gap or self.hinted > self.line.cursor

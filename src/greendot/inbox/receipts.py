@@ -1,0 +1,56 @@
+"""When notifications were first given to a connected device: noted together, never one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from greendot.errors import StoreUnavailable
+from greendot.node.context import Shared
+from greendot.node.timer_model import Timer
+from greendot.store.port import Key, Store
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+EVERY_S = 1.0
+AT_ONCE = 1_000  # notifications noted in one commit
+MOST = 100_000  # that wait while the store is away; beyond it they are not noted
+
+
+class Receipts:
+    """What was delivered and is still to be noted."""
+
+    def __init__(self, store: Store, shared: Shared) -> None:
+        self._store = store
+        self._shared = shared
+        self._waiting: list[tuple[Key, int]] = []
+        self._timer: Timer | None = None
+
+    def add(self, key: Key, seqs: Iterable[int]) -> None:
+        if len(self._waiting) < MOST:
+            self._waiting += [(key, seq) for seq in seqs]
+            self._later()
+
+    def _later(self) -> None:
+        if self._timer is None and self._waiting:
+            self._timer = self._shared.timers.set_next(EVERY_S, self._due)
+
+    def _due(self, _: None) -> None:
+        self._timer = None
+        self._shared.tasks.spawn(self.flush())
+
+    async def flush(self) -> None:
+        """Note what waits. What cannot be noted now goes on waiting."""
+        waiting, self._waiting = self._waiting, []
+        at = self._shared.clock.now_ms()
+        while waiting:
+            seqs: dict[Key, list[int]] = {}
+            for key, seq in waiting[:AT_ONCE]:
+                seqs.setdefault(key, []).append(seq)
+            try:
+                await self._store.delivered(seqs, "live", at)
+            except StoreUnavailable as error:
+                tell(log_events.WORK_LATER, work="what was delivered", reason=error)
+                self._waiting = waiting + self._waiting
+                self._later()
+                return
+            del waiting[:AT_ONCE]

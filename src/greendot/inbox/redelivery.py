@@ -1,0 +1,121 @@
+"""Redelivery of notifications that are to be acknowledged: to the devices that are here, until one of them does.
+
+Pending notifications are read from the store before each redelivery: an acknowledgement that another node received
+counts too. After the last time the node gives up. Push is not told: its gate knows when the redeliveries are over
+(`core.gate`), on whatever node, also after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import inf
+
+from greendot.errors import StoreUnavailable
+from greendot.inbox.kinds_model import LONGEST_S, TIMES, wait_s
+from greendot.inbox.local_inbox import LocalInbox, Urged
+from greendot.node.batching import Batched
+from greendot.node.context import Shared
+from greendot.node.timer_model import has_come
+from greendot.store.port import Key, Notification, Store
+from greendot.store.wire import created_frame, is_over
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.telemetry.metrics import Metrics
+
+MOST = 100  # of one user that are sent again; the others' turn comes when these are acknowledged
+AGAIN_S = 5.0  # after the store could not be read
+
+
+class Urging:
+    """Of all local inboxes. `send` gives a frame to the devices of a user and says how many there were."""
+
+    def __init__(
+        self,
+        store: Store,
+        shared: Shared,
+        metrics: Metrics,
+        send: Callable[[LocalInbox, bytes], int],
+        hears: Callable[[LocalInbox], bool],
+    ) -> None:
+        self._shared = shared
+        self._metrics = metrics
+        self._send = send
+        self._hears = hears  # whether a device is there
+        self._pending: Batched[Key, list[Notification]] = Batched(
+            shared, lambda keys: store.pending(keys, limit=MOST), []
+        )
+
+    async def pending(self, key: Key) -> list[Notification]:
+        """What the user is to acknowledge still; what has expired is left out."""
+        now = self._shared.clock.now_ms()
+        return [notification for notification in await self._pending.get(key) if not is_over(notification, now)]
+
+    def sent(self, local: LocalInbox, seqs: Iterable[int]) -> None:
+        """These were sent, to a device that has just come or to all: each has its time from now on."""
+        now, urged = self._shared.timers.now(), local.urged or {}
+        for seq in seqs:
+            times = urged[seq].times if seq in urged else 0
+            urged[seq] = Urged(times, now + wait_s(times))
+        local.urged = urged or None
+        self._arm(local)
+
+    def acknowledged(self, local: LocalInbox, seqs: Iterable[int], through: int) -> None:
+        if local.urged is not None:
+            done = {*seqs}
+            local.urged = {s: u for s, u in local.urged.items() if s not in done and s > through} or None
+            self._arm(local)
+
+    def left(self, local: LocalInbox) -> None:
+        """The user has no session here any more."""
+        self._shared.timers.cancel(local.urge_timer)
+        local.urged = None
+
+    # --- sending again ---
+
+    def _arm(self, local: LocalInbox) -> None:
+        self._shared.timers.cancel(local.urge_timer)
+        local.urge_timer = None
+        if local.urged is not None:
+            due = min(urged.due for urged in local.urged.values())
+            delay_s = max(0.0, due - self._shared.timers.now())
+            local.urge_timer = self._shared.timers.set(delay_s, self._due, local)
+
+    def _due(self, local: LocalInbox) -> None:
+        local.urge_timer = None
+        if self._hears(local):  # else it is sent when a device comes
+            self._shared.tasks.spawn(self._again(local))
+
+    async def _again(self, local: LocalInbox) -> None:
+        try:
+            pending = await self.pending(local.key)
+        except StoreUnavailable as error:
+            tell(log_events.WORK_LATER, work="sending again what is not acknowledged", reason=error)
+            if local.urged is not None:
+                local.urge_timer = self._shared.timers.set(AGAIN_S, self._due, local)
+            return
+        if local.urged is None:
+            return
+        later, waiting = self._shared.timers.now() + LONGEST_S, {notification.seq for notification in pending}
+        known = pending[-1].seq if len(pending) >= MOST else inf  # those beyond have their turn later
+        local.urged = {
+            seq: urged if seq in waiting else urged._replace(due=later)
+            for seq, urged in local.urged.items()
+            if seq in waiting or seq > known
+        }
+        given_up = [n for n in pending if n.seq in local.urged and self._urge(local, local.urged, n)]
+        local.urged = local.urged or None
+        self._arm(local)
+        self._metrics.inbox_unacknowledged_total += len(given_up)
+
+    def _urge(self, local: LocalInbox, all_urged: dict[int, Urged], notification: Notification) -> bool:
+        """Send one again if its time has come. True if that was done often enough, and it is given up."""
+        now, urged = self._shared.timers.now(), all_urged[notification.seq]
+        if not has_come(urged.due, now):
+            return False
+        if urged.times >= TIMES:
+            del all_urged[notification.seq]
+            return True
+        frame = created_frame(notification, self._shared.clock.now_ms())
+        self._metrics.inbox_redelivered_total += self._send(local, frame) > 0
+        all_urged[notification.seq] = Urged(urged.times + 1, now + wait_s(urged.times + 1))
+        return False

@@ -1,0 +1,169 @@
+"""What becomes of inboxes: what is new in them, pages of them, what users have seen, read, put away, acknowledged.
+
+Written first, then told. What is promised of a notification depends on its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec import UNSET, Raw, structs
+
+from greendot.engine.port import Deliver, Engine, InboxChanged, Message, Notified, Topic
+from greendot.errors import Refused
+from greendot.ids import new_message_id, number_of
+from greendot.inbox.delivery import Inboxes
+from greendot.inbox.kinds_model import Kinds
+from greendot.node.context import Shared
+from greendot.node.session import Session
+from greendot.node.time_slices import STEP
+from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Err
+from greendot.protocol.commands import InboxAck, InboxArchive, InboxList, InboxMark, InboxRead, InboxSeen
+from greendot.protocol.events import MarkedAs, NotificationUpdatedV1, Refresh, Signal
+from greendot.protocol.replies import BadgeReply, InboxReply
+from greendot.store.port import Created, Key, Mark, Notice, Notification, Store
+from greendot.store.wire import created_frame, fit, inbox_entry
+from greendot.telemetry.metrics import Metrics
+from greendot.telemetry.spans import parent, span
+from greendot.transport.connection import Connection
+
+MOST_IDS = 1_000  # of what was marked are told to the other devices
+TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications for one user in one message between nodes
+IN_A_ROW = 50  # messages, before others have their turn
+SENDER = "system"  # of a notification that is not kept, which devices get as a signal
+_MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
+    InboxSeen: ("seen", "seen"),
+    InboxRead: ("read", "read"),
+    InboxArchive: ("archive", "archived"),
+    InboxAck: ("ack", "acked"),
+}
+
+
+class Notifying:
+    """Commands and requests that change an inbox, or read it."""
+
+    def __init__(
+        self, engine: Engine, store: Store, shared: Shared, inboxes: Inboxes, kinds: Kinds, metrics: Metrics
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._shared = shared
+        self._inboxes = inboxes
+        self._kinds = kinds
+        self._metrics = metrics
+        self.is_pushed: Callable[[Notice], bool] = lambda notice: False
+        self.queued: Callable[[], None] = lambda: None  # called when there may be something to push
+
+    # --- what is new ---
+
+    async def notify(self, notices: Sequence[Notice]) -> list[Created | None]:
+        """Write them, all or none, and tell the users' devices. None for one whose kind is not kept.
+
+        One without a key is another one each time; `ack` is decided here.
+        """
+        kept: list[Notice] = []
+        async for some in self._shared.slices.cut(notices):
+            kept += self._kept(some)
+        written = iter(await self._write(kept) if kept else ())
+        is_many = len(notices) > STEP
+        if is_many:
+            await self._shared.slices.turn()
+        created = [next(written) if self._kinds.of(notice.kind).is_kept else None for notice in notices]
+        await self._publish(self._signals([of for of, made in zip(notices, created, strict=True) if made is None]))
+        if is_many:
+            await self._shared.slices.turn()
+        with span("bus.publish", kind="user"):
+            await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
+        if is_many:
+            await self._shared.slices.turn()
+        if any(notice.push for notice in kept):
+            self.queued()
+        self._shared.witness.notified(notices)
+        self._metrics.inbox_notified_total += sum(made is None or made.new for made in created)
+        return created
+
+    def _kept(self, notices: Sequence[Notice]) -> Iterator[Notice]:
+        """Yield those whose kind is kept, as they are written."""
+        traceparent = parent()
+        for notice in notices:
+            if (kind := self._kinds.of(notice.kind)).is_kept:
+                yield structs.replace(
+                    notice,
+                    key=notice.key or new_message_id(),
+                    ack=kind.wants_ack,
+                    push=self.is_pushed(notice),
+                    traceparent=traceparent,
+                )
+
+    async def _write(self, notices: Sequence[Notice]) -> list[Created]:
+        with span("store.commit", channel="inbox"):
+            return await self._store.notify(notices)
+
+    def _told(self, notices: Sequence[Notice], made: Sequence[Notification]) -> Iterator[tuple[Topic, Message]]:
+        """One message per user, or a few if there is much. What was written before is told again: whoever wrote it may
+        have ended before it was told, and who has heard of it drops it."""
+        users: dict[Key, list[Notification]] = {}
+        for notice, notification in zip(notices, made, strict=True):
+            users.setdefault((notice.tenant, notice.user), []).append(notification)
+        for key, notifications in users.items():
+            topic, records, size = Topic("user", *key), list[tuple[int, bytes, bool]](), 0
+            for notification in notifications:
+                is_hint = self._kinds.of(notification.kind).bus == "hint"
+                frame = b"" if is_hint else created_frame(notification, notification.created_at)
+                records.append((notification.seq, frame, notification.ack and notification.acked_at is None))
+                size += len(frame)
+                if len(records) >= TOGETHER or size >= TOGETHER_BYTES:
+                    yield topic, Notified(records, parent())
+                    records, size = [], 0
+            if records:
+                yield topic, Notified(records, parent())
+
+    def _signals(self, notices: Sequence[Notice]) -> Iterator[tuple[Topic, Message]]:
+        for notice in notices:
+            kind = self._kinds.of(notice.kind)
+            body, key = Raw(notice.body), notice.key or UNSET
+            signal = Signal(SENDER, None, notice.kind, body=body, key=key)
+            frame = encode_event(signal, notice.created_at, None, parent())
+            merged = (SENDER, notice.kind, notice.key) if kind.promise == "recomputable" else None
+            yield Topic("user", notice.tenant, notice.user), Deliver(frame, key=merged)
+
+    async def _publish(self, messages: Iterable[tuple[Topic, Message]]) -> None:
+        for number, (topic, message) in enumerate(messages, start=1):
+            self._engine.publish(topic, message)
+            if number % IN_A_ROW == 0:
+                await self._shared.slices.turn()
+
+    # --- what users do with it ---
+
+    async def page(self, session: Session, command: InboxList) -> InboxReply:
+        if command.before is not None and command.after is not None:
+            raise Refused(Err.BAD_FIELD, "field `before` of inbox.list: give either before or after")
+        found, inbox = await self._store.inbox_page(
+            *session.key, after=command.after, before=command.before, limit=command.limit, only=command.filter
+        )
+        self._inboxes.answered(session.key, inbox)
+        entries = [inbox_entry(notification) for notification in fit(found, newest=command.after is None)]
+        return InboxReply(entries, inbox.head, inbox.unread, inbox.unseen)
+
+    async def mark(self, connection: Connection, session: Session, command: InboxMark) -> BadgeReply:
+        """The user's other devices are told."""
+        mark, state = _MARKS[type(command)]
+        ids, through = command.ids, command.through
+        if (ids is None) == (through is None):
+            raise Refused(Err.BAD_FIELD, f"field `ids` of inbox.{mark}: give either ids or through")
+        now = self._shared.clock.now_ms()
+        marked = await self._store.mark(*session.key, mark, ids=ids, through=through, at=now)
+        if marked.ids:
+            event = NotificationUpdatedV1(state, marked.ids[-MOST_IDS:], UNSET if through is None else through)
+            frames = encode_event(event, now)
+            if len(marked.ids) > MOST_IDS:  # this version cannot name them all
+                frames += encode_event(Refresh(event.type), now)
+            acked = [seq for text in marked.ids if (seq := number_of(text)) is not None] if through is None else []
+            told = InboxChanged(frames, connection.id)
+            if mark == "ack":
+                told = structs.replace(told, acked=acked, acked_through=through or 0)
+            self._engine.publish(Topic("user", *session.key), told)
+        else:  # nobody is told to count again
+            self._inboxes.answered(session.key, marked.inbox)
+        return BadgeReply(marked.inbox.unread, marked.inbox.unseen)

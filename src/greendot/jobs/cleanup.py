@@ -1,0 +1,103 @@
+"""The jobs that remove what nobody needs any more: `retention`, `cleanup-tokens`, `sweep`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from greendot.engine.port import Bus, InboxChanged, Topic
+from greendot.engine.results import Swept
+from greendot.jobs.run import Run
+from greendot.store.port import Store
+from greendot.store.push import PushStore
+
+AT_ONCE = 500  # removed in one commit
+PAUSE_S = 0.02  # after each: in SQLite others who share the file would not get their turn
+DAY_MS = 86_400_000
+KEEP_HOOKS_MS = 30 * DAY_MS  # dead letters of webhooks
+
+
+class Retention:
+    """Notifications that have expired or were kept long enough, revocations that have ended, dead letters, and what
+    became of pushes. `pruned` is called with how many inboxes have less in them."""
+
+    name = "retention"
+
+    def __init__(
+        self, store: Store, bus: Bus, keep_ms: int, keep_pushes_ms: int, pruned: Callable[[int], None] | None = None
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._keep_ms = keep_ms
+        self._keep_pushes_ms = keep_pushes_ms
+        self._pruned = pruned
+
+    async def work(self, run: Run) -> str:
+        inboxes = await self._prune_inboxes(run)
+        store, now = self._store, run.now_ms()
+        removed = {
+            "revocations": await little_by_little(run, lambda: store.remove_revocations(now, limit=AT_ONCE)),
+            "dead letters": await little_by_little(run, lambda: store.prune_hooks(now - KEEP_HOOKS_MS, AT_ONCE)),
+            "pushes": await little_by_little(run, lambda: store.prune_pushes(now - self._keep_pushes_ms, AT_ONCE)),
+        }
+        counted = ", ".join(f"{count} {what}" for what, count in removed.items())
+        return f"removed from {inboxes} inboxes, {counted}"
+
+    async def _prune_inboxes(self, run: Run) -> int:
+        """Little by little. Devices are told that there is less to read."""
+        inboxes = 0
+        while changed := await self._store.prune(run.now_ms(), keep_ms=self._keep_ms, limit=AT_ONCE):
+            for tenant, user in changed:
+                self._bus.publish(Topic("user", tenant, user), InboxChanged())
+            if self._pruned is not None:
+                self._pruned(len(changed))
+            inboxes += len(changed)
+            await run.step(len(changed))
+            await asyncio.sleep(PAUSE_S)
+        return inboxes
+
+
+class CleanupTokens:
+    """Devices nobody has used for long. Those a provider calls gone are removed as soon as it says so."""
+
+    name = "cleanup-tokens"
+
+    def __init__(self, store: PushStore, unused_ms: int) -> None:
+        self._store = store
+        self._unused_ms = unused_ms
+
+    async def work(self, run: Run) -> str:
+        before = run.now_ms() - self._unused_ms
+        removed = await little_by_little(run, lambda: self._store.drop_unused_devices(before, AT_ONCE))
+        return f"{removed} devices removed"
+
+
+class Sweeping(Protocol):
+    """Of the engine, what this job needs."""
+
+    async def sweep(self) -> Swept: ...
+
+
+class Sweep:
+    """Sessions that no longer count, and what drifted."""
+
+    name = "sweep"
+
+    def __init__(self, engine: Sweeping) -> None:
+        self._engine = engine
+
+    async def work(self, run: Run) -> str:
+        swept = await self._engine.sweep()
+        await run.step(sum(swept))
+        return f"{swept.sessions} sessions ended, {swept.users} users offline"
+
+
+async def little_by_little(run: Run, remove: Callable[[], Awaitable[int]]) -> int:
+    """All there is, a commit at a time."""
+    total = 0
+    while removed := await remove():
+        total += removed
+        await run.step(removed)
+        await asyncio.sleep(PAUSE_S)
+    return total

@@ -1,0 +1,1 @@
+"""Rate limits, quotas, connection limits, overload and backpressure."""

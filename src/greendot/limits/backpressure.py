@@ -1,0 +1,67 @@
+"""Whether those who would hear something have too much to do: apps that publish by HTTP are asked to wait then.
+
+While no node is overloaded, which all of them know of each other, this costs nothing. While one is, it is looked up on
+which nodes a room's or a user's sessions are, and remembered for a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from math import inf
+
+from greendot.engine.port import Engine
+from greendot.errors import EngineUnavailable, Refused
+from greendot.limits.overload import Pressure
+
+REMEMBER_S = 1.0
+MOST = 10_000  # remembered
+AT_ONCE = 250  # users looked up together
+
+Place = tuple[str, str, str]  # kind, tenant, name
+
+
+class Targets:
+    """One for each node."""
+
+    def __init__(self, engine: Engine, pressure: Pressure, now: Callable[[], float]) -> None:
+        self._engine = engine
+        self._pressure = pressure
+        self._now = now
+        self._known: dict[Place, tuple[float, frozenset[str]]] = {}  # until when, and the nodes
+
+    async def check_room(self, tenant: str, room: str) -> None:
+        """Refused while this node, or one with sessions in the room, takes no new work."""
+        self._pressure.check()
+        if self._engine.refusing():
+            await self._check(("room", tenant, room), lambda: self._engine.room_nodes(tenant, room))
+
+    async def check_users(self, tenant: str, users: Iterable[str]) -> None:
+        """Refused while this node, or one with sessions of any of the users, takes no new work."""
+        self._pressure.check()
+        if self._engine.refusing():
+            wanted = [*dict.fromkeys(users)]
+            for at in range(0, len(wanted), AT_ONCE):
+                await asyncio.gather(*(self._check_user(tenant, user) for user in wanted[at : at + AT_ONCE]))
+
+    async def _check_user(self, tenant: str, user: str) -> None:
+        await self._check(("user", tenant, user), lambda: self._user_nodes(tenant, user))
+
+    async def _user_nodes(self, tenant: str, user: str) -> set[str]:
+        return {seat.node for seat in await self._engine.sessions(tenant, user)}
+
+    async def _check(self, place: Place, look_up: Callable[[], Awaitable[set[str]]]) -> None:
+        until, nodes = self._known.get(place, (-inf, frozenset[str]()))
+        if until < self._now():
+            try:
+                nodes = frozenset(await look_up())
+            except EngineUnavailable:
+                return  # nobody can say
+            if len(self._known) >= MOST:
+                self._known.clear()
+            self._known[place] = self._now() + REMEMBER_S, nodes
+        if nodes & self._engine.refusing():
+            raise self._refusal()
+
+    def _refusal(self) -> Refused:
+        return self._pressure.refusal("those who would hear it have too much to do; try again later")

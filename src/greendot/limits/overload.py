@@ -1,0 +1,123 @@
+"""How much this node has to do: measured all the time, and acted upon by its parts.
+
+Measured are how late the loop is, how many writes wait, and how long what is published takes to be heard. What follows
+is decided in `core.breaker`; those who act on it (the hub, the reception, the intake, and the engine, which tells the
+other nodes) are told when it changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from time import monotonic, thread_time
+
+from greendot.engine.port import Engine
+from greendot.errors import Refused
+from greendot.limits.overload_model import Breaker, Level, Load
+from greendot.node.hub import Hub
+from greendot.protocol.codes import Err
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.telemetry.metrics import Metrics
+
+EVERY_S = 0.05  # between two measurements
+WORST_S = 15.0  # the worst lag of so long, or up to twice that, is shown
+BUSY_MS = (1_000, 3_000)  # when to try again what was refused: anywhere in between
+
+
+class Pressure:
+    """One for each node. `start` begins measuring; a test tells it measurements with `look` instead."""
+
+    def __init__(self, breaker: Breaker, engine: Engine, hub: Hub, metrics: Metrics) -> None:
+        self.told: list[Callable[[Level], None]] = []  # called with the level when it changes
+        self._breaker = breaker
+        self._engine = engine
+        self._hub = hub
+        self._metrics = metrics
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when the next measurement should be made
+        self._worked = 0.0  # by the loop's thread, ever
+        self._load = Load()
+        self._worst = [0.0, 0.0]  # lag, in this period and in the one before
+        self._period_ends = 0.0
+        self._passed = (0, 0)  # writes to sockets and messages heard, by the end of the last period
+        self._multiplier = 0.0
+
+    @property
+    def level(self) -> Level:
+        return self._breaker.level
+
+    @property
+    def trouble(self) -> str | None:
+        """Why new work is refused; None while it is not."""
+        return f"overloaded: {self._breaker.reason}" if self.level is Level.REFUSING else None
+
+    def check(self) -> None:
+        """Refused while this node takes no new work."""
+        if self.level is Level.REFUSING:
+            raise self.refusal("this node has too much to do; try again later")
+
+    def refusal(self, why: str) -> Refused:
+        """With a time to wait, another one for each: they must not all come back at once."""
+        self._metrics.realtime_overload_refused_total += 1
+        return Refused(Err.UNAVAILABLE, why, retry_in_ms=random.randint(*BUSY_MS))
+
+    # --- measuring ---
+
+    def start(self) -> None:
+        self._arm()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        self._due = monotonic() + EVERY_S
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._measure)
+
+    def _measure(self) -> None:
+        now, worked = monotonic(), thread_time()
+        lag_s, worked_s, self._worked = max(0.0, now - self._due), worked - self._worked, worked
+        self.look(Load(lag_s, self._hub.backlog, self._engine.lag_s, worked_s), now)
+        self._arm()
+
+    def look(self, load: Load, now: float) -> None:
+        """Take a measurement into account."""
+        self._load = load
+        self._metrics.loop_lag.observe(load.lag_s)
+        if now >= self._period_ends:
+            self._worst, self._period_ends = [0.0, self._worst[0]], now + WORST_S
+            self._multiply()
+        self._worst[0] = max(self._worst[0], load.lag_s)
+        before = self.level
+        level = self._breaker.look(load, now)
+        if level is not before:
+            self._changed(before, level)
+
+    def _multiply(self) -> None:
+        """How many writes came of each message, in the period that is over."""
+        now = self._metrics.realtime_socket_send_total, self._metrics.realtime_pubsub_received_total
+        sent, heard = (after - before for after, before in zip(now, self._passed, strict=True))
+        self._passed, self._multiplier = now, sent / heard if heard else 0.0
+
+    def _changed(self, before: Level, level: Level) -> None:
+        if level is Level.NORMAL:
+            tell(log_events.OVERLOAD_OVER)
+        elif level > before:
+            does = "signals are shed" if level is Level.SHEDDING else "new work is refused"
+            tell(log_events.OVERLOAD_BEGAN, reason=self._breaker.reason, outcome=does)
+        else:
+            tell(log_events.OVERLOAD_EASED)
+        self._hub.shedding = level >= Level.SHEDDING
+        self._engine.level = level
+        for notify in self.told:
+            notify(level)
+
+    def gauges(self) -> Iterator[tuple[str, float]]:
+        yield "realtime_overload_level", int(self.level)
+        yield "realtime_loop_lag_ms", round(self._load.lag_s * 1000)
+        yield "realtime_loop_lag_worst_ms", round(max(self._worst) * 1000)
+        yield "realtime_send_backlog", self._hub.backlog
+        yield "realtime_fanout_multiplier", round(self._multiplier, 2)
+        yield "realtime_bus_lag_ms", round(self._load.bus_lag_s * 1000)

@@ -1,0 +1,209 @@
+"""Rate limits: what a connection, a user, a room and a tenant may ask of this node.
+
+Every limit that concerns an activity is asked together, and each is charged or none. A room is charged only for those
+who may speak in it: otherwise a stranger could use up what its members may say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from math import ceil
+
+from greendot.clock import Clock
+from greendot.errors import Refused
+from greendot.limits.frame_limit_model import CommandLimit
+from greendot.limits.model import Excess, Rule, ask, owe
+from greendot.limits.quota_model import CONNECTION, KEY, ROOM, USER, Quota, Rules, all_buckets
+from greendot.node.session import Session
+from greendot.node.usage import Tallies
+from greendot.protocol.codec import MAX_FRAME
+from greendot.protocol.codes import Err
+from greendot.protocol.events import Limits
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.connection import Connection
+
+COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "signals", "messages", "names of users"
+REQUESTS = "requests"
+
+
+class Limiting:
+    """Raises Refused with `rate_limited` and the time to wait. Numbers are of this node alone."""
+
+    def __init__(
+        self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics, tallies: Tallies
+    ) -> None:
+        self._common = quota
+        self._quotas = tenants  # those with one of their own
+        self._clock = clock
+        self._metrics = metrics
+        self._tallies = tallies
+        buckets = all_buckets()
+        self._common_rules = Rules(quota, buckets)
+        self._rules = {tenant: Rules(own, buckets) for tenant, own in tenants.items()}
+
+    # --- whose connection it is ---
+
+    def opened(self, connection: Connection) -> None:
+        """Limit a stranger, also where users are not limited."""
+        connection.limit = CommandLimit(*self._common.commands, connection.opened_at)
+
+    def greeted(self, connection: Connection, session: Session) -> None:
+        """Apply the limits of its tenant from now on."""
+        session.rules = self._of(session.tenant)
+        quota = self._quota(session.tenant)
+        if not quota.enabled:
+            connection.limit = None
+        elif connection.limit is None:
+            connection.limit = CommandLimit(*quota.commands, connection.heard)
+        elif quota is not self._common:
+            connection.limit.change(*quota.commands)
+
+    def shown(self, tenant: str) -> Limits:
+        """What a client is told, so that it can stay within it."""
+        quota = self._quota(tenant)
+        rate, burst = quota.commands if quota.enabled else (0, 0)
+        return Limits(
+            frame_bytes=MAX_FRAME,
+            commands_per_s=rate,
+            watches=quota.watches,
+            rooms=quota.rooms,
+            commands_burst=burst,
+            typing_per_s=quota.least("typing"),
+            signals_per_s=quota.least("signals"),
+            sends_per_s=quota.least("sends"),
+            watches_per_s=quota.least("watches"),
+            room_signals_per_s=quota.rate("room", "signals"),
+            room_sends_per_s=quota.rate("room", "sends"),
+        )
+
+    def most_watches(self, tenant: str) -> int:
+        return self._quota(tenant).watches
+
+    def most_connections(self, tenant: str) -> tuple[int, int]:
+        """Of one of its users, and of all of them."""
+        return self._quota(tenant).connections
+
+    def most_rooms(self, tenant: str) -> int:
+        return self._quota(tenant).rooms
+
+    def _quota(self, tenant: str) -> Quota:
+        return self._quotas.get(tenant, self._common)
+
+    def _of(self, tenant: str) -> Rules:
+        return self._rules.get(tenant, self._common_rules)
+
+    # --- what clients do ---
+
+    def command(self, session: Session, now: float) -> None:
+        """Any command, beside what its connection counts. One that is refused later has cost the server, too."""
+        rules, key = session.rules.commands, session.key
+        if rules and (excess := ask(rules, (None, key, None, key[0]), 1, now)):
+            raise self._excess(excess, COMMANDS)
+
+    def typing(self, connection: Connection, session: Session, room: str) -> None:
+        self._in_room(session.rules.typing, connection, session, room, TYPING)
+
+    def signal(self, connection: Connection, session: Session, room: str) -> None:
+        self._in_room(session.rules.signals, connection, session, room, SIGNALS)
+        self._tallies.of(session.tenant).sends += 1
+
+    def send(self, connection: Connection, session: Session, room: str) -> None:
+        self._in_room(session.rules.sends, connection, session, room, SENDS)
+        self._tallies.of(session.tenant).sends += 1
+
+    def signal_to_user(self, connection: Connection, session: Session) -> None:
+        keys = connection.id, session.key, None, session.tenant
+        self._ask(session.rules.signals_to_users, keys, 1, SIGNALS)
+        self._tallies.of(session.tenant).sends += 1
+
+    def watch(self, connection: Connection, session: Session, users: int) -> None:
+        """Users watched, or asked for."""
+        keys = connection.id, session.key, None, session.tenant
+        self._ask(session.rules.watches, keys, users, WATCHES)
+
+    def _in_room(self, rules: tuple[Rule, ...], connection: Connection, session: Session, room: str, what: str) -> None:
+        if rules:
+            key = session.key
+            keys = connection.id, key, (key[0], room), key[0]
+            if excess := ask(rules, keys, 1, self._clock.monotonic()):
+                raise self._excess(excess, what, room)
+
+    # --- what apps do by HTTP ---
+
+    def app_message(self, tenant: str, room: str) -> None:
+        self._app(tenant, self._of(tenant).app_messages, 1, SENDS, room)
+
+    def app_notifications(self, tenant: str, count: int) -> None:
+        what = "messages and notifications"
+        self._app(tenant, self._of(tenant).app_notifications, count, what)
+
+    def app_signal(self, tenant: str, room: str | None) -> None:
+        of = self._of(tenant)
+        rules = of.app_signals_to_users if room is None else of.app_signals
+        self._app(tenant, rules, 1, SIGNALS, room)
+
+    def app_query(self, tenant: str, users: int) -> None:
+        """Users asked for."""
+        self._charge(tenant, self._of(tenant).app_queries, (None, None, None, tenant), users, WATCHES)
+
+    def app_looked(self, tenant: str, users: int) -> None:
+        """Charge for users that were looked at: more, perhaps, than there was left to ask for."""
+        owe(self._of(tenant).app_queries, (None, None, None, tenant), users, self._clock.monotonic())
+
+    def app_request(self, tenant: str | None, key: str) -> None:
+        """Any request without a limit of its own, with this key; of an operator if there is no tenant."""
+        rules = self._common_rules if tenant is None else self._of(tenant)
+        self._charge(tenant, rules.app_requests, (None, None, None, tenant, (tenant, key)), 1, REQUESTS)
+
+    def _app(self, tenant: str, rules: tuple[Rule, ...], amount: int, what: str, room: str | None = None) -> None:
+        self._charge(tenant, rules, (None, None, (tenant, room), tenant), amount, what, room or "")
+        self._tallies.of(tenant).sends += amount
+
+    def _charge(
+        self,
+        tenant: str | None,
+        rules: tuple[Rule, ...],
+        keys: tuple[Hashable, ...],
+        amount: int,
+        what: str,
+        room: str = "",
+    ) -> None:
+        try:
+            self._ask(rules, keys, amount, what, room)
+        except Refused:
+            if tenant is not None:
+                self._tallies.of(tenant).refused += amount
+            raise
+
+    def _ask(self, rules: tuple[Rule, ...], keys: tuple[Hashable, ...], amount: int, what: str, room: str = "") -> None:
+        if rules and (excess := ask(rules, keys, amount, self._clock.monotonic())):
+            raise self._excess(excess, what, room)
+
+    # --- how it is said ---
+
+    def over(self, limit: CommandLimit, wait_s: float) -> Refused:
+        """The connection's own limit of commands was passed."""
+        self._metrics.realtime_rate_limited_connection_total += 1
+        return _refused(f"this connection sends more than {limit.rate:g} {COMMANDS}/s", wait_s)
+
+    def _excess(self, excess: Excess, what: str, room: str = "") -> Refused:
+        much = f"more than {excess.rate} {what}/s"
+        if excess.at == CONNECTION:
+            self._metrics.realtime_rate_limited_connection_total += 1
+            return _refused(f"this connection sends {much}", excess.wait_s)
+        if excess.at == USER:
+            self._metrics.realtime_rate_limited_user_total += 1
+            return _refused(f"your devices together send {much}", excess.wait_s)
+        if excess.at == ROOM:
+            self._metrics.realtime_rate_limited_room_total += 1
+            return _refused(f"room `{room}` gets {much}", excess.wait_s)
+        if excess.at == KEY:
+            self._metrics.realtime_rate_limited_key_total += 1
+            return _refused(f"this API key sends {much}", excess.wait_s)
+        self._metrics.realtime_rate_limited_tenant_total += 1
+        return _refused(f"this app sends {much}", excess.wait_s)
+
+
+def _refused(said: str, wait_s: float) -> Refused:
+    wait_ms = ceil(wait_s * 1000)
+    return Refused(Err.RATE_LIMITED, f"{said}: wait {wait_ms} ms", retry_in_ms=wait_ms)

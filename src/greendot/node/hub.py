@@ -1,0 +1,249 @@
+"""Fan-out on this node: from a topic to its local listeners, joined and written once per tick.
+
+The fast path is `_broadcast`: the frames of one topic are joined once, and the same bytes are written straight to
+each listener's socket. There is no task, queue or copy per listener, and no await in the loop.
+
+What takes longer than a slice of loop time goes on in the next turn, so that sockets are read and other rooms written
+in between: large rooms in turn, some listeners each. What is said in such a room meanwhile waits and is joined into its
+next write, signals of one key merged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable
+from time import monotonic, perf_counter
+
+from greendot.engine.port import Topic
+from greendot.node.channel import Channel, Pending, Run
+from greendot.node.hub_model import Heat
+from greendot.node.throttle_model import Throttle
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.connection import Connection
+
+SLICE_S = 0.005  # of loop time, then others have their turn
+LARGE = 1_000  # listeners: above, a write to all of them is cut
+STEP = 200  # writes between two looks at the clock
+MOST_WAITING = 1_000  # frames of a room under way; beyond it signals are merged and then dropped
+
+_write = os.write
+
+
+class Hub:
+    """Channels and this tick's output. `throttle` bounds the writes per second, if it is given."""
+
+    def __init__(
+        self, metrics: Metrics, throttle: Throttle | None = None, now: Callable[[], float] = monotonic
+    ) -> None:
+        self._metrics = metrics
+        self._throttle = throttle
+        self._now = now
+        self._channels: dict[Topic, Channel] = {}
+        self._busy: deque[Channel] = deque()  # with pending frames
+        self._queue: deque[Channel] = deque()  # too large, or too much in all: written some listeners at a time
+        self._talking: list[Connection] = []  # with collected frames of their own
+        self._arrivals = 0  # of listeners, ever: what was offered before one came is not for it
+        self._flush_set = False
+        self.shedding = False  # while this node has too much to do: signals of low priority are dropped
+        self._heat: Heat[Topic] | None = None  # while somebody looks at what is written to most
+
+    # --- channels ---
+
+    def channel(self, topic: Topic) -> Channel:
+        """The topic's channel, made if there is none."""
+        channel = self._channels.get(topic)
+        if channel is None:
+            channel = self._channels[topic] = Channel(topic)
+        return channel
+
+    def find(self, topic: Topic) -> Channel | None:
+        return self._channels.get(topic)
+
+    def drop(self, channel: Channel) -> None:
+        self._channels.pop(channel.topic, None)
+
+    def attach(self, channel: Channel, connection: Connection) -> None:
+        """Listen from now on: what waits to be written was said before, and the newcomer's snapshot contains it."""
+        for item in channel.unwritten(connection):  # one that listened already is still owed it
+            connection.send(item.frame, record=item.record, key=item.key)
+        channel.listeners.pop(connection, None)
+        self._arrivals += 1
+        channel.listeners[connection] = self._arrivals
+
+    def detach(self, channel: Channel, connection: Connection) -> None:
+        channel.listeners.pop(connection, None)
+
+    def kinds(self) -> Counter[str]:
+        """How many topics of each kind have listeners here."""
+        return Counter(topic.kind for topic in self._channels)
+
+    @property
+    def topics(self) -> int:
+        return len(self._channels)
+
+    @property
+    def backlog(self) -> int:
+        """How many writes wait because there was no time for them."""
+        return len(self._talking) + sum(channel.waiting for channel in (*self._busy, *self._queue))
+
+    def hot(self, now: float) -> dict[Topic, float]:
+        """Writes a second, by topic. They are counted from the first question on, until a while after the last."""
+        if self._heat is None:
+            self._heat = Heat(now)
+        return self._heat.per_s(now)
+
+    def _warm(self, heat: Heat[Topic], channel: Channel) -> None:
+        heat.add(channel.topic, len(channel.listeners))
+        if self._now() > heat.ends_at:
+            self._heat = None
+
+    # --- output ---
+
+    def offer(
+        self,
+        channel: Channel,
+        frame: bytes,
+        *,
+        record: bool = False,
+        key: object = None,
+        skip: Collection[Connection] = (),
+        low: bool = False,
+    ) -> None:
+        """A frame for every listener but `skip`, to be written at the end of this tick. `low` may be shed."""
+        if not channel.listeners:
+            return
+        if low and self.shedding:
+            self._metrics.drop(frame, "shed")
+            return
+        if channel.queued:
+            if len(channel.pending) >= MOST_WAITING and not record and not self._merge(channel):
+                self._metrics.drop(frame, "crowded")
+                return
+        elif not channel.pending:
+            self._busy.append(channel)
+            self._set_flush()
+        channel.pending.append(Pending(frame, record, key, skip, self._arrivals))
+
+    def _merge(self, channel: Channel) -> bool:
+        """Merge signals of one key; return whether there is room for another frame."""
+        for frame in channel.merge():
+            self._metrics.coalesce(frame)
+        return len(channel.pending) < MOST_WAITING
+
+    def send_each(self, connections: Iterable[Connection], frame: bytes, *, key: object = None) -> None:
+        """A signal for some connections only."""
+        for connection in connections:
+            connection.send(frame, record=False, key=key)
+
+    def has_output(self, connection: Connection) -> None:
+        """The connection has collected frames: flush them with the rest."""
+        self._talking.append(connection)
+        self._set_flush()
+
+    def flush(self) -> None:
+        """Write what there is; what takes more than a slice of time goes on in the next turn."""
+        self._flush_set = False
+        end = perf_counter() + SLICE_S
+        wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
+        if len(self._busy) == 1 and len(self._busy[0].listeners) <= LARGE and not wait_s:
+            self._broadcast(self._busy.popleft())
+        while self._busy:
+            channel = self._busy.popleft()
+            if wait_s or len(channel.listeners) > LARGE:
+                channel.queued = True
+                self._queue.append(channel)
+            else:  # a listener of two busy topics is written once: everybody collects first
+                self._collect(channel)
+            if perf_counter() > end:
+                break
+        self._write_collected(end)
+        while self._queue and not wait_s:
+            self._go_on(self._queue.popleft())
+            wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
+            if perf_counter() > end:
+                break
+        if self._busy or self._talking or (self._queue and not wait_s):
+            self._set_flush()
+        elif self._queue:
+            self._flush_set = True
+            asyncio.get_running_loop().call_later(wait_s, self.flush)
+
+    def _set_flush(self) -> None:
+        if not self._flush_set:
+            self._flush_set = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def _broadcast(self, channel: Channel) -> None:
+        if self._heat is not None:
+            self._warm(self._heat, channel)
+        pending = channel.take()
+        if pending:
+            # A copy, because a listener that turns out to be too slow leaves the channel while this runs.
+            self._write_all([*channel.listeners], Run(channel, pending))
+
+    def _go_on(self, channel: Channel) -> None:
+        """Write to some listeners of a channel, and queue it again if there are more."""
+        if channel.run is None:
+            if self._heat is not None:
+                self._warm(self._heat, channel)
+            self._merge(channel)
+            channel.run = Run(channel, channel.take())
+            channel.run.todo = [*channel.listeners]
+        run = channel.run
+        some = run.todo[run.at : run.at + STEP]
+        run.at += STEP
+        self._write_all([connection for connection in some if run.is_for(connection)], run)
+        if run.at < len(run.todo):
+            self._queue.append(channel)
+            return
+        channel.run = None
+        channel.queued = False
+        if channel.pending:
+            self._busy.append(channel)
+
+    def _write_all(self, connections: list[Connection], run: Run) -> None:
+        data, special = run.data, run.special
+        size = len(data)
+        self._count(len(connections))
+        for connection in connections:
+            fd = connection.direct
+            if fd < 0 or connection in special:
+                run.offer_each(connection)
+                continue
+            try:
+                sent = _write(fd, data)
+            except BlockingIOError:
+                connection.stall(run.pending, 0)
+                continue
+            except OSError:
+                connection.failed()
+                continue
+            if sent != size:
+                connection.stall(run.pending, sent)
+
+    def _collect(self, channel: Channel) -> None:
+        if self._heat is not None:
+            self._warm(self._heat, channel)
+        run = Run(channel, channel.take())
+        for connection in [*channel.listeners]:
+            if connection.behind or connection in run.special:
+                run.offer_each(connection)
+            else:
+                connection.send(run.data, key=run.pending[0].key)  # they are all of one topic
+
+    def _write_collected(self, end: float) -> None:
+        talking, self._talking = self._talking, []
+        for at in range(0, len(talking), STEP):
+            for connection in talking[at : at + STEP]:
+                connection.flush()
+            if perf_counter() > end:
+                self._talking = talking[at + STEP :] + self._talking
+                break
+        self._count(len(talking) - len(self._talking))
+
+    def _count(self, sends: int) -> None:
+        self._metrics.realtime_socket_send_total += sends
+        if self._throttle is not None:
+            self._throttle.take(sends)

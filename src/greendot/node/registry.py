@@ -1,0 +1,97 @@
+"""Who is connected to this node: by connection, session and user. Rooms and watch topics are in the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from greendot.node.usage import Tallies
+
+if TYPE_CHECKING:
+    from greendot.node.session import Session
+    from greendot.transport.connection import Connection
+
+
+class Registry:
+    """Sockets live only here; nothing of it is shared with other nodes."""
+
+    def __init__(self) -> None:
+        self.connections: dict[str, Connection] = {}  # by connection id, from upgrade to the end of the socket
+        self.sessions: dict[str, Session] = {}  # by session id, lingering ones included
+        self.tallies = Tallies()
+        self.resumed = 0  # sessions that were gone on with on another connection
+        self.closes: dict[int, int] = {}  # sockets that ended, by close code
+        self.sizes: dict[int, int] = {}  # how many users have so many sessions
+        self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most have one, and there are many
+
+    def greeted(self, connection: Connection, session: Session, resumed: bool) -> None:
+        """It is known whose connection it is; its socket may be closed already."""
+        self.resumed += resumed
+        if connection.id in self.connections:
+            connection.tally = self.tallies.of(session.tenant)
+            connection.tally.connections += 1
+            connection.tally.resumed += resumed
+
+    def ended(self, connection: Connection, code: int) -> None:
+        """Nothing more is said on it."""
+        self.closes[code] = self.closes.get(code, 0) + 1
+        if connection.tally is not None:
+            closes = connection.tally.closes
+            closes[code] = closes.get(code, 0) + 1
+
+    def gone(self, connection: Connection) -> None:
+        """Its socket is closed."""
+        self.connections.pop(connection.id, None)
+        if connection.tally is not None:
+            connection.tally.connections -= 1
+            connection.tally = None
+
+    def add(self, session: Session) -> None:
+        self.sessions[session.id] = session
+        theirs = self._users.get(session.key, ())
+        if not theirs:
+            self.tallies.of(session.tenant).users += 1
+        self._users[session.key] = (*theirs, session)
+        self._resize(len(theirs), len(theirs) + 1)
+
+    def remove(self, session: Session) -> None:
+        if self.sessions.get(session.id) is not session:
+            return
+        del self.sessions[session.id]
+        theirs = tuple(its for its in self._users[session.key] if its is not session)
+        self._resize(len(theirs) + 1, len(theirs))
+        if theirs:
+            self._users[session.key] = theirs
+        else:
+            del self._users[session.key]
+            self.tallies.of(session.tenant).users -= 1
+
+    def _resize(self, before: int, after: int) -> None:
+        """A user has `after` sessions now."""
+        sizes = self.sizes
+        if before:
+            sizes[before] -= 1
+        if after:
+            sizes[after] = sizes.get(after, 0) + 1
+
+    def sessions_of(self, tenant: str, user: str) -> tuple[Session, ...]:
+        return self._users.get((tenant, user), ())
+
+    @property
+    def tenants(self) -> set[str]:
+        """Those with sessions here."""
+        return {tenant for tenant, _ in self._users}
+
+    def users_of(self, tenant: str) -> list[str]:
+        """The users of a tenant with sessions here."""
+        return [user for its, user in self._users if its == tenant]
+
+    def connections_of(self, tenant: str, user: str) -> Iterator[Connection]:
+        """The open sockets of a user's devices."""
+        for session in self._users.get((tenant, user), ()):
+            if session.connection is not None:
+                yield session.connection
+
+    @property
+    def users(self) -> int:
+        return len(self._users)

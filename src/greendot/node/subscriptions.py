@@ -1,0 +1,157 @@
+"""The topics a node hears, each from its first local listener until a while after its last.
+
+The first listener subscribes, and only once that is confirmed is the topic's state read. A topic that is given up stays
+known as such until it is unsubscribed: who wants it meanwhile waits, so that an unsubscription under way can never
+silence a newer subscription.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
+from typing import Generic, TypeVar
+
+from greendot.engine.port import Bus, Part, Topic
+from greendot.node.channel import Channel
+from greendot.node.context import Shared
+from greendot.node.timer_model import Timer
+from greendot.transport.connection import Connection
+
+MOST_LEAVING = 1_000  # topics in one unsubscription
+UNHEARD_S = 5.0  # how long a topic without listeners stays subscribed
+
+
+class Followed:
+    """A topic with local listeners. Subclasses keep its state."""
+
+    __slots__ = ("channel", "opening", "timer")
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.opening: asyncio.Future[None] | None = None  # done once it is subscribed and read
+        self.timer: Timer | None = None  # set while nobody listens
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody here listens to it, or would."""
+        return bool(self.channel.listeners)
+
+
+F = TypeVar("F", bound=Followed)
+
+
+class Following(Generic[F]):
+    """All followed topics of one kind. `read` fills the state of new ones, `dropped` is told of those given up."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        shared: Shared,
+        make: Callable[[Channel], F],
+        read: Callable[[Sequence[F]], Awaitable[None]],
+        dropped: Callable[[F], None],
+    ) -> None:
+        self._bus = bus
+        self._shared = shared
+        self._make = make
+        self._read = read
+        self._dropped = dropped
+        self._all: dict[Topic, F] = {}
+        self._leaving: dict[Topic, asyncio.Future[None]] = {}  # given up, not yet unsubscribed
+
+    def get(self, topic: Topic) -> F | None:
+        return self._all.get(topic)
+
+    def within(self, part: Part) -> list[F]:
+        """Those that are followed and whose state is known."""
+        return [f for t, f in self._all.items() if f.opening is None and part.covers(t.tenant, t.name)]
+
+    def names(self, tenant: str) -> set[str]:
+        """Return the names of the tenant's topics that are followed and whose state is known."""
+        return {topic.name for topic, of in self._all.items() if topic.tenant == tenant and of.opening is None}
+
+    async def open(self, topics: Sequence[Topic]) -> None:
+        """Make sure the topics are followed and their state is known. Attach in the same turn of the loop."""
+        while leaving := [self._leaving[topic] for topic in topics if topic in self._leaving]:
+            await asyncio.wait(leaving)
+        known = [followed for topic in topics if (followed := self._all.get(topic)) is not None]
+        waiting = {followed.opening for followed in known if followed.opening is not None}
+        if fresh := [topic for topic in dict.fromkeys(topics) if topic not in self._all]:
+            await self._load(fresh)
+        for opening in waiting:
+            await asyncio.shield(opening)
+        if not all(topic in self._all for topic in topics):  # some were given up while others were read
+            await self.open(topics)
+
+    def follows(self, topics: Iterable[Topic]) -> bool:
+        """Whether all topics are followed and their state is known."""
+        return all((of := self._all.get(topic)) is not None and of.opening is None for topic in topics)
+
+    def attach(self, followed: F, connection: Connection) -> None:
+        self.keep(followed)
+        self._shared.hub.attach(followed.channel, connection)
+
+    def keep(self, followed: F) -> None:
+        """It is wanted, though perhaps not listened to."""
+        self._shared.timers.cancel(followed.timer)
+        followed.timer = None
+
+    def detach(self, topic: Topic, connection: Connection) -> None:
+        followed = self._all.get(topic)
+        if followed is not None:
+            self._shared.hub.detach(followed.channel, connection)
+            self._expire(followed)
+
+    def _begin(self, topic: Topic, loaded: asyncio.Future[None]) -> F:
+        followed = self._all[topic] = self._make(self._shared.hub.channel(topic))
+        followed.opening = loaded
+        return followed
+
+    async def _load(self, topics: Sequence[Topic]) -> None:
+        # One future for all: thousands of users may be waited for by many connections.
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        fresh = [self._begin(topic, loaded) for topic in topics]
+        try:
+            await self._bus.subscribe([followed.channel.topic for followed in fresh])
+            await self._read(fresh)
+        except BaseException as error:
+            for followed in fresh:
+                self._drop(followed)
+            loaded.set_exception(error)
+            loaded.exception()  # whoever waits raises it; perhaps nobody does
+            raise
+        for followed in fresh:
+            followed.opening = None
+            self._expire(followed)
+        loaded.set_result(None)
+
+    def _expire(self, followed: F) -> None:
+        if not followed.is_wanted and followed.timer is None:
+            followed.timer = self._shared.timers.set(UNHEARD_S, self._unheard, followed)
+
+    def _unheard(self, followed: F) -> None:
+        followed.timer = None
+        if not followed.is_wanted and followed.opening is None:
+            self._drop(followed)
+
+    def _drop(self, followed: F) -> None:
+        topic = followed.channel.topic
+        del self._all[topic]
+        self._shared.hub.drop(followed.channel)
+        self._dropped(followed)
+        if not self._leaving:
+            self._shared.tasks.spawn(self._unsubscribe())
+        self._leaving[topic] = asyncio.get_running_loop().create_future()
+
+    async def _unsubscribe(self) -> None:
+        """Unsubscribe what was given up in this tick together, up to a bound."""
+        leaving = dict(islice(self._leaving.items(), MOST_LEAVING))
+        try:
+            await self._bus.unsubscribe(leaving)
+        finally:
+            for topic, future in leaving.items():
+                del self._leaving[topic]
+                future.set_result(None)
+            if self._leaving:
+                self._shared.tasks.spawn(self._unsubscribe())

@@ -1,0 +1,108 @@
+"""The node's timing wheel, driven by one timer of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from greendot.clock import Clock
+from greendot.node.timer_model import Timer, Wheel
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.telemetry.traceparent import enter
+
+SLICE_S = 0.005  # of each turn of the loop, however many timers are due
+_SHORTEST_S = 0.01  # timers due within so much of each other share one wake-up
+_STALL_S, _CATCH_UP_S = 2.0, 0.5  # a wake-up so late found the process stopped: what came meanwhile is read first
+
+
+def _end(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
+
+
+class Timers:
+    """Set and end timers. With `driven` False nothing fires by itself: a test moves the clock and calls `tick`."""
+
+    def __init__(self, clock: Clock, *, driven: bool = True) -> None:
+        self._clock = clock
+        self._driven = driven
+        self._wheel = Wheel()
+        self._wake: asyncio.Handle | None = None
+        self._wake_at = float("inf")
+        self._due: deque[Timer] = deque()  # taken out of the wheel and not fired yet
+        self.now = clock.monotonic
+
+    def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Timer:
+        timer = self._wheel.set(self.now() + delay_s, call, argument)
+        if self._driven and timer.due < self._wake_at:
+            self._sleep_until(timer.due)
+        return timer
+
+    def set_next(self, every_s: float, call: Callable[[Any], None]) -> Timer:
+        """For the next whole multiple of `every_s`: what is done for all tenants together is done at moments that do
+        not depend on which of them asked for it first, and so tells none of another."""
+        return self.set(every_s - self.now() % every_s, call)
+
+    def cancel(self, timer: Timer | None) -> None:
+        self._wheel.cancel(timer)
+
+    async def sleep(self, delay_s: float) -> None:
+        """Return when the time has passed on the node's own clock."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.set(delay_s, _end, over)
+        try:
+            await over
+        finally:
+            self.cancel(timer)
+
+    def next_due(self) -> float | None:
+        return self._wheel.next_due()
+
+    def tick(self) -> None:
+        """Fire what is due, in the course of nobody's trace, whoever set the first of them."""
+        enter(None)
+        late = self.now() - self._wake_at
+        self._wake_at = float("inf")
+        if self._driven and late > _STALL_S:
+            # Clients were silent because nobody read what they said. They must not be taken for dead before it is.
+            self._sleep_until(self.now() + _CATCH_UP_S)
+            return
+        self._due.extend(self._wheel.advance(self.now()))
+        self._fire()
+
+    def _fire(self) -> None:
+        """Fire what was due; what takes longer than a slice goes on in the next turn, unless a test moves the clock."""
+        ends = perf_counter() + SLICE_S if self._driven else float("inf")
+        while self._due:
+            try:
+                self._due.popleft().fire()
+            except Exception as error:  # one broken timer must not stop the others
+                tell(log_events.WORK_FAILED, error, work="a timer")
+            if perf_counter() > ends:
+                break
+        if self._due and self._driven:
+            if self._wake is not None:
+                self._wake.cancel()
+            self._wake_at = self.now()
+            self._wake = asyncio.get_running_loop().call_soon(self.tick)
+        elif self._driven and (due := self._wheel.next_due()) is not None:
+            self._sleep_until(due)
+
+    def close(self) -> None:
+        self._driven = False
+        if self._wake is not None:
+            self._wake.cancel()
+
+    def __len__(self) -> int:
+        return len(self._wheel) + len(self._due)
+
+    def _sleep_until(self, due: float) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = due
+        delay = max(due - self.now(), _SHORTEST_S)
+        self._wake = asyncio.get_running_loop().call_later(delay, self.tick)

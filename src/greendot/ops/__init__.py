@@ -1,0 +1,1 @@
+"""Tools for operators: doctor, capacity plan, backup, worker supervisor."""

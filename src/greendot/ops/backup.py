@@ -1,0 +1,261 @@
+"""Backups of the embedded store: made while servers run, put back when none does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from greendot.config import Settings
+from greendot.errors import ConfigError
+from greendot.ops.files import NO_LINKS, give_to, make_durable, put_in_place, refuse_to_overwrite
+from greendot.store.schema import steps
+from greendot.store.sqlite.backup import (
+    CHUNK,
+    Contents,
+    Progress,
+    check_backup_file,
+    checksum,
+    contents,
+    copy,
+    copy_bytes,
+    make_single_file,
+    sole_use,
+)
+from greendot.store.sqlite.lock import lock_file, lock_path
+
+__all__ = ["Contents", "Restored", "back_up", "put_back"]
+
+BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database, and takes for its own by their names
+
+
+class Restored(NamedTuple):
+    """What was put back."""
+
+    contents: Contents
+    checked: bool  # whether there was a checksum to compare it with
+    kept: Path | None  # what was there before
+    left: list[Path]  # where logs went that were beside it, or were left behind by a database that was moved
+    old: bool  # its tables are brought up to date when a server starts
+
+
+def back_up(settings: Settings, file: Path, *, force: bool, progress: Progress) -> Contents:
+    """A copy of the store, looked at and whole, with its checksum beside it. ConfigError if it cannot be made."""
+    _refuse_postgres(settings, _dump(settings, file))
+    source = settings.store_path
+    if not Path(source).is_file():
+        raise ConfigError(f"there is no store {source} here. Call this in the server's folder, or give --store URL")
+    refuse_to_overwrite(file, force=force)
+    if file.exists() and file.samefile(source):
+        raise ConfigError(f"{file} is the store itself.")
+    with put_in_place(file, force=force) as beside:
+        copy(source, beside, progress)
+        found = contents(str(beside), checksum(str(beside), progress))
+        _sum(file).unlink(missing_ok=True)  # that of another backup
+    with put_in_place(_sum(file), force=True) as beside:
+        beside.write_text(f"{found.sha256}  {file.name}\n")
+    return found
+
+
+def put_back(settings: Settings, file: Path, *, force: bool, progress: Progress) -> Restored:
+    """Replace the store by the backup, and verify it there. ConfigError if the backup is no good or a server runs."""
+    _refuse_postgres(settings, _reload(settings, file))
+    target = Path(settings.store_path)
+    if str(target) == ":memory:":
+        raise ConfigError("a store in memory cannot be restored: give a file, --store sqlite:///FILE")
+    check_backup_file(file)
+    if target.is_symlink():
+        target = target.resolve()  # the link stays, and leads to what is put back
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = lock_file(settings.store_path, alone=True)
+    if lock is None:
+        raise ConfigError(f"a Greendot is running on {target}: stop its servers and workers first.")
+    try:
+        model = _model(target)
+        give_to(model.stat(), Path(lock_path(settings.store_path)))
+        if target.exists():
+            if file.samefile(target):
+                raise ConfigError(f"{file} is the store itself.")
+            if not force:
+                raise ConfigError(f"there is a store {target} already. With --force it is put aside, not removed.")
+        return _restore(file, target, model, progress)
+    except OSError as error:
+        raise ConfigError(f"cannot restore {target}: {error.strerror or error}.") from None
+    finally:
+        os.close(lock)
+
+
+def _restore(file: Path, target: Path, model: Path, progress: Progress) -> Restored:
+    """Copy the backup beside the store and verify it, put it in its place, and verify it again as a server opens it."""
+    with _staged(target) as staged:
+        digest = _copy(file, staged, model, progress)
+        make_single_file(str(staged), str(file))
+        found = contents(str(staged), digest, str(file))
+        checked = _compare(file, digest)
+        make_durable(staged)
+        with ExitStack() as held:
+            if target.exists():
+                held.enter_context(sole_use(target))
+            kept, left = _set_aside(target, held)
+            make_durable(target.parent)  # the old log is away before the new file is there, also after a power cut
+            os.replace(staged, target)
+            make_durable(target.parent)
+    _verify(target, found, kept)
+    return Restored(found, checked, kept, left, found.version < steps("sqlite")[-1].number)
+
+
+def _sum(file: Path) -> Path:
+    return file.with_name(f"{file.name}.sha256")
+
+
+def _compare(file: Path, digest: str) -> bool:
+    """Compare with the checksum beside the backup; False if there is none."""
+    try:
+        wanted = _sum(file).read_text().split()[:1]
+    except OSError:
+        return False
+    if wanted != [digest]:
+        raise ConfigError(f"{file} is not what was backed up: checksum mismatch, {_sum(file)} has another.")
+    return True
+
+
+def _model(target: Path) -> Path:
+    """Return the file whose owner and mode the store is to have: the old one, or else a part of it, or the folder."""
+    return next((path for path in (target, *_beside(target)) if path.exists()), target.parent)
+
+
+def _beside(target: Path) -> list[Path]:
+    return [Path(f"{target}{suffix}") for suffix in BESIDE]
+
+
+@contextmanager
+def _staged(target: Path) -> Iterator[Path]:
+    """Name a file beside the store for the copy. What a restore that was killed left under this name is removed."""
+    staged = target.with_name(f".{target.name}.restoring")
+    names = [staged, *_beside(staged)]  # an old log would be replayed into the copy
+
+    def clear() -> None:
+        for name in names:
+            if os.path.lexists(name):
+                os.unlink(name)
+
+    clear()
+    try:
+        yield staged
+    finally:
+        clear()
+
+
+def _copy(file: Path, staged: Path, model: Path, progress: Progress) -> str:
+    """Copy the backup, for the owner and with the mode of the model; return the checksum."""
+    handle = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "r+b") as copied:
+        owner = model.stat()
+        if not model.is_dir() or os.geteuid() == 0:
+            _give_handle(handle, staged, owner)
+        if not model.is_dir():
+            os.fchmod(handle, stat.S_IMODE(owner.st_mode))
+        return copy_bytes(file, copied, progress)
+
+
+def _give_handle(handle: int, path: Path, owner: os.stat_result) -> None:
+    found = os.fstat(handle)
+    if (found.st_uid, found.st_gid) == (owner.st_uid, owner.st_gid):
+        return
+    try:
+        os.fchown(handle, owner.st_uid, owner.st_gid)
+    except OSError as error:
+        whose = f"user {owner.st_uid}, group {owner.st_gid}"
+        raise ConfigError(f"cannot give {path} to {whose}: {error.strerror}. Call this as that user.") from None
+
+
+def _set_aside(target: Path, held: ExitStack) -> tuple[Path | None, list[Path]]:
+    """Give the old store a second name, and move away what SQLite left beside it: it would be taken for the new one's.
+
+    The first name stays until the new store takes it: there is a store at any moment. Answers the second name, and
+    files that were beside it; without a store they are those of one that was moved.
+    """
+    aside = _free_name(target)
+    kept = None
+    if target.exists():
+        _keep(target, aside, held)
+        kept = aside
+    left = []
+    for path in _beside(target):
+        if os.path.lexists(path):
+            left.append(path.with_name(aside.name + path.name.removeprefix(target.name)))
+            os.rename(path, left[-1])
+    return kept, left
+
+
+def _free_name(target: Path) -> Path:
+    """Name it by the time, and by a number if that name is taken."""
+    base = f"{target.name}.before-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = (target.with_name(base if not number else f"{base}-{number}") for number in count())
+    return next(name for name in names if not any(os.path.lexists(path) for path in (name, *_beside(name))))
+
+
+def _keep(target: Path, kept: Path, held: ExitStack) -> None:
+    try:
+        os.link(target, kept)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        # Closed after the replacement only: closing any handle of a file gives up SQLite's locks on it.
+        old = held.enter_context(target.open("rb"))
+        with put_in_place(kept, force=False) as beside:
+            with beside.open("wb") as copied:
+                shutil.copyfileobj(old, copied, CHUNK)
+            shutil.copystat(target, beside)
+            give_to(target.stat(), beside)
+
+
+def _verify(target: Path, wanted: Contents, kept: Path | None) -> None:
+    """ConfigError unless the store opens, is whole and has what the backup has."""
+    try:
+        found = contents(str(target), wanted.sha256)
+        reason = None if found == wanted else f"it has {found.records}, the backup {wanted.records}"
+    except ConfigError as error:
+        reason = str(error)
+    if reason is not None:
+        old = f" The store that was there is {kept}." if kept is not None else ""
+        raise ConfigError(
+            f"{target} was replaced and is not usable: {reason} Start no server on it; check the disk, and restore "
+            f"again.{old}"
+        )
+
+
+def _refuse_postgres(settings: Settings, command: str) -> None:
+    if settings.on_postgres:
+        raise ConfigError(f"the store is in PostgreSQL, whose own tools do this: {command}")
+
+
+def _dump(settings: Settings, file: Path) -> str:
+    place, schema = _place(settings)
+    return f"pg_dump --format=custom{schema} --file={quote(str(file))} {quote(place)} (servers may run)"
+
+
+def _reload(settings: Settings, file: Path) -> str:
+    place, schema = _place(settings)
+    how = f"--clean --if-exists --no-owner --single-transaction{schema}"
+    then = "stop the servers first. Tokens revoked since are valid again: greendot revoke --all-tenants"
+    return f"pg_restore {how} --dbname={quote(place)} {quote(str(file))} ({then})"
+
+
+def _place(settings: Settings) -> tuple[str, str]:
+    """The database as these tools take it, without the password, and the schema if it is another than usual."""
+    if not settings.on_postgres:
+        return "", ""
+    split = urlsplit(settings.store.url)
+    login, at, host = split.netloc.rpartition("@")
+    schema = parse_qs(split.query).get("search_path", [""])[0].split(",")[0]
+    place = f"postgresql://{login.partition(':')[0]}{at}{host}{split.path}"
+    return place, f" --schema={schema}" if schema else ""

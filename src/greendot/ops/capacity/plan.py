@@ -1,0 +1,282 @@
+"""From a workload to what it needs: nodes, Redis, PostgreSQL, network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, exp
+from typing import Literal
+
+from msgspec import Struct
+
+from greendot.ops.capacity.constants import IDLE, LARGE, SMALL, of, seconds
+from greendot.ops.capacity.workload import Workload
+
+Unit = Literal["", "/s", "cores", "bytes", "bytes/s", "bytes/day", "s"]
+
+BUSY = 0.5  # of a core: at half load 99 % of deliveries were 14 ms old at most, and there is room for a storm
+SHARD_BYTES = 16e9  # of one Redis: what is more takes long to move, and longer to fill again
+BUCKETS = 128 * 128  # hashes that users are spread over
+PACKED = 512  # users in one of them from which on they take more memory (hash-max-listpack-entries)
+PARTITIONS = 128  # of all keys: more shards would have nothing to do
+COMPARED_S, INBOXES_S = 15.0, 60.0  # how often nodes look whether they missed something
+IP_BYTES = 40  # around what is written to a socket
+BUS_BYTES = 200  # around a body on the bus: what it is, whose, a MAC
+HELLOS_S = 2_000  # admission.hellos_per_s: newcomers a node lets in
+MEASURED_NODES = 2
+LEAST = 0.05  # of a core, that a Redis has left for work if there is to be one at all
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One thing that is needed."""
+
+    part: str  # nodes, Redis, PostgreSQL, network
+    what: str
+    value: float
+    unit: Unit = ""
+    formula: str
+    measured: bool = True  # else it is more than was ever measured, and supposed to go on as it did
+
+
+class Spread(Struct, frozen=True):
+    """How a workload lies on so many nodes."""
+
+    work: Workload
+    nodes: int
+
+    def hearing(self, listeners: float) -> float:
+        """Nodes with at least one of so many connections that are anywhere."""
+        return float(self.nodes * (1 - (1 - 1 / self.nodes) ** listeners))
+
+    def followed(self, things: float, each: float) -> tuple[float, float]:
+        """Of so many rooms or users, each connection following so many: channels with anybody on them, and pairs of a
+        channel and a node on it."""
+        here = self.work.connections / self.nodes * each
+        pairs = self.nodes * things * (1 - exp(-here / things))
+        return min(things * (1 - exp(-self.work.connections * each / things)), pairs), pairs
+
+    @property
+    def bus_s(self) -> float:
+        """Messages on the bus."""
+        work = self.work
+        return work.messages_s + work.typing_s + work.changes_s + work.notifications_s * work.online
+
+    @property
+    def heard_s(self) -> float:
+        """The same, counted by each node that hears them."""
+        work = self.work
+        told = work.messages_s * self.hearing(work.listeners) + work.typing_s * self.hearing(work.others)
+        told += work.changes_s * self.hearing(work.watchers)
+        return told + work.notifications_s * work.online * self.hearing(work.devices)
+
+    @property
+    def cpu(self) -> float:
+        """Cores that the nodes use together."""
+        work = self.work
+        used = work.connections * of("idle") / 100 / IDLE + work.deliveries_s / of("deliveries")
+        used += work.connects_s * (1 / of("connects") + work.watched * seconds("read"))
+        used += work.messages_s * seconds("message_cpu") + work.typing_s * 10 / of("small_fanout")
+        used += work.notifications_s * of("notifying") / 100 / of("notifications")
+        return used + (self.heard_s / of("intake") if self.nodes > 1 else 0.0)
+
+
+class Plan(Struct, frozen=True):
+    """What is needed, each with how it is counted."""
+
+    spread: Spread
+    shards: int  # of Redis; 0: none is needed
+    figures: list[Figure]
+
+    def value(self, part: str, what: str) -> float:
+        return next(one.value for one in self.figures if (one.part, one.what) == (part, what))
+
+
+def plan(work: Workload) -> Plan:
+    spread = spread_of(work)
+    figures = [*_nodes(spread)]
+    shards = shards_of(spread) if spread.nodes > 1 else 0
+    if shards:
+        figures += _redis(spread, shards)
+    return Plan(spread, shards, [*figures, *_postgres(spread), *_network(spread)])
+
+
+def spread_of(work: Workload) -> Spread:
+    """On as few nodes as will do. More nodes hear more of the bus, so it is counted until it fits."""
+    nodes = max(1, ceil(work.connections / work.per_node))
+    for _ in range(100):
+        wanted = ceil(Spread(work, nodes).cpu / BUSY)
+        if wanted <= nodes:
+            break
+        nodes = wanted
+    return Spread(work, nodes)
+
+
+def shards_of(spread: Spread) -> int:
+    """Each has its part of the work, and every node to answer that asks whether it is there."""
+    left = max(BUSY - spread.nodes * seconds("idle_node"), LEAST)
+    return max(1, ceil(_redis_work(spread) / left), ceil(sum(_redis_parts(spread).values()) / SHARD_BYTES))
+
+
+def _nodes(spread: Spread) -> Iterator[Figure]:
+    work, nodes = spread.work, spread.nodes
+    measured = nodes <= MEASURED_NODES
+    each = 1_000 * of("connection") + work.watched * of("watch") + work.rooms * of("room")
+    yield Figure(
+        part="nodes", what="processes of one core", value=nodes, measured=measured,
+        formula=f"the more of connections ÷ {work.per_node:,} and all their cores ÷ {BUSY:g}; without one to spare",
+    )  # fmt: skip
+    yield Figure(
+        part="nodes", what="connections of each", value=work.connections / nodes,
+        measured=work.connections / nodes <= of("most_held"), formula="users × online × devices ÷ nodes",
+    )  # fmt: skip
+    yield Figure(
+        part="nodes", what="memory of each", value=work.connections / nodes * each, unit="bytes",
+        formula=f"connections × ({of('connection'):g} KB + watched × {of('watch'):,.0f} B + rooms × "
+        f"{of('room'):,.0f} B), at most",
+    )  # fmt: skip
+    yield Figure(
+        part="nodes", what="deliveries", value=work.deliveries_s, unit="/s", measured=measured,
+        formula="messages × listeners + typing × the others there + comings and goings × watchers + notifications",
+    )  # fmt: skip
+    yield Figure(
+        part="nodes", what="cores in use", value=spread.cpu, unit="cores", measured=measured,
+        formula=f"deliveries ÷ {of('deliveries'):,.0f} + connects ÷ {of('connects'):,.0f} + messages × "
+        f"{of('message_cpu'):g} µs + what is heard ÷ {of('intake'):,.0f} + …",
+    )  # fmt: skip
+    yield Figure(
+        part="nodes", what="until all are back after an outage", value=work.connections / nodes / HELLOS_S, unit="s",
+        measured=measured, formula=f"connections of each ÷ admission.hellos_per_s ({HELLOS_S:,})",
+    )  # fmt: skip
+
+
+def per_user() -> tuple[float, float]:
+    """Bytes of Redis that there are anyway, and for each user: what both measurements come to."""
+    fixed = (of("redis_small") - of("redis_large")) / (1 / SMALL - 1 / LARGE)
+    return fixed, of("redis_large") - fixed / LARGE
+
+
+def _redis_parts(spread: Spread) -> dict[str, float]:
+    work = spread.work
+    fixed, each = per_user()
+    online = of("crowded") if work.online_users / BUCKETS > PACKED else each
+    seen = of("crowded") if work.users / BUCKETS > PACKED else each
+    rooms, on_rooms = spread.followed(work.room_count, work.rooms)
+    users, on_users = spread.followed(work.users, work.watched)
+    channels, pairs = rooms + users, on_rooms + on_users
+    return {
+        "who is online": fixed + work.online_users * online,
+        "who was": (work.users - work.online_users) * seen,
+        "channels": channels * of("channel") + (pairs - channels) * of("subscriber"),
+    }
+
+
+def _redis_work(spread: Spread) -> float:
+    """Cores, of all shards together, beside what nodes that have nothing to do ask."""
+    work = spread.work
+    further = max(spread.heard_s - spread.bus_s, 0.0) * seconds("hear")
+    published = (work.messages_s + work.notifications_s * work.online) * seconds("publish")
+    verbs = work.connects_s * seconds("come_and_go") + work.typing_s * seconds("start")
+    return further + published + verbs
+
+
+def _redis(spread: Spread, shards: int) -> Iterator[Figure]:
+    cpu = _redis_work(spread) + shards * spread.nodes * seconds("idle_node")
+    work, parts = spread.work, _redis_parts(spread)
+    measured = spread.nodes <= MEASURED_NODES
+    fixed, each = per_user()
+    formulas = {
+        "who is online": f"{fixed / 1e6:.1f} MB + users online × {each:.0f} B; {of('crowded'):g} B from "
+        f"{PACKED * BUCKETS / 1e6:.1f} million on",
+        "who was": "the other users × the same, at most: those of presence.last_seen_days",
+        "channels": f"channels × {of('channel'):g} B + further nodes on them × {of('subscriber'):g} B",
+    }
+    yield Figure(
+        part="Redis", what="servers" if shards == 1 else "shards of a cluster", value=shards, measured=shards == 1,
+        formula=f"the more of its cores ÷ {BUSY:g} and its memory ÷ {SHARD_BYTES / 1e9:.0f} GB",
+    )  # fmt: skip
+    for what, size in parts.items():
+        yield Figure(
+            part="Redis", what=f"memory: {what}", value=size, unit="bytes", formula=formulas[what],
+            measured=work.online_users <= LARGE,
+        )  # fmt: skip
+    yield Figure(
+        part="Redis", what="memory in all", value=sum(parts.values()), unit="bytes",
+        measured=work.online_users <= LARGE, formula="of all shards together; set maxmemory to half as much again",
+    )  # fmt: skip
+    yield Figure(
+        part="Redis", what="cores in use", value=cpu, unit="cores", measured=measured,
+        formula=f"connects × {of('come_and_go'):g} µs + typing × {of('start'):g} µs + messages × {of('publish'):g} µs "
+        f"+ heard by further nodes × {of('hear'):g} µs + nodes × shards × {of('idle_node'):g} µs",
+    )  # fmt: skip
+    commands = work.connects_s * 2 + work.typing_s + work.messages_s + work.notifications_s * work.online
+    yield Figure(
+        part="Redis", what="commands", value=commands + spread.nodes * shards * of("idle_commands"), unit="/s",
+        measured=measured,
+        formula=f"connects × 2 + typing + messages + notifications to who is online + nodes × shards × "
+        f"{of('idle_commands'):g}",
+    )  # fmt: skip
+    yield Figure(
+        part="Redis", what="messages on the bus", value=spread.bus_s, unit="/s", measured=measured,
+        formula="messages + typing + comings and goings + notifications to who is online",
+    )  # fmt: skip
+    yield Figure(
+        part="Redis", what="the same as nodes hear them", value=spread.heard_s, unit="/s", measured=measured,
+        formula="each × the nodes with a listener: nodes × (1 − (1 − 1/nodes)^listeners)",
+    )  # fmt: skip
+
+
+def looked_up_s(spread: Spread) -> float:
+    """Heads of rooms and inboxes that nodes ask for."""
+    _, pairs = spread.followed(spread.work.room_count, spread.work.rooms)
+    return pairs / COMPARED_S + spread.work.connections / INBOXES_S
+
+
+def _postgres(spread: Spread) -> Iterator[Figure]:
+    work = spread.work
+    writes = work.messages_s + work.notifications_s
+    more = work.body - 128
+    notifications_day = work.users * work.notifications
+    measured = work.messages_s <= of("messages") and work.notifications_s <= of("notifications")
+    measured &= spread.nodes <= MEASURED_NODES
+    cpu = work.messages_s * seconds("message_pg") + work.notifications_s * seconds("notification_pg")
+    cpu += looked_up_s(spread) * seconds("head")
+    disk = work.messages_day * (of("message_disk") + more) + notifications_day * (of("notification_disk") + more)
+    wal = work.messages_day * (of("message_wal") + more) + notifications_day * (of("notification_wal") + more)
+    yield Figure(
+        part="PostgreSQL", what="commits, at most", value=writes, unit="/s", measured=measured,
+        formula="messages + notifications; writers of one moment share a commit",
+    )  # fmt: skip
+    yield Figure(
+        part="PostgreSQL", what="cores in use", value=cpu, unit="cores", measured=measured,
+        formula=f"messages × {of('message_pg'):g} µs + notifications × {of('notification_pg'):g} µs + looked up × "
+        f"{of('head'):g} µs",
+    )  # fmt: skip
+    yield Figure(
+        part="PostgreSQL", what="heads looked up", value=looked_up_s(spread), unit="/s", measured=measured,
+        formula=f"rooms on each node ÷ {COMPARED_S:g} s + connections ÷ {INBOXES_S:g} s",
+    )  # fmt: skip
+    yield Figure(
+        part="PostgreSQL", what="growth", value=disk, unit="bytes/day",
+        formula=f"messages a day × {of('message_disk') + more:,.0f} B + notifications a day × "
+        f"{of('notification_disk') + more:,.0f} B",
+    )  # fmt: skip
+    yield Figure(
+        part="PostgreSQL", what="write-ahead log", value=wal, unit="bytes/day",
+        formula=f"messages a day × {of('message_wal') + more:,.0f} B + notifications a day × "
+        f"{of('notification_wal') + more:,.0f} B",
+    )  # fmt: skip
+
+
+def _network(spread: Spread) -> Iterator[Figure]:
+    work = spread.work
+    each = of("delivery_bytes") - 128 + work.body + IP_BYTES
+    yield Figure(
+        part="network", what="to clients", value=work.deliveries_s * each, unit="bytes/s",
+        measured=spread.nodes <= MEASURED_NODES,
+        formula=f"deliveries × ({of('delivery_bytes') - 128:g} B around + {work.body} B + {IP_BYTES} B of TCP/IP)",
+    )  # fmt: skip
+    if spread.nodes > 1:
+        yield Figure(
+            part="network", what="between nodes and Redis", unit="bytes/s", measured=spread.nodes <= MEASURED_NODES,
+            value=(spread.bus_s + spread.heard_s) * (BUS_BYTES + work.body),
+            formula=f"(on the bus + as nodes hear them) × {BUS_BYTES + work.body} B",
+        )  # fmt: skip

@@ -1,0 +1,65 @@
+"""All findings about one set-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from greendot.config import Mistake, Settings
+from greendot.ops.doctor import access, redis, service, store
+from greendot.ops.doctor.finding import Finding, Findings, by_weight, error
+from greendot.ops.doctor.machine import machine
+from greendot.ops.facts_model import CertificateFacts, FileFacts, MachineFacts, PostgresFacts, RedisFacts, SqliteFacts
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What was found out beside the settings. What could not be looked at is left out."""
+
+    machine: MachineFacts
+    connections: int = 10_000  # expected on this machine
+    redis: tuple[RedisFacts, ...] = ()
+    postgres: PostgresFacts | None = None
+    sqlite: SqliteFacts | None = None
+    tables: int = 0  # the version of the tables this Greendot works with
+    certificate: CertificateFacts | None = None
+    files: tuple[FileFacts, ...] = ()  # with secrets in them
+    host_flag: str | None = None  # what was asked for on the command line
+    dev_secret: str = ""  # what a dev server made here once
+
+
+def diagnosis(settings: Settings, mistakes: Sequence[Mistake], facts: Facts) -> list[Finding]:
+    """The heaviest first. About settings that are mistaken nothing else is said."""
+    wrong = [_mistaken(mistake) for mistake in mistakes]
+    rest = [found for found in _all(settings, facts) if not any(one.touches([found.about]) for one in mistakes)]
+    return by_weight([*wrong, *rest])
+
+
+def _mistaken(mistake: Mistake) -> Finding:
+    why = "A server refuses to start so."
+    return error(mistake.keys[0], mistake.sentence, why, "docs/settings.md says what may be set.")
+
+
+def _all(settings: Settings, facts: Facts) -> Iterable[Finding]:
+    yield from access.dev_mode(settings, facts.host_flag)
+    yield from access.tokens(settings, facts.dev_secret)
+    yield from access.api_key(settings, _stored_keys(facts))
+    yield from access.shared(settings)
+    yield from access.door(settings)
+    yield from access.transport(settings, facts.certificate, facts.files)
+    yield from service.limits(settings)
+    yield from service.calls(settings)
+    yield from redis.engine(settings, facts.redis)
+    yield from _store(settings, facts)
+    yield from machine(settings, facts.machine, facts.connections)
+
+
+def _store(settings: Settings, facts: Facts) -> Findings:
+    if facts.postgres is not None:
+        yield from store.postgres(settings, facts.postgres, facts.tables)
+    if facts.sqlite is not None:
+        yield from store.sqlite(settings, facts.sqlite, facts.tables)
+
+
+def _stored_keys(facts: Facts) -> int:
+    return sum(found.api_keys for found in (facts.postgres, facts.sqlite) if found is not None)

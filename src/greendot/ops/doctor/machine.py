@@ -1,0 +1,60 @@
+"""The machine, against what is expected of it."""
+
+from __future__ import annotations
+
+from greendot.config import Settings
+from greendot.ops.doctor.finding import Findings, error, note, or_ok, warning
+from greendot.ops.facts_model import MachineFacts
+
+BYTES_EACH = 20_000  # of a connection with its session; idle ones take half
+SPARE_FILES = 200  # a process needs beside its connections
+BACKLOG = 1_024
+SANE_YEARS = range(2024, 2100)
+
+
+def machine(settings: Settings, found: MachineFacts, connections: int) -> Findings:
+    """`connections`: expected on this machine."""
+    files = "any number of" if found.open_files is None else f"{found.open_files:,}"
+    summary = f"{found.cores} cores, {files} open files, ready for {connections:,} connections"
+    yield from or_ok("machine", summary, _machine(settings, found, connections))
+
+
+def _machine(settings: Settings, found: MachineFacts, connections: int) -> Findings:
+    workers = settings.server.workers
+    needed = -(-connections // workers) + SPARE_FILES
+    if found.open_files is not None and found.open_files < needed:
+        do = f"LimitNOFILE={needed} in the service, or `ulimit -n {needed}` before the start."
+        yield warning(
+            "machine",
+            f"a process may have {found.open_files:,} files open, and {needed:,} are needed for {connections:,} "
+            f"connections{f' on {workers} workers' if workers > 1 else ''}",
+            "Whoever comes when there are no more is not answered.",
+            do,
+        )
+    memory = connections * BYTES_EACH
+    if found.memory_free is not None and found.memory_free < memory:
+        free, wanted = found.memory_free / 1e6, memory / 1e6
+        why = "When there is none left the system ends the server."
+        what = f"{free:,.0f} MB of memory are free, and {connections:,} connections take up to {wanted:,.0f} MB"
+        yield warning("machine", what, why, "More memory, or fewer connections on each machine.")
+    if found.somaxconn is not None and found.somaxconn < BACKLOG:
+        why = "When very many come at once, some have to try again."
+        do = f"sysctl -w net.core.somaxconn={4 * BACKLOG}"
+        yield warning("machine", f"net.core.somaxconn is {found.somaxconn}", why, do)
+    if found.conntrack is not None and found.conntrack < 2 * connections:
+        why = "When its table is full the firewall drops packets of newcomers and of those who are there."
+        do = f"sysctl -w net.netfilter.nf_conntrack_max={4 * connections}"
+        yield warning("machine", f"net.netfilter.nf_conntrack_max is {found.conntrack:,}", why, do)
+    if workers > found.cores:
+        why = "Workers that share a core slow each other down."
+        yield note("server.workers", f"{workers}, on {found.cores} cores", why, f"--workers {found.cores}")
+    yield from _clock(found)
+
+
+def _clock(found: MachineFacts) -> Findings:
+    if found.year not in SANE_YEARS:
+        why = "Tokens and certificates are judged by it."
+        yield error("machine", f"its clock says it is {found.year}", why, "Set it, and run NTP (chrony).")
+    elif found.clock_synchronised is False:
+        why = "Tokens are judged by it, and it drifts."
+        yield note("machine", "nothing keeps its clock right", why, "Run NTP (chrony); in a container the host does.")

@@ -1,0 +1,147 @@
+"""Users whom very many watch here: their changes are told in slices, or not at all but when somebody asks.
+
+Which of the two is decided on each node by its own watchers, and both last a while after there are fewer again. That a
+user is to be asked for, or no longer, is told to all watchers, in slices too. The user's own devices are no watchers:
+they are told everything at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from greendot.node.context import Shared
+from greendot.presence.celebrity_model import Crowding, Spread
+from greendot.presence.watched_user import Crowd, Watched
+from greendot.protocol.codec import encode_event
+from greendot.rooms.announcer import devices
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.connection import Connection
+
+Key = tuple[str, str]  # tenant and user
+STEP_S = 0.1  # between two slices: of 20,000 watchers, 67 each
+
+
+def active_at(watcher: Connection) -> float:
+    """Monotonic seconds of the last thing the person did."""
+    return watcher.session.active_at if watcher.session is not None else 0.0
+
+
+class Crowds:
+    """All of them on this node. `forced` are never told of, however few watch them."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        metrics: Metrics,
+        now_ms: Callable[[], int],
+        crowding: Crowding,
+        forced: Collection[Key] = (),
+    ) -> None:
+        self._shared = shared
+        self._metrics = metrics
+        self._now_ms = now_ms  # of the engine's clock
+        self._crowding = crowding
+        self._forced = frozenset(forced)
+        self.polled: set[Key] = {*forced}  # whose watchers ask
+
+    def came(self, watched: Watched, watcher: Connection) -> None:
+        """It watches, and is about to be given the newest state."""
+        count, crowd = len(watched.channel.listeners), watched.crowd
+        if crowd is None:
+            if not self._crowding.is_spread(count, was=False):
+                return
+            crowd = watched.crowd = Crowd()
+        if not crowd.polled and self._crowding.is_polled(count, was=False):
+            self._switch(watched, crowd, polled=True)
+        if crowd.spread is not None:
+            crowd.spread.came(watcher)
+
+    def left(self, watched: Watched, watcher: Connection) -> None:
+        """It watches no longer."""
+        count, crowd = len(watched.channel.listeners), watched.crowd
+        if crowd is None:
+            return
+        if crowd.spread is not None:
+            crowd.spread.left(watcher)
+            self._end_if_done(watched, crowd)
+        if crowd.polled and not self._stays_polled(watched, count):
+            self._switch(watched, crowd, polled=False)
+        self._forget_if_few(watched, crowd)
+
+    def tells(self, watched: Watched) -> bool:
+        """Tell watchers what is new: in slices, or when they ask. False: they are few, and to be told at once."""
+        crowd = watched.crowd
+        if crowd is None:
+            return False
+        if crowd.polled:
+            return True
+        if not self._crowding.is_spread(len(watched.channel.listeners), was=True):
+            self.close(watched)  # whoever was still to be told is told with the others
+            return False
+        self._spread(watched, crowd)
+        return True
+
+    def close(self, watched: Watched) -> None:
+        """Tell nothing more in slices."""
+        if watched.crowd is not None:
+            self._shared.timers.cancel(watched.crowd.timer)
+            watched.crowd = None
+            self.polled -= {watched.key} - self._forced
+
+    # --- polling ---
+
+    def opened(self, watched: Watched) -> None:
+        """It is about to be followed."""
+        if watched.key in self._forced:
+            watched.crowd = Crowd(polled=True)
+
+    def _stays_polled(self, watched: Watched, count: int) -> bool:
+        return watched.key in self._forced or self._crowding.is_polled(count, was=True)
+
+    def _switch(self, watched: Watched, crowd: Crowd, *, polled: bool) -> None:
+        crowd.polled = polled
+        watched.shows += 1
+        (self.polled.add if polled else self.polled.discard)(watched.key)
+        (tenant, user), count = watched.key, len(watched.channel.listeners)
+        what = "are told of no change but ask" if polled else "are told of changes again"
+        tell(log_events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)
+        self._spread(watched, crowd)
+
+    # --- slices ---
+
+    def _spread(self, watched: Watched, crowd: Crowd) -> None:
+        if crowd.spread is not None:
+            crowd.spread.changed()
+        else:
+            crowd.spread = Spread(watched.channel.listeners, active_at, self._shared.timers.now())
+            crowd.timer = self._shared.timers.set(STEP_S, self._slice, watched)
+
+    def _slice(self, watched: Watched) -> None:
+        crowd, now = watched.crowd, self._shared.timers.now()
+        if crowd is None or crowd.spread is None:
+            return
+        if watched.channel.pending or watched.channel.queued:  # said at once, and older: it must not come later
+            crowd.timer = self._shared.timers.set(STEP_S, self._slice, watched)
+            return
+        due = crowd.spread.due(now, self._crowding.per_s(len(watched.channel.listeners)))
+        if own := devices(self._shared, watched.channel, watched.user):
+            due = [watcher for watcher in due if watcher not in own]
+        if due:
+            frame = encode_event(watched.shown(self._now_ms()), self._shared.clock.now_ms())
+            self._shared.hub.send_each(due, frame, key=("presence", watched.user))
+            self._metrics.presence_spread_total += len(due)
+        crowd.timer = self._shared.timers.set(STEP_S, self._slice, watched)
+        self._end_if_done(watched, crowd)
+        self._forget_if_few(watched, crowd)
+
+    def _end_if_done(self, watched: Watched, crowd: Crowd) -> None:
+        if crowd.spread is not None and crowd.spread.done:
+            self._shared.timers.cancel(crowd.timer)
+            crowd.spread = crowd.timer = None
+
+    def _forget_if_few(self, watched: Watched, crowd: Crowd) -> None:
+        few = not self._crowding.is_spread(len(watched.channel.listeners), was=True)
+        if few and not crowd.polled and crowd.spread is None:
+            watched.crowd = None

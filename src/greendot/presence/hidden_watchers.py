@@ -1,0 +1,104 @@
+"""Watchers who may not see whom they watch.
+
+They are no listeners: nothing that is told can reach them, at once, in slices or from a queue. What they are shown is
+that of somebody unknown; or, if they saw the user before, of somebody who went offline when they were barred, and it
+stays so. The topic stays followed for them, so that to ask again takes as long as for anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import UNSET, structs
+
+from greendot.node.context import Shared
+from greendot.node.subscriptions import Following
+from greendot.presence.celebrities import Crowds
+from greendot.presence.model import NOBODY
+from greendot.presence.projection_model import entry, polled, without_last_seen
+from greendot.presence.watched_user import Watched
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Presence
+from greendot.transport.connection import Connection
+
+
+def unknown(user: str, *, stale: bool = False) -> Presence:
+    """What is shown of somebody nothing is known of, in a snapshot."""
+    return entry(user, NOBODY, None, [], stale=stale)
+
+
+class Barring:
+    """One for each node. `now_ms` is the engine's time."""
+
+    def __init__(self, shared: Shared, watched: Following[Watched], crowds: Crowds, now_ms: Callable[[], int]) -> None:
+        self._shared = shared
+        self._watched = watched
+        self._crowds = crowds
+        self._now_ms = now_ms
+
+    def bar(self, watched: Watched, connection: Connection) -> None:
+        """It may not see the user, from the beginning or any more."""
+        if connection in watched.barred:
+            return
+        watched.shows += 1
+        if connection not in watched.channel.listeners:
+            watched.barred[connection] = entry(watched.user, NOBODY, None)
+            self._watched.keep(watched)
+            return
+        gone = self._gone(watched)
+        watched.barred[connection] = gone
+        self._watched.detach(watched.channel.topic, connection)  # and with it what waits to be written to it
+        self._crowds.left(watched, connection)
+        if watched.face.state != "offline" and not watched.is_polled:
+            self._tell(watched, connection, gone)
+
+    def lift(self, watched: Watched, connection: Connection) -> Presence | None:
+        """It may see the user again. What it is to be told; None if it was not barred, or nothing is different."""
+        before = watched.barred.pop(connection, None)
+        if before is None:
+            return None
+        watched.shows += 1
+        self._watched.attach(watched, connection)
+        self._crowds.came(watched, connection)
+        now = watched.shown(self._now_ms())
+        if 0 < now.version <= before.version:  # what was told in its place must not seem to be newer
+            watched.raised = max(watched.raised, before.version + 1)
+            now = structs.replace(now, version=before.version + 1)
+        return None if now == before else now
+
+    def forget(self, watched: Watched, connection: Connection) -> None:
+        """It watches no longer."""
+        watched.barred.pop(connection, None)
+
+    def snapshot(self, watched: Watched, connection: Connection | None) -> Presence:
+        """What one who may not see the user is answered."""
+        shown = None if connection is None else watched.barred.get(connection)
+        if shown is None or (shown.version == 0 and shown.name is None):
+            # Most of them, and in no more time than it takes for somebody who is unknown.
+            return entry(watched.user, NOBODY, None, [], stale=watched.stale)
+        return structs.replace(self._current(watched, shown), devices=[])
+
+    def tell_again(self, watched: Watched) -> None:
+        """Whether the user is followed is told to them too: that it is not would tell them apart."""
+        for connection, shown in watched.barred.items():
+            self._tell(watched, connection, shown)
+
+    def _gone(self, watched: Watched) -> Presence:
+        """As if the user had gone offline this moment, to those who saw them."""
+        if watched.face.state == "offline":
+            face = watched.face
+        else:
+            now = self._now_ms()
+            version = max(now, watched.face.version + 1, watched.raised + 1)
+            face = structs.replace(NOBODY, since=now, last_seen=now, version=version)
+        shown = entry(watched.user, face, watched.name)
+        return without_last_seen(shown) if watched.discreet else shown
+
+    def _current(self, watched: Watched, shown: Presence) -> Presence:
+        seen_before = shown.name is not None or shown.version > 0
+        shown = structs.replace(shown, stale=watched.stale or UNSET)
+        return polled(shown, self._now_ms()) if seen_before and watched.is_polled else shown
+
+    def _tell(self, watched: Watched, connection: Connection, shown: Presence) -> None:
+        frame = encode_event(self._current(watched, shown), self._shared.clock.now_ms())
+        connection.send(frame, record=False, key=("presence", watched.user))

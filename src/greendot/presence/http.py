@@ -1,0 +1,115 @@
+"""Presence over HTTP: what an app backend asks about its users."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from greendot.engine.results import CURSOR
+from greendot.http.backend import Backend
+from greendot.http.operation import operation
+from greendot.http.request import json
+from greendot.ids import ID_PATTERN
+from greendot.presence.model import Manual
+from greendot.presence.order_model import ordered, restored_order
+from greendot.presence.projection_model import project
+from greendot.protocol.codec import encode_part, joined
+from greendot.protocol.commands import Seq, Text, Users
+from greendot.protocol.events import Presence
+from greendot.protocol.replies import PresenceReply, SessionInfo, StatusReply
+
+MOST_TENANTS = 10_000  # of which it is remembered what their pages take
+
+
+class QueryPresence(Struct):
+    """The body of POST /v1/presence/query."""
+
+    users: Users
+
+
+class SetStatus(Struct):
+    """The body of PUT /v1/users/{user}/status."""
+
+    status: Literal["auto", "busy", "invisible"] = "auto"
+    until: Seq | None = None
+    text: Text | None = None
+
+
+class OnlinePage(Struct, frozen=True):
+    """The query of a page of who is online: after what the page before gave as `next`, or after a user."""
+
+    after: Annotated[str, Meta(pattern=rf"{ID_PATTERN}|^{CURSOR}\Z", max_length=134)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class OnlineUsers(Struct):
+    """A page of who is online, where the next one begins (None: this is the last), and how many are online in all."""
+
+    users: list[str]
+    next: str | None
+    count: int
+    stale: bool | UnsetType = UNSET  # some may be missing: lost records are being restored
+
+
+class Sessions(Struct):
+    """A user's sessions on all nodes."""
+
+    sessions: list[SessionInfo]
+
+
+class PresenceRoutes:
+    """`/v1/presence` and `/v1/users`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._work: dict[tuple[str, bool], int] = {}  # of the last page online, by tenant, of first pages and others
+
+    @operation("POST /v1/presence/query", answers={200: (PresenceReply,)})
+    async def query(self, request: Request, body: QueryPresence) -> Response:
+        """How others see up to 10,000 users: one entry each, in order."""
+        tenant = self._backend.keys.tenant(request)
+        self._backend.limiting.app_query(tenant, len(body.users))
+        entries: list[bytes] = []
+        order = self._backend.snapshots.order(tenant, body.users)
+        async for users in self._backend.slices.cut(ordered(body.users, order)):
+            snapshots = await self._backend.snapshots.read(tenant, users)
+            entries += [encode_part(project(u, s)) for u, s in zip(users, snapshots, strict=True)]
+        return json(joined("presence", restored_order(entries, order)))
+
+    @operation("GET /v1/presence/online", fails=(429,))
+    async def online(self, request: Request, query: OnlinePage) -> OnlineUsers:
+        """Who is online. Pages are in no order that means something; each is by id."""
+        tenant, limiting, engine = self._backend.keys.tenant(request), self._backend.limiting, self._backend.engine
+        # The work is known afterwards. What such a page took the last time is charged before, and the rest then.
+        kind = tenant, query.after is None
+        expected = self._work.get(kind, query.limit)
+        limiting.app_query(tenant, expected)
+        stale = await engine.is_any_restoring()
+        page = await engine.online(tenant, query.after, query.limit)
+        stale = stale or await engine.is_any_restoring()
+        limiting.app_looked(tenant, max(0, page.work - expected))
+        if len(self._work) > MOST_TENANTS:
+            self._work.clear()
+        self._work[kind] = page.work
+        return OnlineUsers(page.users, page.next, page.total, stale or UNSET)
+
+    @operation("GET /v1/users/{user}/presence")
+    async def one(self, request: Request, user: str) -> Presence:
+        """How others see a user."""
+        (snapshot,) = await self._backend.snapshots.read(self._backend.keys.tenant(request), [user])
+        return project(user, snapshot)
+
+    @operation("GET /v1/users/{user}/sessions")
+    async def sessions(self, request: Request, user: str) -> Sessions:
+        """A user's sessions, on all nodes."""
+        return Sessions(await self._backend.node.sessions_of(self._backend.keys.tenant(request), user))
+
+    @operation("PUT /v1/users/{user}/status")
+    async def set_status(self, request: Request, user: str, body: SetStatus) -> StatusReply:
+        """Set what the user could set: busy or invisible, until when, and a text."""
+        manual = Manual(body.status, body.until, body.text)
+        snapshot = await self._backend.statuses.set((self._backend.keys.tenant(request), user), manual)
+        return StatusReply(project(user, snapshot, own=True))

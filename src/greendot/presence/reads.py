@@ -1,0 +1,126 @@
+"""Replies to `presence.get`: the users' states now, without watching them.
+
+A reply may have 10,000 entries. It is read and encoded in slices, and what the reader may see is decided once more for
+those about whom something was decided meanwhile: nobody is shown who was hidden before the reply is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from msgspec import Raw
+
+from greendot.auth.grants_model import Grants
+from greendot.engine.port import Topic
+from greendot.node.session import Session
+from greendot.node.subscriptions import Following
+from greendot.node.time_slices import STEP, Slices
+from greendot.presence.celebrities import Crowds
+from greendot.presence.hidden_watchers import Barring, unknown
+from greendot.presence.model import Snapshot
+from greendot.presence.order_model import ordered, restored_order
+from greendot.presence.projection_model import project, without_last_seen
+from greendot.presence.snapshots import Snapshots
+from greendot.presence.watched_user import Watched
+from greendot.protocol.codec import encode_part, joined
+from greendot.protocol.events import Presence
+from greendot.visibility.cache import Sights
+
+Found = Snapshot | Watched  # as the engine has it; or, of a user whom thousands ask for, as it is known here
+
+
+async def watchable(slices: Slices, grants: Grants, users: Sequence[str]) -> Collection[str]:
+    """Return the users whom a token lets its bearer watch. It may have 100 patterns to compare each user with."""
+    if grants.watch is None:
+        return dict.fromkeys(users)
+    allowed: dict[str, None] = {}
+    async for some in slices.cut(users, max(1, STEP // (1 + len(grants.watch)))):
+        allowed.update(dict.fromkeys(user for user in some if grants.may_watch(user)))
+    return allowed
+
+
+class PresenceReads:
+    """One for each node. `snapshot` is how a session sees a user who is followed here."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        followed: tuple[Following[Watched], Barring, Crowds],
+        sights: Sights,
+        slices: Slices,
+        snapshot: Callable[[Watched, Session], Presence],
+    ) -> None:
+        self._snapshots = snapshots
+        self._watched, self._barring, self._crowds = followed
+        self._sights = sights
+        self._slices = slices
+        self._snapshot = snapshot
+
+    async def read(self, session: Session, users: list[str]) -> Raw:
+        """Return the users' states, in the order asked for."""
+        tenant, viewer, sights = session.tenant, session.user, self._sights
+        order = self._snapshots.order(tenant, users)
+        users = [*ordered(users, order)]
+        allowed, many = await watchable(self._slices, session.grants, users), len(users) > STEP
+        await sights.know_many(tenant, viewer, users)
+        decided = sights.decided(tenant)
+        found: list[Found] = []
+        entries: list[bytes] = []
+        async for some in self._slices.cut(users):
+            found += await self._read_some(session, some, allowed)
+            if many:
+                await self._slices.turn()  # others may have been read in this turn too
+            await sights.learn(tenant, [viewer], some)
+            for user in some:
+                entries.append(encode_part(self._shown(session, user, found[len(entries)], allowed)))
+        if many:
+            await self._slices.turn()  # to join so many entries takes a while too
+        while again := sights.decided_since(tenant, viewer, users, decided):
+            decided = sights.decided(tenant)
+            async for numbers in self._slices.cut(again):
+                await sights.learn(tenant, [viewer], [users[number] for number in numbers])
+                for number in numbers:
+                    entries[number] = encode_part(self._shown(session, users[number], found[number], allowed))
+        return joined("presence", restored_order(entries, order))
+
+    async def _read_some(self, session: Session, users: Sequence[str], allowed: Collection[str]) -> list[Found]:
+        await self._sights.learn(session.tenant, [session.user], users)
+        visible = {user for user in users if user in allowed and self._may_see(session, user)}
+        polled = await self._open_polled(session.tenant, visible)
+        # Users who are not to be seen are read under names nobody can have: that takes as long as for the unknown.
+        names = [user if user in visible else f".{user}" for user in users if user not in polled]
+        snapshots = iter(await self._snapshots.read(session.tenant, names) if names else ())
+        return [polled[user] if user in polled else next(snapshots) for user in users]
+
+    def _shown(self, session: Session, user: str, found: Found, allowed: Collection[str]) -> Presence:
+        """Decide what the session is shown, by what is known now."""
+        if user == session.user and isinstance(found, Snapshot):
+            return project(user, found, own=True)
+        if user not in allowed:
+            return unknown(user)
+        sight = self._sights.see(session.tenant, session.user, user)
+        if sight == "hidden":
+            return self._hidden(session, user)
+        if isinstance(found, Watched):
+            return self._snapshot(found, session)
+        shown = project(user, found)
+        return shown if sight == "full" else without_last_seen(shown)
+
+    def _may_see(self, session: Session, user: str) -> bool:
+        return self._sights.see(session.tenant, session.user, user) != "hidden"
+
+    def _hidden(self, session: Session, user: str) -> Presence:
+        watched = self._watched.get(Topic("watch", session.tenant, user))
+        if watched is None:
+            return unknown(user, stale=self._snapshots.is_restoring(session.tenant, user))
+        return self._barring.snapshot(watched, session.connection)
+
+    async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, Watched]:
+        """Follow those of the users whom thousands ask for, if only for some seconds: their state is known here."""
+        polled = self._crowds.polled
+        if not polled:
+            return {}
+        topics = {user: Topic("watch", tenant, user) for user in users if (tenant, user) in polled}
+        await self._watched.open([*topics.values()])
+        found = {user: self._watched.get(topic) for user, topic in topics.items()}
+        return {user: watched for user, watched in found.items() if watched is not None}

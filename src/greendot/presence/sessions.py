@@ -1,0 +1,373 @@
+"""The life of sessions: hello, resume, idle, linger, leave.
+
+The engine may be away at any of these. What could not be said is said again later, always as it is then: nothing is
+queued.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from greendot.auth.grants_model import Grants
+from greendot.engine.port import Disconnect, Engine, Topic
+from greendot.engine.results import Known
+from greendot.errors import EngineUnavailable, StoreUnavailable
+from greendot.ids import new_session_id
+from greendot.node.context import Shared
+from greendot.node.session import Leaving, Session
+from greendot.node.timer_model import has_come
+from greendot.presence.grace_model import Cause, Graces, grace_s
+from greendot.presence.model import Ref
+from greendot.presence.status import Statuses
+from greendot.protocol.codes import Close
+from greendot.protocol.commands import Hello
+from greendot.rooms.session_rooms import Seating
+from greendot.transport.connection import Connection
+
+HELLO_S = 10.0  # a connection that has not said hello by then is closed
+RETRY_S = 1.0  # between two attempts to tell the engine something
+RETURN_MS = 10_000  # clients that were refused while the engine was away have tried again by then (`greeting.RETRY_MS`)
+Key = tuple[str, str]  # tenant and user
+
+
+class Periods(Struct, frozen=True):
+    """Seconds, from the settings."""
+
+    dead_after: float
+    idle: float
+    graces: Graces
+    leeway: float = 0.0  # a token holds so much longer than it says
+    accept_when_away: bool = False  # whether clients may come while the engine is away
+
+
+class Opened(NamedTuple):
+    """A session that the engine knows, on its connection."""
+
+    session: Session
+    resumed: bool  # it is one that was there before
+    status_known: bool  # to the engine
+    is_first: bool  # of the user, here
+
+
+class Sessions:
+    """Opens sessions on connections and ends them; the one place that tells the engine who is there."""
+
+    def __init__(self, engine: Engine, statuses: Statuses, seating: Seating, shared: Shared, periods: Periods) -> None:
+        self.left: Callable[[Key], None] = lambda key: None  # told of a user whose last session here is gone
+        self.incarnation = ""  # this node's name; another one after it was taken for dead
+        self._engine = engine
+        self._statuses = statuses
+        self._seating = seating
+        self._registry = shared.registry
+        self._clock = shared.clock
+        self._timers = shared.timers
+        self._tasks = shared.tasks
+        self._witness = shared.witness
+        self._periods = periods
+        self._coming: set[str] = set()  # sessions on their way here from other nodes
+        self._due = self._check  # one for all connections' timers, instead of one each
+
+    # --- coming ---
+
+    async def open(self, connection: Connection, grants: Grants, hello: Hello) -> Opened:
+        """The session of this connection. Nobody sees it before `show`."""
+        is_first = not self._registry.sessions_of(grants.tenant, grants.user)
+        session = self._resumable(grants, hello) or await self._from_elsewhere(grants, hello)
+        resumed = session is not None
+        if session is None:
+            session = Session(new_session_id(self.incarnation), grants, hello.device, hello.client)
+            session.active_at = session.state_at = self._timers.now()
+        if session.id not in self._registry.sessions:
+            self._registry.add(session)
+        self._attach(session, connection, grants)
+        self._arm(connection)
+        try:
+            # A client that comes back by itself is not a person doing something: it stays as idle as it was. We say so,
+            # because the engine has forgotten it if another session of the device came back first.
+            ref = session.ref
+            touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
+        except EngineUnavailable:
+            if not self._periods.accept_when_away:
+                self._refuse(session, connection, resumed)
+                raise
+            return Opened(session, resumed, status_known=True, is_first=False)  # it is said when the engine is back
+        session.confirmed = session.confirmed or session.ref is ref
+        return Opened(session, resumed, touched.status_known, is_first)
+
+    async def show(self, opened: Opened, connection: Connection) -> None:
+        """Let others see the user, as the status allows."""
+        session = opened.session
+        try:
+            if not opened.status_known:
+                await self._statuses.copy(session.key)
+            elif opened.is_first:
+                await self._statuses.learn(session.key)
+        except EngineUnavailable:
+            if not self._periods.accept_when_away:
+                self._refuse(session, connection, opened.resumed)
+                raise
+
+    def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
+        self._timers.cancel(session.leave_timer)
+        session.leave_timer = None
+        session.ref, session.confirmed = self._next_ref(session), False
+        session.grants = grants
+        session.connection = connection
+        session.connected_at = self._clock.now_ms()
+        session.ip_hash = connection.ip_hash
+        connection.session = session
+
+    def _refuse(self, session: Session, connection: Connection, resumed: bool) -> None:
+        """Forget a new session whose hello is refused. A resumed one lingers: the close invites its client back."""
+        if not resumed and session.connection is connection:
+            session.connection = connection.session = None
+            self._forget(session)
+
+    def _next_ref(self, session: Session) -> Ref:
+        """Its next connection, by a number of its own: small, because the engine keeps it for every session."""
+        return Ref(session.id, self.incarnation, session.ref.conn + 1)
+
+    def _resumable(self, grants: Grants, hello: Hello) -> Session | None:
+        wanted = hello.resume.session if hello.resume else None
+        session = self._registry.sessions.get(wanted) if wanted else None
+        if session is None or session.key != (grants.tenant, grants.user) or session.revoked:
+            return None
+        if session.connection is not None:
+            old, session.connection = session.connection, None
+            old.close(Close.REPLACED, "replaced by a resume")
+        return session
+
+    async def _from_elsewhere(self, grants: Grants, hello: Hello) -> Session | None:
+        """A session of another node goes on here, under an id of ours. Its old socket, if it has one, is closed."""
+        wanted = hello.resume.session if hello.resume else None
+        if wanted is None or wanted in self._registry.sessions:
+            return None
+        ref = Ref(new_session_id(self.incarnation), self.incarnation, 1)
+        self._coming.add(ref.session)
+        try:
+            adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
+        except EngineUnavailable:
+            if not self._periods.accept_when_away:
+                raise  # a new session now would end the one the client can still resume later
+            return None
+        finally:
+            self._coming.discard(ref.session)
+        if adopted is None:
+            return None
+        session = Session(ref.session, grants, hello.device, hello.client)
+        session.ref, session.confirmed = ref, True
+        self._registry.add(session)
+        session.idle = adopted.idle
+        session.active_at = session.state_at = self._timers.now()
+        replaced = Disconnect(wanted, Close.REPLACED, "replaced by a resume", grants.tenant)
+        self._engine.publish(Topic("node", "", adopted.incarnation), replaced)
+        return session
+
+    # --- being there ---
+
+    def active(self, session: Session, now: float) -> None:
+        """The person did something."""
+        session.active_at = now
+        if session.idle:
+            self._set_idle(session, False)
+            self.rearm(session)
+
+    def expect_hello(self, connection: Connection) -> None:
+        connection.timer = self._timers.set(HELLO_S, self._due, connection)
+
+    def _arm(self, connection: Connection) -> None:
+        """Set the connection's one timer to whatever comes first. What moves a date later need not touch it."""
+        session = connection.session
+        if session is None or connection.closing:
+            return
+        now = self._timers.now()
+        dates = [
+            connection.heard + self._periods.dead_after,
+            now + (session.grants.expires_at - self._clock.now_ms()) / 1000 + self._periods.leeway,
+        ]
+        if not session.idle:
+            dates.append(session.active_at + self._periods.idle)
+        self._timers.cancel(connection.timer)
+        connection.timer = self._timers.set(max(0.0, min(dates) - now), self._due, connection)
+
+    def rearm(self, session: Session) -> None:
+        """A date may have come to be earlier: idle counts again, or a refreshed token ends sooner."""
+        if session.connection is not None:
+            self._arm(session.connection)
+
+    def _check(self, connection: Connection) -> None:
+        session, now = connection.session, self._timers.now()
+        if session is None:
+            connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s")
+        elif has_come(connection.heard + self._periods.dead_after, now):
+            connection.close(Close.HEARTBEAT_LOST, "heartbeat lost")
+        elif self._clock.now_ms() >= session.grants.expires_at + round(self._periods.leeway * 1000):
+            connection.close(Close.TOKEN_EXPIRED, "token expired")
+        else:
+            if not session.idle and has_come(session.active_at + self._periods.idle, now):
+                self._set_idle(session, True)
+            self._arm(connection)
+
+    def _set_idle(self, session: Session, idle: bool) -> None:
+        session.idle, session.state_at = idle, self._timers.now()
+        self._witness.idled(session)
+        self._tasks.spawn(self._show_idle(session))
+
+    async def _show_idle(self, session: Session) -> None:
+        if session.connection is None:
+            return
+        try:
+            await self._engine.touch(*session.key, session.ref, session.device, session.idle, None)
+        except EngineUnavailable:
+            self._later(lambda session: self._tasks.spawn(self._show_idle(session)), session)
+
+    # --- going ---
+
+    def lost(self, connection: Connection, cause: Cause, code: int) -> None:
+        """The connection is gone: its session lingers, unless it has moved on to another connection."""
+        session = connection.session
+        if session is None or session.connection is not connection:
+            return
+        session.connection = None
+        now = self._timers.now()
+        silent_s = now - connection.heard
+        session.last_heard = self._clock.now_ms() - round(silent_s * 1000)
+        grace = grace_s(cause, code, self._periods.graces)
+        session.leaving = Leaving(now, round(grace * 1000), round(silent_s * 1000))
+        self._tasks.spawn(self._linger(session, session.ref))
+
+    async def _linger(self, session: Session, ref: Ref) -> None:
+        if session.ref is not ref or session.leaving is None:
+            return
+        left_ms, silent_ms = session.leaving.since(self._timers.now())
+        try:
+            if left_ms and not session.confirmed:
+                # The engine would take a life that it does not know for one that is over.
+                await self.restore(session)
+                if self._registry.sessions.get(session.id) is session and not session.confirmed:
+                    self._later(self._linger_again, session)  # its grace ended before the engine was told
+                return
+            remaining = await self._engine.linger(*session.key, ref, left_ms, silent_ms)
+        except (EngineUnavailable, StoreUnavailable):
+            if session.connection is None:
+                self._later(self._linger_again, session)
+            return
+        self._remains(session, ref, remaining)
+
+    def _linger_again(self, session: Session) -> None:
+        """Try again after the engine could not be told."""
+        if session.leaving is not None:
+            # Its client could not come back while the engine was away, and was asked to wait before it tries again.
+            session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
+        self._tasks.spawn(self._linger(session, session.ref))
+
+    def _remains(self, session: Session, ref: Ref, remaining: int | None) -> None:
+        if session.ref is not ref or session.connection is not None:  # it came back meanwhile
+            return
+        if remaining is None and self._is_forgotten(session):
+            session.confirmed = False
+            self._tasks.spawn(self._linger(session, ref))
+            return
+        if not remaining:
+            self._forget(session)
+        else:
+            self._timers.cancel(session.leave_timer)
+            session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
+
+    def _is_forgotten(self, session: Session) -> bool:
+        """Whether the engine may have lost a session that it does not know, rather than ended it."""
+        if session.moved or session.leaving is None or not session.leaving.since(self._timers.now())[0]:
+            return False
+        return self._engine.is_restoring(*session.key)
+
+    def _forget(self, session: Session) -> None:
+        self._timers.cancel(session.leave_timer)
+        session.leave_timer = None
+        self._registry.remove(session)
+        self._seating.forget(session)
+        self._witness.gone(session)
+        if not self._registry.sessions_of(*session.key):
+            self._statuses.forget(session.key)
+            self.left(session.key)
+
+    def ends_within(self, session: Session, seconds: float) -> bool:
+        """Whether a session that lingers would be over by then."""
+        if session.connection is not None or session.leaving is None:
+            return False
+        return session.leaving.since(self._timers.now())[0] < seconds * 1000
+
+    def prolong(self, session: Session, seconds: float) -> None:
+        """Its client is back and was asked to wait: it counts for so long and a grace more."""
+        now = self._timers.now()
+        _, silent_ms = (session.leaving or Leaving(now, 0, 0)).since(now)
+        session.leaving = Leaving(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
+        self._tasks.spawn(self._linger(session, session.ref))
+
+    def end(self, session: Session) -> None:
+        """One that lingers counts no longer."""
+        if session.connection is None:
+            now = self._timers.now()
+            _, silent_ms = (session.leaving or Leaving(now, 0, 0)).since(now)
+            session.leaving = Leaving(now, 0, silent_ms)
+            self._tasks.spawn(self._linger(session, session.ref))
+
+    def moved(self, session: Session) -> None:
+        """It goes on on another node, as another session. If it lingers here, that is over."""
+        session.moved = True
+        if session.connection is None:
+            self._timers.cancel(session.leave_timer)
+            self._linger_over(session)
+
+    def _linger_over(self, session: Session) -> None:
+        session.leave_timer = None
+        self._tasks.spawn(self._leave(session, session.ref))
+
+    async def _leave(self, session: Session, ref: Ref) -> None:
+        try:
+            remaining = await self._engine.leave(*session.key, ref)
+        except EngineUnavailable:
+            if session.ref is not ref or session.leaving is None:
+                return
+            # Said anew rather than repeated: the engine may have forgotten that it lingers. Others may have ended it.
+            now = self._timers.now()
+            session.leaving = Leaving(now, 0, session.leaving.since(now)[1])
+            self._later(self._linger_again, session)
+            return
+        self._remains(session, ref, remaining)
+
+    def _later(self, again: Callable[[Session], None], session: Session) -> None:
+        self._timers.cancel(session.leave_timer)
+        session.leave_timer = self._timers.set(RETRY_S * random.uniform(1, 2), again, session)
+
+    # --- when the engine may have forgotten ---
+
+    def here(self) -> list[Session]:
+        return [*self._registry.sessions.values()]
+
+    def holds(self, ref: Ref) -> bool:
+        """Whether a session the engine has of this node is one we know."""
+        return ref.session in self._registry.sessions or ref.session in self._coming
+
+    async def restore(self, session: Session) -> None:
+        """Tell the engine all there is to know of a session, as it is now."""
+        manual = await self._statuses.of(session.key)
+        if self._registry.sessions.get(session.id) is not session:
+            return
+        self._statuses.learnt(session.key, manual)
+        leaving = session.leaving if session.connection is None else None
+        if leaving is not None and not leaving.since(self._timers.now())[0]:
+            return  # its end has come meanwhile, and its own timer says so
+        if session.ref.incarnation != self.incarnation:
+            session.ref, session.confirmed = self._next_ref(session), False
+        since = self._statuses.since(session.key, manual, session.state_at)
+        age_ms = round((self._timers.now() - since) * 1000)
+        known = Known(session.device, session.idle, session.grants.name, age_ms, manual)
+        ref = session.ref
+        await self._engine.restore(*session.key, ref, known)
+        session.confirmed = session.confirmed or session.ref is ref
+        if session.connection is None:
+            await self._linger(session, ref)

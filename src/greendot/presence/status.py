@@ -1,0 +1,154 @@
+"""Manual status (busy, invisible): from the store into the engine, and timed while its user is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import structs
+
+from greendot.engine.port import Engine, Restated, Topic
+from greendot.errors import EngineUnavailable, Refused
+from greendot.node.batching import Batched
+from greendot.node.context import Shared
+from greendot.node.timer_model import Timer
+from greendot.presence.model import Face, Manual, Snapshot
+from greendot.protocol.codes import Err
+from greendot.store.port import StatusStore
+
+Key = tuple[str, str]  # tenant and user
+RETRY_S = 1.0
+SHORTEST_S, LONGEST_S = 0.001, 60.0  # between two looks at whether a status is over
+
+
+class Statuses:
+    """Reads that arrive in the same tick share one query: a thousand returning users are one read."""
+
+    def __init__(self, engine: Engine, store: StatusStore, shared: Shared) -> None:
+        self._engine = engine
+        self._store = store
+        self._shared = shared
+        self._manuals: Batched[Key, Manual] = Batched(shared, store.statuses, Manual())
+        self._ends: dict[Key, Timer] = {}  # of the users with sessions here
+        self._invisible: set[Key] = set()  # of the same
+        self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer
+        # Of those of them who have set one: a version, and when it came (monotonic seconds).
+        self._seen: dict[Key, tuple[int, float]] = {}
+
+    async def set(self, key: Key, manual: Manual) -> Snapshot:
+        """Keep what the user set and show it. Refused when it would be over before it began."""
+        if manual.until is not None and manual.until <= self._engine.now_ms():
+            raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
+        kept = await self._store.put_status(*key, manual)
+        self._shared.witness.stated(key, kept)
+        snapshot = await self._show(key, kept)
+        self._engine.publish(Topic("user", *key), Restated())
+        if snapshot.stale:
+            snapshot = self.with_sessions(key, snapshot)
+        # The engine knows the status only of users with sessions; who set it for somebody else is told all the same.
+        return snapshot._replace(own=structs.replace(snapshot.own, status=kept.status, until=kept.until))
+
+    async def copy(self, key: Key) -> None:
+        """Tell the engine what the store knows, so that the user can be shown."""
+        await self._show(key, await self._manuals.get(key))
+
+    async def learn(self, key: Key) -> None:
+        """Ask the engine, which knows the status of a user who is somewhere else as well."""
+        (snapshot,) = await self._engine.read(key[0], [key[1]])
+        if snapshot.stale:
+            await self.copy(key)  # the engine may have lost it: the store has not
+        else:
+            self._note(key, snapshot)
+
+    def look_again(self, key: Key) -> None:
+        """The status was set, here or elsewhere."""
+        self._shared.tasks.spawn(self._settle(key))
+
+    def learnt(self, key: Key, manual: Manual) -> None:
+        """What the store knows, of a user the engine may not know."""
+        over = manual.until is not None and manual.until <= self._engine.now_ms()
+        self._hide(key, hidden=manual.status == "invisible" and not over)
+
+    async def of(self, key: Key) -> Manual:
+        """What the store knows."""
+        return await self._manuals.get(key)
+
+    def is_invisible(self, key: Key) -> bool:
+        """Whether a user with sessions here must not be seen by others in any way."""
+        return key in self._invisible
+
+    def invisible(self, tenant: str) -> Iterable[str]:
+        """All such users of a tenant."""
+        return [user for its, user in self._invisible if its == tenant]
+
+    def since(self, key: Key, manual: Manual, state_at: float) -> float:
+        """Since when the user is in this state, as far as it is known here; one of the sessions is since `state_at`.
+
+        Being busy lasts from when it was set, whatever becomes of the sessions.
+        """
+        _, set_at = self._seen.get(key, (0, None))
+        if set_at is None:
+            return state_at
+        return set_at if manual.status == "busy" else max(set_at, state_at)
+
+    def forget(self, key: Key) -> None:
+        """The user has no session here any more."""
+        self._shared.timers.cancel(self._ends.pop(key, None))
+        self._invisible.discard(key)
+        self._seen.pop(key, None)
+
+    def with_sessions(self, key: Key, snapshot: Snapshot) -> Snapshot:
+        """Return a stale snapshot with the user's sessions on this node in place of an absence."""
+        sessions = self._shared.registry.sessions_of(*key)
+        if not sessions or snapshot.own.state != "offline":
+            return snapshot
+        own = Face("idle" if all(session.idle for session in sessions) else "online")
+        face = snapshot.face if self.is_invisible(key) else own
+        devices = sorted({session.device for session in sessions})
+        return Snapshot(face, own, sessions[0].grants.name or snapshot.name, devices, stale=True)
+
+    async def _show(self, key: Key, manual: Manual) -> Snapshot:
+        snapshot = await self._engine.set_status(*key, manual)
+        self._note(key, snapshot)
+        if snapshot.stale and self._shared.registry.sessions_of(*key):
+            self.learnt(key, manual)  # the engine may not know the user yet
+        return snapshot
+
+    def _note(self, key: Key, snapshot: Snapshot) -> None:
+        """Remember what this node must know of a user with sessions here."""
+        seen, own, was_hidden = self._seen.get(key), snapshot.own, key in self._invisible
+        self.forget(key)
+        if not self._shared.registry.sessions_of(*key):
+            return
+        if own.since == own.version and (own.status != "auto" if seen is None else seen[0] != own.version):
+            seen = own.version, self._shared.timers.now()
+        if seen is not None:
+            self._seen[key] = seen
+        if was_hidden:
+            self._invisible.add(key)
+        self._hide(key, hidden=own.status == "invisible")
+        if snapshot.own.until is not None:
+            remaining_s = (snapshot.own.until - self._engine.now_ms()) / 1000
+            # Not longer at a time: the clock may be set meanwhile, and a date far ahead may be changed many times.
+            delay_s = min(max(remaining_s, SHORTEST_S), LONGEST_S)
+            self._ends[key] = self._shared.timers.set(delay_s, self._over, key)
+
+    def _hide(self, key: Key, *, hidden: bool) -> None:
+        if hidden != (key in self._invisible):
+            (self._invisible.add if hidden else self._invisible.discard)(key)
+            self.changed(key)
+
+    def _over(self, key: Key) -> None:
+        del self._ends[key]
+        self._shared.tasks.spawn(self._settle(key))
+
+    async def _settle(self, key: Key) -> None:
+        # Every verb ends what has run out; this one does nothing else.
+        snapshot: Snapshot | None
+        try:
+            (snapshot,) = await self._engine.read(key[0], [key[1]])
+        except EngineUnavailable:
+            snapshot = None
+        if snapshot is not None and not snapshot.stale:
+            self._note(key, snapshot)
+        elif self._shared.registry.sessions_of(*key) and key not in self._ends:
+            self._ends[key] = self._shared.timers.set(RETRY_S, self._over, key)

@@ -1,0 +1,411 @@
+"""Watching: the state of a user at once, then every change, and nothing for anybody else.
+
+For each watched user the node keeps what it last heard; changes that arrive while the state is being read are kept by
+version. Taking the state and joining the listeners happen in one turn of the loop, so there is neither a gap nor a
+duplicate between snapshot and changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+
+from msgspec import Raw, Struct, structs
+
+from greendot.auth.grants_model import Grants
+from greendot.engine.port import Engine, Part, Topic
+from greendot.errors import EngineUnavailable, Refused
+from greendot.node.channel import Channel
+from greendot.node.context import Shared
+from greendot.node.session import Session
+from greendot.node.subscriptions import Following
+from greendot.node.time_slices import STEP
+from greendot.node.timer_model import has_come
+from greendot.presence.celebrities import Crowds
+from greendot.presence.hidden_watchers import Barring, unknown
+from greendot.presence.model import Change, Face, Snapshot
+from greendot.presence.order_model import ordered, restored_order
+from greendot.presence.reads import PresenceReads, watchable
+from greendot.presence.snapshots import Snapshots
+from greendot.presence.status import Statuses
+from greendot.presence.watched_user import Entry, Watched
+from greendot.protocol.codec import encode_event, encode_part, joined
+from greendot.protocol.codes import Err
+from greendot.protocol.events import Presence
+from greendot.rooms.announcer import devices
+from greendot.transport.connection import Connection
+from greendot.visibility.cache import Sights
+
+AT_ONCE = 250  # users read or told of in one turn of the loop
+
+
+class WatchLimits(Struct, frozen=True):
+    """From the settings."""
+
+    users: Callable[[str], int]  # one connection may watch, by its tenant
+    hold_s: float  # how long all nodes together take to restore a user
+
+
+class Watching:
+    """All watched users of this node."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        shared: Shared,
+        crowds: Crowds,
+        sights: Sights,
+        statuses: Statuses,
+        limits: WatchLimits,
+    ) -> None:
+        self._engine = engine
+        self._shared = shared
+        self._crowds = crowds
+        self._sights = sights
+        self._most = limits.users
+        self._hold_s = limits.hold_s
+        self._watched = Following(engine, shared, self._make, self._read, crowds.close)
+        self._barring = Barring(shared, self._watched, crowds, engine.now_ms)
+        followed = self._watched, self._barring, crowds
+        self.snapshots = Snapshots(engine, statuses, self.watched)
+        self.read = PresenceReads(self.snapshots, followed, sights, shared.slices, self._snapshot).read
+        self._restoring: list[Watched] = []
+
+    def watched(self, topic: Topic) -> Watched | None:
+        return self._watched.get(topic)
+
+    async def watch(self, connection: Connection, session: Session, users: list[str]) -> Raw:
+        """Return the users' states, in the order asked for; changes follow as events until `unwatch` or the end.
+
+        Users are attached in groups, each in the turn of the loop in which its snapshot is taken. An entry that changed
+        before the reply is complete is made again, so the reply is never older than an event sent before it.
+        """
+        watches = connection.watches or set()
+        new = {*users}.difference(watches)
+        if len(watches) + len(new) > (most := self._most(session.tenant)):
+            raise Refused(Err.TOO_MANY, f"a connection may watch at most {most} users")
+        entries: list[Entry] = []
+        many, order = len(users) > STEP, self.snapshots.order(session.tenant, users)
+        users = [*ordered(users, order)]
+        allowed = await watchable(self._shared.slices, session.grants, users)
+        await self._sights.know_many(session.tenant, session.user, [*allowed])
+        try:
+            async for some in self._shared.slices.cut(users):
+                topics = {user: Topic("watch", session.tenant, user) for user in some if user in allowed}
+                await self._open(session, topics, many=many)
+                if connection.closing:
+                    return joined("presence", ())
+                entries += self._watch_some(connection, session, some, topics)
+            if many:
+                await self._shared.slices.turn()  # to join so many entries takes a while too
+            while changed := [number for number, entry in enumerate(entries) if entry.is_outdated]:
+                async for numbers in self._shared.slices.cut(changed):
+                    for number in numbers:
+                        if (watched := entries[number].watched) is not None:
+                            entries[number] = self._begin(watched, connection, session)
+        except Exception:
+            await self.unwatch(connection, session, new)
+            raise
+        return joined("presence", restored_order([entry.data for entry in entries], order))
+
+    async def _open(self, session: Session, topics: Mapping[str, Topic], *, many: bool) -> None:
+        """Have the users followed, and who may see them known: both hold until the next await."""
+        while True:
+            await self._sights.learn(session.tenant, [session.user], topics)
+            await self._watched.open([*topics.values()])
+            if many:
+                await self._shared.slices.turn()  # others may have been read in this turn too
+            # Both may have been given up while the other was read.
+            if self._sights.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
+                return
+
+    def _watch_some(
+        self, connection: Connection, session: Session, users: Sequence[str], topics: Mapping[str, Topic]
+    ) -> list[Entry]:
+        """Attach the connection and take the snapshots, in one turn: changes and snapshots meet without a gap."""
+        connection.watches = connection.watches or set()
+        connection.watches.update(topics)
+        entries = []
+        for user in users:
+            watched = self._watched.get(topics[user]) if user in topics else None
+            if watched is None:
+                entries.append(Entry(None, 0, encode_part(unknown(user))))
+            else:
+                entries.append(self._begin(watched, connection, session))
+        return entries
+
+    def _begin(self, watched: Watched, connection: Connection, session: Session) -> Entry:
+        """Attach the connection, if it may see the user, and take the snapshot."""
+        shown = self._attach(watched, connection, session)
+        return Entry(watched, watched.shows, encode_part(shown))
+
+    def _attach(self, watched: Watched, connection: Connection, session: Session) -> Presence:
+        if not watched.is_wanted:
+            watched.discreet = self._sights.is_discreet(*watched.key)
+        if not self._may_see(session, watched.user):
+            self._barring.bar(watched, connection)
+            return self._barring.snapshot(watched, connection)
+        if connection in watched.barred and (lifted := self._barring.lift(watched, connection)) is not None:
+            return structs.replace(self._snapshot(watched, session), version=lifted.version)
+        if connection not in watched.channel.listeners or watched.crowd is not None:
+            self._watched.attach(watched, connection)
+            self._crowds.came(watched, connection)
+        return self._snapshot(watched, session)
+
+    def _may_see(self, session: Session, user: str) -> bool:
+        return self._sights.see(session.tenant, session.user, user) != "hidden"
+
+    async def unwatch(self, connection: Connection, session: Session, users: Collection[str]) -> None:
+        watches = (connection.watches or set()).intersection(users)
+        async for some in self._shared.slices.cut([*watches]):
+            if connection.watches is not None:
+                connection.watches.difference_update(some)
+            self._detach_all(session.tenant, some, connection)
+
+    async def keep_granted(self, connection: Connection, session: Session, grants: Grants) -> None:
+        """End the watches that the session's next token does not allow."""
+        watches = [*(connection.watches or ())]
+        lost = {*watches}.difference(await watchable(self._shared.slices, grants, watches))
+        if lost:
+            await self.unwatch(connection, session, lost)
+            connection.drop(lambda key: isinstance(key, tuple) and key[0] == "presence" and key[1] in lost)
+
+    def forget(self, connection: Connection) -> None:
+        """End the interest of a connection that is gone."""
+        watches, connection.watches = connection.watches, None
+        if watches and connection.session is not None:
+            if len(watches) <= STEP:
+                self._detach_all(connection.session.tenant, watches, connection)
+            else:
+                self._shared.tasks.spawn(self._forget_many(connection.session.tenant, [*watches], connection))
+
+    async def _forget_many(self, tenant: str, users: list[str], connection: Connection) -> None:
+        async for some in self._shared.slices.cut(users):
+            self._detach_all(tenant, some, connection)
+
+    def _detach_all(self, tenant: str, users: Iterable[str], connection: Connection) -> None:
+        for user in users:
+            self._detach(Topic("watch", tenant, user), connection)
+
+    def _detach(self, topic: Topic, connection: Connection) -> None:
+        watched = self._watched.get(topic)
+        if watched is not None:
+            self._barring.forget(watched, connection)
+            self._watched.detach(topic, connection)
+            self._crowds.left(watched, connection)
+
+    def _make(self, channel: Channel) -> Watched:
+        watched = Watched(channel)
+        self._crowds.opened(watched)
+        return watched
+
+    def _snapshot(self, watched: Watched, session: Session) -> Presence:
+        if watched.user == session.user:
+            return watched.shown_own(devices=True)
+        return watched.shown(self._engine.now_ms(), devices=True)
+
+    # --- changes ---
+
+    def changed(self, topic: Topic, change: Change) -> None:
+        """A change from the bus."""
+        watched = self._watched.get(topic)
+        if watched is None or watched.held:
+            return
+        if change.restored and not (_same(change.face, watched.face) and _same_own(change.own, watched.own)):
+            self._await_restored(watched)  # its other sessions may be still to come: showing this would be a flicker
+            return
+        watched.name, watched.devices = change.name or watched.name, change.devices
+        if change.public and change.face.version > watched.face.version:
+            self._show(watched, change.face)
+        if change.private and change.own.version > watched.own.version:
+            self._show_own(watched, change.own)
+
+    def _show(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
+        """Others see this now; told unless it looks the same."""
+        before, watched.face = watched.face, face
+        watched.shows += 1
+        if (not anyway and _same(before, face)) or self._crowds.tells(watched):
+            return
+        frame = encode_event(watched.shown(self._engine.now_ms()), self._shared.clock.now_ms())
+        key = ("presence", watched.user)
+        self._shared.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
+
+    def _show_own(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
+        before, watched.own = watched.own, face
+        watched.shows += 1
+        if not anyway and _same_own(before, face):
+            return
+        if own := self._devices(watched):
+            frame = encode_event(watched.shown_own(), self._shared.clock.now_ms())
+            self._shared.hub.send_each(own, frame, key=("presence", watched.user))
+
+    def _devices(self, watched: Watched) -> list[Connection]:
+        return self._connections(watched, watched.user)
+
+    # --- who may see whom ---
+
+    def in_use(self, tenant: str) -> set[str]:
+        """Return the users of the tenant who are watched."""
+        return self._watched.names(tenant)
+
+    async def review(self, tenant: str, users: Collection[str] | None) -> None:
+        """Decide again what these see and who sees them, and send what is different."""
+        slices, looked = self._shared.slices, 0
+        for user in self.in_use(tenant) if users is None else users:
+            if looked > STEP:
+                looked = 0
+                await slices.turn()
+            looked += 1
+            watched = self._watched.get(Topic("watch", tenant, user))
+            if watched is None:
+                continue
+            await self._sights.know(tenant, _watchers(watched), [user])
+            concerned = self._concerned(watched)
+            looked += len(concerned)
+            self._reconsider(watched, ())
+            async for some in slices.cut(concerned):
+                self._reconsider(watched, some)
+        for user in users or ():
+            for connection in [*self._shared.registry.connections_of(tenant, user)]:
+                async for seen in slices.cut([*(connection.watches or ())]):
+                    await self._sights.know(tenant, [user], seen)
+                    for other in seen:
+                        if (found := self._watched.get(Topic("watch", tenant, other))) is not None:
+                            self._reconsider(found, [connection])
+
+    def _concerned(self, watched: Watched) -> list[Connection]:
+        """Those of the watchers for whom there may be something else to decide than that they see the user."""
+        hide_from = self._sights.only_hidden_from(*watched.key)
+        if hide_from is None:
+            return [*watched.channel.listeners, *watched.barred]
+        return [*(device for user in hide_from for device in self._connections(watched, user)), *watched.barred]
+
+    def _connections(self, watched: Watched, user: str) -> list[Connection]:
+        return devices(self._shared, watched.channel, user)
+
+    def _reconsider(self, watched: Watched, connections: Iterable[Connection]) -> None:
+        discreet, watched.discreet = watched.discreet, self._sights.is_discreet(*watched.key)
+        if discreet != watched.discreet and watched.face.state == "offline":
+            self._show(watched, watched.face, anyway=True)
+        for connection in connections:
+            session = connection.session
+            if session is None or watched.user not in (connection.watches or ()):
+                continue  # it went while others were looked at
+            if not self._may_see(session, watched.user):
+                self._barring.bar(watched, connection)
+            elif (shown := self._barring.lift(watched, connection)) is not None:
+                frame = encode_event(shown, self._shared.clock.now_ms())
+                connection.send(frame, record=False, key=("presence", watched.user))
+
+    # --- when something may have been missed ---
+
+    def hold(self, part: Part, seconds: float) -> None:
+        """Show nothing new of these users for so long, or until they are held anew and read: their sessions are being
+        restored. What else reads them before leaves them alone: another return of the engine, or an earlier loss.
+        """
+        until = self._shared.timers.now() + seconds
+        for watched in self._watched.within(part):
+            watched.held, watched.held_until = True, until
+
+    def _await_restored(self, watched: Watched) -> None:
+        """Show nothing new of the user until all sessions had time to be restored, then read it."""
+        watched.held = True
+        if not self._restoring:
+            self._shared.timers.set(self._hold_s, self._restored)
+        self._restoring.append(watched)
+
+    def _restored(self, _: None) -> None:
+        """Users that were restored before this node knew of any loss must all be back by now."""
+        found, self._restoring = self._restoring, []
+        known = [watched for watched in found if self._watched.get(watched.channel.topic) is watched]
+        self._shared.tasks.spawn(self._quietly(known))
+
+    async def _quietly(self, known: list[Watched]) -> None:
+        for at in range(0, len(known), AT_ONCE):
+            some = known[at : at + AT_ONCE]
+            try:
+                await self._resync(some, False)
+            except EngineUnavailable:  # perhaps for a moment, in which no loss is found that has all read again
+                for watched in some:
+                    if self._watched.get(watched.channel.topic) is watched:
+                        self._await_restored(watched)
+
+    async def mark_stale(self, part: Part) -> None:
+        """Watchers are told that what they see is not followed any more."""
+        for number, watched in enumerate(self._watched.within(part)):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if not watched.stale:
+                watched.stale = True
+                self._show(watched, watched.face, anyway=True)
+                self._show_own(watched, watched.own, anyway=True)
+                self._barring.tell_again(watched)
+
+    async def resync(self, part: Part, *, intact: bool) -> None:
+        """Read everybody again and tell what is different. Unless `intact`, an older version may be the truth."""
+        await self._resync(self._watched.within(part), intact)
+
+    async def _resync(self, all_watched: list[Watched], intact: bool) -> None:
+        all_watched.sort(key=lambda watched: watched.channel.topic.tenant)
+        for tenant, theirs in groupby(all_watched, key=lambda watched: watched.channel.topic.tenant):
+            users = [*theirs]
+            for at in range(0, len(users), AT_ONCE):
+                now = self._shared.timers.now()
+                chunk = [watched for watched in users[at : at + AT_ONCE] if has_come(watched.held_until, now)]
+                before = [watched.face for watched in chunk]
+                for watched in chunk:
+                    watched.held = False  # what is heard from here on is newer than what is being read
+                snapshots = await self._engine.read(tenant, [watched.channel.topic.name for watched in chunk])
+                for watched, snapshot, face in zip(chunk, snapshots, before, strict=True):
+                    if has_come(watched.held_until, now):  # not lost again meanwhile
+                        self._again(watched, snapshot, settled=intact or watched.face is not face)
+
+    def _again(self, watched: Watched, snapshot: Snapshot, *, settled: bool) -> None:
+        """What was read. Unless `settled`, it stands even if its version is older: what was newer is lost."""
+        if snapshot.stale:
+            self._await_restored(watched)
+            return
+        was_stale, watched.stale = watched.stale, False
+        if snapshot.face.version >= watched.face.version or not settled:
+            watched.name, watched.devices = snapshot.name or watched.name, snapshot.devices
+        self._show(watched, _newer(watched.face, snapshot.face, settled), anyway=was_stale)
+        self._show_own(watched, _newer(watched.own, snapshot.own, settled), anyway=was_stale)
+        if was_stale:
+            self._barring.tell_again(watched)
+
+    async def _read(self, fresh: Sequence[Watched]) -> None:
+        topics = [watched.channel.topic for watched in fresh]
+        snapshots = await self.snapshots.read(topics[0].tenant, [topic.name for topic in topics])
+        for watched, snapshot in zip(fresh, snapshots, strict=True):
+            watched.name, watched.devices = snapshot.name, snapshot.devices
+            # A change that came between subscribing and reading may be newer than what was read.
+            watched.face = max(snapshot.face, watched.face, key=lambda face: face.version)
+            watched.own = max(snapshot.own, watched.own, key=lambda face: face.version)
+            if snapshot.stale:
+                watched.stale = True
+                self._await_restored(watched)
+
+
+def _watchers(watched: Watched) -> set[str]:
+    connections = (*watched.channel.listeners, *watched.barred)
+    return {connection.session.user for connection in connections if connection.session is not None}
+
+
+def _same(one: Face, other: Face) -> bool:
+    """Whether others would see no difference."""
+    return (one.state, one.text) == (other.state, other.text)
+
+
+def _same_own(one: Face, other: Face) -> bool:
+    """Whether the user would see no difference."""
+    return _same(one, other) and (one.status, one.until) == (other.status, other.until)
+
+
+def _newer(shown: Face, read: Face, settled: bool) -> Face:
+    if read.version >= shown.version:
+        return read
+    if settled or _same_own(shown, read):
+        return shown
+    # Readers take nothing older than what they have: the truth gets a version of its own.
+    return structs.replace(read, version=shown.version + 1)

@@ -1,0 +1,133 @@
+"""Devices over HTTP, and what their users chose: for apps that register them by themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from greendot.http.backend import Backend
+from greendot.http.operation import operation
+from greendot.http.problem import Problem
+from greendot.http.request import json, read_body
+from greendot.ids import TEXT_PATTERN
+from greendot.protocol.commands import PushProvider
+from greendot.store.push import MOST_TOKEN, Choices, Device
+
+SHOWN_OF_A_TOKEN = 6  # characters at its end: enough to tell two apart
+
+Minute = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+
+class PutDevice(Struct):
+    """The body of PUT /v1/users/{user}/devices/{device}."""
+
+    provider: PushProvider
+    token: Annotated[str, Meta(min_length=1, max_length=MOST_TOKEN, pattern=TEXT_PATTERN)]
+
+
+class ShownDevice(Struct):
+    """A device, with as much of its token as tells it from others."""
+
+    device: str
+    provider: PushProvider
+    token: str
+    created_at: int
+    used_at: int
+
+
+class Devices(Struct):
+    """All of a user, by their names."""
+
+    devices: list[ShownDevice]
+
+
+class Registered(Struct):
+    """A device that is pushed to."""
+
+    user: str
+    device: str
+    provider: PushProvider
+
+
+class QuietHours(Struct):
+    """Over midnight if `ends` is before `begins`."""
+
+    begins: Minute
+    ends: Minute
+
+
+class PushChoices(Struct):
+    """The body of PUT /v1/users/{user}/push, and what GET answers: what is left out is as for everybody."""
+
+    time_zone: Annotated[str, Meta(max_length=64)] = "UTC"
+    quiet_hours: QuietHours | None = None
+
+
+class DeviceRoutes:
+    """`/v1/users/{user}/devices` and `/v1/users/{user}/push`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @operation("GET /v1/users/{user}/devices")
+    async def devices(self, request: Request, user: str) -> Devices:
+        """Where a user is pushed to."""
+        found = await self._backend.devices.of(self._key(request, user))
+        return Devices([_shown(device) for device in found])
+
+    @operation(
+        "PUT /v1/users/{user}/devices/{device}", body=(PutDevice,), answers={201: (Registered,), 200: (Registered,)}
+    )
+    async def put(self, request: Request, user: str, device: str) -> Response:
+        """Push to this device from now on. 200 if it was so already."""
+        given = await read_body(request, PutDevice)
+        is_new = await self._backend.devices.register(self._key(request, user), device, given.provider, given.token)
+        return json(Registered(user, device, given.provider), 201 if is_new else 200)
+
+    @operation("DELETE /v1/users/{user}/devices/{device}", fails=(404,))
+    async def remove(self, request: Request, user: str, device: str) -> None:
+        """Push to this device no more."""
+        if not await self._backend.devices.remove(self._key(request, user), device):
+            raise Problem(404, f"{user!r} has no device {device!r} registered")
+
+    @operation("GET /v1/users/{user}/push")
+    async def choices(self, request: Request, user: str) -> PushChoices:
+        """When a user is not to be disturbed."""
+        return _told(await self._backend.store.choices(*self._key(request, user)))
+
+    @operation("PUT /v1/users/{user}/push")
+    async def choose(self, request: Request, user: str, body: PushChoices) -> PushChoices:
+        """Say when a user is not to be disturbed."""
+        if not self._backend.is_zone(body.time_zone):
+            raise Problem(
+                400, f"no time zone is called {body.time_zone!r}; write one such as Europe/Berlin", code="bad_field"
+            )
+        quiet = body.quiet_hours or QuietHours("00:00", "00:00")
+        chosen = Choices(body.time_zone, _minutes(quiet.begins), _minutes(quiet.ends))
+        await self._backend.store.put_choices(*self._key(request, user), chosen)
+        return _told(chosen)
+
+    def _key(self, request: Request, user: str) -> tuple[str, str]:
+        return self._backend.keys.tenant(request), user
+
+
+def _shown(device: Device) -> ShownDevice:
+    token = f"…{device.token[-SHOWN_OF_A_TOKEN:]}"
+    return ShownDevice(device.device, device.provider, token, device.created_at, device.used_at)
+
+
+def _told(chosen: Choices) -> PushChoices:
+    if chosen.quiet_begins == chosen.quiet_ends:
+        return PushChoices(chosen.zone)
+    return PushChoices(chosen.zone, QuietHours(_clock(chosen.quiet_begins), _clock(chosen.quiet_ends)))
+
+
+def _minutes(clock: str) -> int:
+    return int(clock[:2]) * 60 + int(clock[3:])
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02}:{minutes % 60:02}"

@@ -1,0 +1,193 @@
+"""Lanes to providers: so many sends at once, and a circuit breaker for each host.
+
+A slow provider must not occupy all slots of a worker: a send that gets no slot in time is put off. A host that fails is
+left alone for a while, and sends to it are put off without counting as attempts. Where devices name the host, as in Web
+Push, each host is on its own. Tenants that share an account have lanes of their own: one cannot hold up the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.push.circuit_breaker_model import Rests
+from greendot.push.send_slots import Host, Slots
+from greendot.push.sender import Parcel, ProviderSender, Sender, Sent
+from greendot.store.push import Device, Provider
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+DRY_RUN = "dry run"
+MOST_LANES = 1_000  # tenants whose lanes are kept while they send nothing
+
+
+class Bounds(Struct, frozen=True):
+    """From the settings."""
+
+    at_once: int = 100  # sends to one host
+    unproven: int = 20  # sends to all hosts together that have not answered yet
+    unproven_each: int = 5
+    patience_s: float = 2.0  # a send that has no slot by then is put off
+    put_off_s: float = 5.0  # for so long
+    rest_after: int = 5  # failures in a row
+    longest_rest_s: float = 60.0
+    most_places: int = 500
+
+
+class _Place(Struct):
+    """State of one host."""
+
+    host: Host
+    rests: Rests
+    users: int = 0
+    is_stuck: bool = False  # a send waited in vain, and none was answered since
+
+
+class LaneCounts(Struct):
+    """What was held back."""
+
+    held: int = 0
+    rests: int = 0  # begun
+
+
+class Lane:
+    """One provider of one tenant."""
+
+    def __init__(
+        self,
+        sender: ProviderSender,
+        tenant: str,
+        provider: Provider,
+        clock: Clock,
+        bounds: Bounds | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self.counts = LaneCounts()
+        self._sender = sender
+        self._tenant = tenant
+        self._provider = provider
+        self._clock = clock
+        self._bounds = bounds or Bounds()
+        self._dry_run = dry_run  # nothing is sent, and everything else is done
+        self._places: dict[str, _Place] = {}  # those used last at the end
+        self._slots = Slots(
+            each=self._bounds.at_once, unproven=self._bounds.unproven, unproven_each=self._bounds.unproven_each
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        return not any(place.users for place in self._places.values())
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        if self._dry_run:
+            return Sent("sent", DRY_RUN)
+        place = self._place(self._sender.place(device))
+        if place is None:
+            return self._held("too many places are being sent to", self._bounds.put_off_s)
+        place.users += 1
+        try:
+            return await self._in_turn(place, device, parcel)
+        finally:
+            place.users -= 1
+
+    async def close(self) -> None:
+        await self._sender.close()
+
+    def resting(self) -> int:
+        """How many places are left alone at the moment."""
+        now = self._clock.monotonic()
+        return sum(place.rests.wait_s(now) > 0 for place in self._places.values())
+
+    def _place(self, name: str) -> _Place | None:
+        """None if there are too many."""
+        found = self._places.pop(name, None)
+        if found is None:
+            if len(self._places) >= self._bounds.most_places:
+                unused = next((name for name, place in self._places.items() if not place.users), None)
+                if unused is None:
+                    return None
+                del self._places[unused]
+            rests = Rests(self._bounds.rest_after, self._bounds.longest_rest_s)
+            found = _Place(Host(is_known=self._sender.is_known(name)), rests)
+        self._places[name] = found
+        return found
+
+    async def _in_turn(self, place: _Place, device: Device, parcel: Parcel) -> Sent:
+        if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:
+            return self._held("the provider rests after failures", wait_s)
+        if place.is_stuck and not self._slots.is_free(place.host):
+            return self._held("the provider is slow, and others wait too", self._bounds.put_off_s)
+        try:
+            async with asyncio.timeout(self._bounds.patience_s):
+                slot = await self._slots.acquire(place.host)
+        except TimeoutError:
+            place.is_stuck = True
+            return self._held("the provider is slow, and others wait too", self._bounds.put_off_s)
+        try:
+            # Sends before this one may have opened the circuit breaker.
+            if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:
+                return self._held("the provider rests after failures", wait_s)
+            return await self._try(place, device, parcel)
+        finally:
+            self._slots.release(place.host, slot)
+
+    async def _try(self, place: _Place, device: Device, parcel: Parcel) -> Sent:
+        rests = place.rests
+        was_try, went_well = rests.begin(), None
+        try:
+            sent = await self._sender.send(device, parcel)
+            went_well = not sent.is_away if sent.is_tried else None
+        except Exception as error:
+            tell(log_events.WORK_FAILED, error, work=f"push by {self._provider}", tenant=self._tenant)
+            sent, went_well = Sent("failed", "an error in Greendot, see its log", is_away=True), False
+        finally:
+            now, was_open = self._clock.monotonic(), rests.is_open
+            rests.end(now, random.random(), was_try=was_try, went_well=went_well)
+        if went_well is not None:
+            place.is_stuck = place.is_stuck and not went_well
+            self._slots.prove(place.host, went_well)
+        if sent.wait_s > 0 and sent.is_tried:
+            rests.told(now, sent.wait_s)
+        self._note(was_open, rests.is_open, sent)
+        return sent
+
+    def _held(self, reason: str, wait_s: float) -> Sent:
+        """Not all of them come again at the same moment."""
+        self.counts.held += 1
+        return Sent("failed", reason, wait_s * (1 + random.random() / 4), is_tried=False)
+
+    def _note(self, was_open: bool, is_open: bool, sent: Sent) -> None:
+        if is_open and not was_open:
+            self.counts.rests += 1
+            tell(log_events.PUSH_RESTS, provider=self._provider, tenant=self._tenant, reason=sent.reason)
+        elif was_open and not is_open:
+            tell(log_events.PUSH_GOES_ON, provider=self._provider, tenant=self._tenant)
+
+
+class Lanes:
+    """One provider account that several tenants use: each tenant has a lane of its own."""
+
+    def __init__(self, make: Callable[[str], Lane], sender: Sender) -> None:
+        self._make = make
+        self._sender = sender
+        self._lanes: dict[str, Lane] = {}  # by tenant, those used last at the end
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        lane = self._lanes.pop(device.tenant, None) or self._make(device.tenant)
+        self._lanes[device.tenant] = lane
+        if len(self._lanes) > MOST_LANES:
+            idle = next((tenant for tenant, lane in self._lanes.items() if lane.is_idle), None)
+            if idle is not None and idle != device.tenant:
+                del self._lanes[idle]
+        return await lane.send(device, parcel)
+
+    async def close(self) -> None:
+        await self._sender.close()
+
+
+_: tuple[type[Sender], ...] = (Lane, Lanes)

@@ -1,0 +1,1 @@
+"""Push providers: FCM, APNs, Web Push and a webhook of the app."""

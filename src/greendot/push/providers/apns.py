@@ -1,0 +1,165 @@
+"""Apple Push Notification service: HTTP/2, with provider tokens."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID, uuid5
+
+import msgspec
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.protocol.decoding import decoder
+from greendot.push.devices import APNS_TOKEN
+from greendot.push.payload import content, fitted, ids_only, short
+from greendot.push.providers.responses import no_answer, read, said, trouble, word
+from greendot.push.providers.signing import SigningKey, ec_key
+from greendot.push.sender import Parcel, ProviderSender, Sent
+from greendot.store.push import Device
+from greendot.transport.http2_client import MultiplexedCaller
+from greendot.transport.http_client import Answer, NotCalled, Terms
+
+URLS = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
+MOST_BYTES = 4_096
+MOST_COLLAPSE = 64  # bytes
+RENEW_S = 2_400.0  # Apple takes a token for an hour, and not a new one more often than every 20 minutes
+RENEW_EARLY_S = 60.0  # when Apple says that it has ended, which a clock that was wrong can do
+IDS = UUID("6f0d3f2e-51c3-5a35-9d4b-2f6f2f6b8a01")  # what a key is made an id with; never another
+# About the device, not about how Greendot asks.
+GONE = {"BadDeviceToken", "Unregistered", "ExpiredToken"}
+
+
+class Account(Struct, frozen=True):
+    """A key of a developer's team, and the app it sends to."""
+
+    key: str  # the .p8 file
+    key_id: str
+    team_id: str
+    topic: str  # the app's bundle id
+    place: Literal["production", "sandbox"] = "production"
+
+
+class _Refusal(Struct):
+    reason: str = ""
+    timestamp: int | None = None  # ms: since when the device is known to be gone
+
+
+_encode = msgspec.json.encode
+_refusal = decoder(_Refusal)
+
+
+class ProviderTokens:
+    """The token to send with: made anew every 40 minutes."""
+
+    def __init__(self, account: Account, clock: Clock) -> None:
+        self._key: SigningKey = ec_key(account.key, account.key_id)
+        self._team = account.team_id
+        self._clock = clock
+        self._token = ""
+        self._made = 0.0  # monotonic seconds
+
+    def token(self) -> str:
+        if not self._token or self._clock.monotonic() - self._made >= RENEW_S:
+            self._token = self._key.sign({"iss": self._team, "iat": self._clock.now_ms() // 1000})
+            self._made = self._clock.monotonic()
+        return self._token
+
+    def ended(self, token: str) -> bool:
+        """Apple says so. Whether there is another by now: many new ones in a short time are not taken either."""
+        if token == self._token and self._clock.monotonic() - self._made >= RENEW_EARLY_S:
+            self._token = ""
+        return self.token() != token
+
+
+class Apns:
+    """One app. `placeholder` is shown where a notification says nothing itself: then the app's own extension may put in
+    what it fetches. Without it such a notification wakes the app in the background, which Apple does not promise."""
+
+    def __init__(
+        self, account: Account, terms: Terms, clock: Clock, *, url: str | None = None, placeholder: str = ""
+    ) -> None:
+        self._topic = account.topic
+        self._tokens = ProviderTokens(account, clock)
+        self._caller = MultiplexedCaller(url or URLS[account.place], terms)
+        self._clock = clock
+        self._placeholder = placeholder
+
+    def place(self, device: Device) -> str:
+        return self._caller.host
+
+    def is_known(self, place: str) -> bool:
+        return True
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        if not APNS_TOKEN.fullmatch(device.token):
+            return Sent("gone", "it is not a token of APNs")
+        try:
+            answer = await self._post(device, parcel)
+            if answer.status == 413:
+                answer = await self._post(device, ids_only(parcel))
+        except NotCalled as error:
+            return no_answer(error)
+        return Sent("sent") if answer.status == 200 else self._refused(answer, device)
+
+    async def close(self) -> None:
+        await self._caller.close()
+
+    async def _post(self, device: Device, parcel: Parcel) -> Answer:
+        """With a new token if the present one has ended."""
+        parcel, body = fitted(parcel, self._payload, MOST_BYTES)
+        headers, target = self._headers(parcel), f"/3/device/{device.token}"
+        token = self._tokens.token()
+        answer = await self._caller.post(body, headers | {"authorization": f"bearer {token}"}, target)
+        if answer.status != 403 or _reason(answer) != "ExpiredProviderToken" or not self._tokens.ended(token):
+            return answer
+        return await self._caller.post(body, headers | {"authorization": f"bearer {self._tokens.token()}"}, target)
+
+    def _is_shown(self, parcel: Parcel) -> bool:
+        return bool(parcel.title is not None or parcel.text is not None or self._placeholder)
+
+    def _headers(self, parcel: Parcel) -> dict[str, str]:
+        is_shown = self._is_shown(parcel)
+        headers = {
+            "apns-id": str(uuid5(IDS, parcel.key)),
+            "apns-topic": self._topic,
+            "apns-push-type": "alert" if is_shown else "background",
+            "apns-priority": "10" if is_shown and parcel.importance != "low" else "5",
+            # What has the same one takes its place: sent twice, it is shown once.
+            "apns-collapse-id": short(parcel.collapse or parcel.key, MOST_COLLAPSE),
+        }
+        if parcel.expires_at is not None:
+            headers["apns-expiration"] = str(max(1, parcel.expires_at // 1000))  # 0: only if the device is on
+        return headers
+
+    def _payload(self, parcel: Parcel) -> bytes:
+        aps: dict[str, Any] = {"content-available": 1}
+        if self._is_shown(parcel):
+            shown = {"title": parcel.title, "body": parcel.text}
+            if parcel.title is None and parcel.text is None:
+                shown = {"title": None, "body": self._placeholder}
+            aps = {"alert": {name: text for name, text in shown.items() if text is not None}, "mutable-content": 1}
+            if parcel.importance != "low":
+                aps["sound"] = "default"
+        return _encode({"aps": aps, "greendot": content(parcel, shown=False)})
+
+    def _refused(self, answer: Answer, device: Device) -> Sent:
+        found = read(_refusal, answer.body) or _Refusal()
+        error = word(found.reason)
+        reason = said(self._caller.host, answer.status, error)
+        if answer.status == 410 or error in GONE:
+            if found.timestamp is not None and found.timestamp < device.created_at:
+                return Sent("failed", f"{reason}, of a time before the device registered")
+            return Sent("gone", reason)
+        if answer.status == 429 and error == "TooManyRequests":
+            return Sent("failed", reason)  # to this device: the others are not concerned
+        if answer.status == 429 or answer.status >= 500 or error == "ExpiredProviderToken":
+            return trouble(self._caller.host, answer, self._clock.now_ms(), error)
+        return Sent("refused", reason)
+
+
+_: type[ProviderSender] = Apns
+
+
+def _reason(answer: Answer) -> str:
+    found = read(_refusal, answer.body)
+    return found.reason if found is not None else ""

@@ -1,0 +1,135 @@
+"""Firebase Cloud Messaging, HTTP v1: Android, and whatever else an app registers there."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.protocol.decoding import decoder
+from greendot.push.payload import fitted, ttl_s
+from greendot.push.providers.google_auth import AccessTokens, ServiceAccount
+from greendot.push.providers.responses import no_answer, read, said, trouble, word
+from greendot.push.sender import Parcel, ProviderSender, Sent
+from greendot.store.push import Device
+from greendot.transport.http2_client import MultiplexedCaller
+from greendot.transport.http_client import Answer, NotCalled, Terms
+
+URL = "https://fcm.googleapis.com"
+MOST_BYTES = 4_096  # of a message; Google counts what is in it, this is a little stricter
+
+
+class _Detail(Struct, frozen=True):
+    errorCode: str = ""
+    fieldViolations: list[dict[str, Any]] = []
+
+
+class _Error(Struct, frozen=True):
+    message: str = ""
+    status: str = ""
+    details: list[_Detail] = []
+
+
+class _Refusal(Struct, frozen=True):
+    error: _Error = _Error()
+
+
+_encode = msgspec.json.encode
+_refusal = decoder(_Refusal)
+
+
+class Fcm:
+    """One project."""
+
+    def __init__(self, account: ServiceAccount, terms: Terms, clock: Clock, *, url: str = URL) -> None:
+        self._tokens = AccessTokens(account, terms, clock)
+        self._caller = MultiplexedCaller(url, terms)
+        self._target = f"/v1/projects/{quote(account.project_id, safe='')}/messages:send"
+        self._clock = clock
+
+    def place(self, device: Device) -> str:
+        return self._caller.host
+
+    def is_known(self, place: str) -> bool:
+        return True
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        now = self._clock.now_ms()
+        _, body = fitted(parcel, lambda one: _message(one, device.token, now), MOST_BYTES + len(device.token))
+        try:
+            answer = await self._post(body)
+        except NotCalled as error:
+            return no_answer(error)
+        return Sent("sent") if answer.status == 200 else self._refused(answer)
+
+    async def close(self) -> None:
+        await self._tokens.close()
+        await self._caller.close()
+
+    async def _post(self, body: bytes) -> Answer:
+        """With a new access token if the present one is not taken."""
+        token = await self._tokens.token()
+        answer = await self._caller.post(body, {"authorization": f"Bearer {token}"}, self._target)
+        if answer.status != 401 or _code(answer) == "THIRD_PARTY_AUTH_ERROR":
+            return answer
+        self._tokens.refused(token)
+        headers = {"authorization": f"Bearer {await self._tokens.token()}"}
+        return await self._caller.post(body, headers, self._target)
+
+    def _refused(self, answer: Answer) -> Sent:
+        code = _code(answer)
+        reason = said(self._caller.host, answer.status, code)
+        if code == "UNREGISTERED" or (answer.status == 400 and _is_about_token(answer)):
+            return Sent("gone", reason)
+        if answer.status in (401, 429) or answer.status >= 500:
+            return trouble(self._caller.host, answer, self._clock.now_ms(), code)
+        return Sent("refused", reason)
+
+
+_: type[ProviderSender] = Fcm
+
+
+def _message(parcel: Parcel, token: str, now: int) -> bytes:
+    data = {
+        "key": parcel.key,
+        "id": parcel.id,
+        "seq": str(parcel.seq),
+        "kind": parcel.kind,
+        "created_at": str(parcel.created_at),
+    }
+    if parcel.body is not None:
+        data["body"] = bytes(parcel.body).decode()
+    android: dict[str, Any] = {
+        "priority": "NORMAL" if parcel.importance == "low" else "HIGH",
+        "ttl": f"{ttl_s(parcel, now)}s",
+    }
+    message: dict[str, Any] = {"token": token, "data": data, "android": android}
+    if parcel.collapse is not None:
+        android["collapse_key"] = parcel.collapse
+    if parcel.title is not None or parcel.text is not None:
+        shown = {"title": parcel.title, "body": parcel.text}
+        message["notification"] = {name: text for name, text in shown.items() if text is not None}
+        # What has the same tag takes its place: sent twice, it is shown once.
+        android["notification"] = {"tag": parcel.collapse or parcel.key}
+    return _encode({"message": message})
+
+
+def _code(answer: Answer) -> str:
+    """What FCM itself calls it, or what Google's services in general do."""
+    found = read(_refusal, answer.body)
+    if found is None:
+        return ""
+    codes = [word(detail.errorCode) for detail in found.error.details]
+    return next((code for code in codes if code), word(found.error.status))
+
+
+def _is_about_token(answer: Answer) -> bool:
+    """Other things that are wrong with a request are no reason to forget a device."""
+    found = read(_refusal, answer.body)
+    if found is None:
+        return False
+    fields = [violation.get("field") for detail in found.error.details for violation in detail.fieldViolations]
+    return "message.token" in fields or (not fields and "registration token" in found.error.message.lower())

@@ -1,0 +1,130 @@
+"""Google's services, as a service account: a signed claim is exchanged for a token that is good for an hour."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from urllib.parse import quote_plus
+
+import msgspec
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.protocol.decoding import decode, decoder
+from greendot.push.providers.responses import read, said, word
+from greendot.push.providers.signing import SigningKey, rsa_key
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.transport.http_client import Caller, NotCalled, Terms
+
+SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
+GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+CLAIM_S = 3_600
+EARLY_S = 300.0  # a token is renewed so long before its end: the token server may be away for as long
+RETRY_S = 10.0  # after one that could not be had
+
+_HEADER = re.compile(r"[!-~]+")  # what a header can carry
+
+
+class ServiceAccount(Struct, frozen=True):
+    """The file Google gives out for one, as far as it is needed."""
+
+    project_id: str
+    client_email: str
+    private_key: str
+    private_key_id: str
+    token_uri: str = "https://oauth2.googleapis.com/token"  # noqa: S105  (an address)
+
+
+class _Granted(Struct):
+    access_token: str
+    expires_in: float
+
+
+class _Denied(Struct):
+    error: str = ""
+
+
+_granted = decoder(_Granted)
+_denied = decoder(_Denied)
+
+
+def read_account(text: str) -> ServiceAccount:
+    """ValueError, which says what is wrong and nothing of what is in it."""
+    try:
+        found = decode(text, ServiceAccount)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"it is not the JSON file of a service account: {error}") from None
+    except msgspec.DecodeError:
+        raise ValueError("it is not the JSON file of a service account") from None
+    rsa_key(found.private_key)
+    return found
+
+
+class AccessTokens:
+    """The token to send with, always one: it is renewed before it ends, and while that does not succeed the old one is
+    used to its end."""
+
+    def __init__(self, account: ServiceAccount, terms: Terms, clock: Clock) -> None:
+        self._account = account
+        self._key: SigningKey = rsa_key(account.private_key, account.private_key_id)
+        self._caller = Caller(account.token_uri, terms, most=1)
+        self._clock = clock
+        self._token = ""
+        self._ends = self._renew_at = 0.0  # monotonic seconds
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def token(self) -> str:
+        """NotCalled if there is none to be had."""
+        now = self._clock.monotonic()
+        if not self._token or now >= self._ends:
+            await asyncio.shield(self._renewal())
+        elif now >= self._renew_at:
+            self._renewal()
+        return self._token
+
+    def refused(self, token: str) -> None:
+        """The provider does not take it any more."""
+        if token == self._token:
+            self._token = ""
+
+    async def close(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        await self._caller.close()
+
+    def _renewal(self) -> asyncio.Task[None]:
+        """One for all who wait for it."""
+        if self._renewing is None:
+            self._renewing = asyncio.get_running_loop().create_task(self._renew())
+            self._renewing.add_done_callback(self._renewed)
+        return self._renewing
+
+    def _renewed(self, task: asyncio.Task[None]) -> None:
+        self._renewing = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._renew_at = self._clock.monotonic() + RETRY_S
+            tell(log_events.PUSH_NO_TOKEN, reason=error)
+
+    async def _renew(self) -> None:
+        asked_at, now_s = self._clock.monotonic(), self._clock.now_ms() // 1000
+        assertion = self._key.sign(
+            {
+                "iss": self._account.client_email,
+                "scope": SCOPE,
+                "aud": self._account.token_uri,
+                "iat": now_s,
+                "exp": now_s + CLAIM_S,
+            }
+        )
+        body = f"grant_type={quote_plus(GRANT)}&assertion={assertion}".encode()
+        answer = await self._caller.post(body, {"Content-Type": "application/x-www-form-urlencoded"})
+        granted = read(_granted, answer.body) if answer.status == 200 else None
+        if granted is None or not _HEADER.fullmatch(granted.access_token):
+            denied = read(_denied, answer.body)
+            error = word(denied.error) if denied is not None else ""
+            raise NotCalled(f"no access token: {said(self._caller.host, answer.status, error)}")
+        self._token = granted.access_token
+        self._ends = asked_at + granted.expires_in
+        self._renew_at = asked_at + max(granted.expires_in / 2, granted.expires_in - EARLY_S)

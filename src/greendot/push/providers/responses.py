@@ -1,0 +1,60 @@
+"""What providers answer, in words that may be logged and kept: never a token, a key or more of a URL than its host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import msgspec
+
+from greendot.push.sender import Sent
+from greendot.transport.http_client import Answer, NotCalled, NotTried
+
+LONGEST_WAIT_S = 900.0  # a wrong one must not silence a provider for a day
+HELD_S = 5.0  # before a call is tried again for which there was no room
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+
+T = TypeVar("T")
+
+
+def word(text: object) -> str:
+    """What a provider calls an error, if it looks like the name of one: anything else may be what was sent."""
+    return text if isinstance(text, str) and _WORD.fullmatch(text) else ""
+
+
+def read(decode: Callable[[bytes], T], body: bytes) -> T | None:
+    """None if it is something else."""
+    try:
+        return decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def wait_s(headers: Mapping[str, str], now_ms: int) -> float:
+    """What `Retry-After` asks for, in seconds or as a date."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdecimal():
+        return min(LONGEST_WAIT_S, float(text[:9]))
+    try:
+        until = parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(LONGEST_WAIT_S, max(0.0, until - now_ms / 1000))
+
+
+def said(host: str, status: int, error: str = "") -> str:
+    """For people."""
+    return f"{host} answered {status} {error}".rstrip()
+
+
+def trouble(host: str, answer: Answer, now_ms: int, error: str = "") -> Sent:
+    """The provider cannot or does not want to at the moment."""
+    return Sent("failed", said(host, answer.status, error), wait_s(answer.headers, now_ms), is_away=True)
+
+
+def no_answer(error: NotCalled) -> Sent:
+    if isinstance(error, NotTried):
+        return Sent("failed", str(error), HELD_S, is_tried=False)
+    return Sent("failed", str(error), is_away=True)

@@ -1,0 +1,84 @@
+"""Any other way to a device: an app of the tenant's own is called, which sends it. Signed as webhooks are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from greendot.clock import Clock
+from greendot.protocol.webhooks import SIGNATURE, signature
+from greendot.push.payload import Content, content
+from greendot.push.policy_model import Importance
+from greendot.push.providers.responses import no_answer, said, trouble
+from greendot.push.sender import Parcel, ProviderSender, Sent
+from greendot.store.push import Device
+from greendot.transport.http_client import Caller, NotCalled, Terms
+from greendot.webhooks.model import GONE
+
+IDEMPOTENCY = "Idempotency-Key"
+CONNECTIONS = 20
+REFUSED = {400, 413, 415, 422}  # the app has understood it, and will not take it the next time either
+
+
+class PushRequest(Struct, frozen=True, omit_defaults=True):
+    """What the app is sent. Sent again, it has the same key."""
+
+    tenant: str
+    user: str
+    device: str
+    token: str  # as it was registered
+    notification: Content
+    importance: Importance
+    collapse: str | None = None
+    expires_at: int | None = None
+
+
+class PushWebhook:
+    """One URL. `secrets` are the present one and, while it is being changed, the one before."""
+
+    def __init__(self, url: str, secrets: Sequence[str], terms: Terms, clock: Clock) -> None:
+        self._caller = Caller(url, terms, most=CONNECTIONS)
+        self._secrets = [secret for secret in secrets if secret]
+        self._clock = clock
+
+    def place(self, device: Device) -> str:
+        return self._caller.host
+
+    def is_known(self, place: str) -> bool:
+        return True
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        body = msgspec.json.encode(
+            PushRequest(
+                device.tenant,
+                device.user,
+                device.device,
+                device.token,
+                content(parcel),
+                parcel.importance,
+                parcel.collapse,
+                parcel.expires_at,
+            )
+        )
+        signed = signature(self._secrets, self._clock.now_ms() // 1000, body)
+        try:
+            answer = await self._caller.post(body, {SIGNATURE: signed, IDEMPOTENCY: parcel.key})
+        except NotCalled as error:
+            return no_answer(error)
+        reason = said(self._caller.host, answer.status)
+        if 200 <= answer.status < 300:
+            return Sent("sent")
+        if answer.status == GONE:
+            return Sent("gone", reason)
+        if answer.status in REFUSED:
+            return Sent("refused", reason)
+        # Also what a wrong URL or secret is answered with: an operator can put that right.
+        return trouble(self._caller.host, answer, self._clock.now_ms())
+
+    async def close(self) -> None:
+        await self._caller.close()
+
+
+_: type[ProviderSender] = PushWebhook

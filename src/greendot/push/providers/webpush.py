@@ -1,0 +1,118 @@
+"""Web Push: to browsers, by the push service each of them chose (RFC 8030), which knows us by VAPID (RFC 8292)."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from greendot.clock import Clock
+from greendot.push.payload import content, digest, fitted, ids_only, ttl_s
+from greendot.push.providers.responses import no_answer, said, trouble
+from greendot.push.providers.signing import ec_key
+from greendot.push.providers.subscription import decode_subscription, read_subscription
+from greendot.push.providers.webpush_subscription import MOST_BYTES, Recipient, encrypted
+from greendot.push.sender import Parcel, ProviderSender, Sent
+from greendot.store.push import Device
+from greendot.transport.http_client import Answer, Callers, NotAllowed, NotCalled, Terms
+
+MOST_TOPIC = 32
+VAPID_S = 12 * 3_600  # a token is good for so long; services take at most a day
+MOST_SERVICES = 200  # whose tokens are kept
+MOST_CALLERS = 1_000  # hosts, of each tenant, that are called or connected
+CONNECTIONS = 20  # to each
+PUBLIC_SERVICES = (  # of Chrome, Firefox, Safari and Edge
+    "fcm.googleapis.com",
+    ".push.services.mozilla.com",
+    ".push.apple.com",
+    ".notify.windows.com",
+)
+URGENCY = {"low": "low", "normal": "normal", "high": "high", "critical": "high"}
+
+
+_encode = msgspec.json.encode
+
+
+class Vapid:
+    """Says who sends, to each service for itself. BadKey if the key is none. `contact`: a mailto: or https: address of
+    somebody who can be told of trouble."""
+
+    def __init__(self, private_key: str, contact: str, clock: Clock) -> None:
+        self._key = ec_key(private_key)
+        self.public_key = self._key.public_point()  # browsers subscribe with it
+        self._contact = contact
+        self._clock = clock
+        self._tokens: dict[str, tuple[str, float]] = {}  # by origin, with when they are renewed
+
+    def header(self, origin: str) -> str:
+        token, renew_at = self._tokens.get(origin, ("", 0.0))
+        now = self._clock.monotonic()
+        if now >= renew_at:
+            ends = self._clock.now_ms() // 1000 + VAPID_S
+            token = self._key.sign({"aud": origin, "exp": ends, "sub": self._contact})
+            if len(self._tokens) >= MOST_SERVICES:
+                self._tokens.clear()  # strangers chose many; making them again costs little
+            self._tokens[origin] = token, now + VAPID_S / 2
+        return f"vapid t={token}, k={self.public_key}"
+
+
+class WebPush:
+    """All services, for one tenant."""
+
+    def __init__(self, vapid: Vapid, terms: Terms, clock: Clock) -> None:
+        self._vapid = vapid
+        self._callers = Callers(terms, most=MOST_CALLERS, most_each=CONNECTIONS)
+        self._clock = clock
+
+    def place(self, device: Device) -> str:
+        try:
+            return urlsplit(decode_subscription(device.token).endpoint).netloc
+        except (msgspec.DecodeError, ValueError):
+            return ""
+
+    def is_known(self, place: str) -> bool:
+        return place.endswith(PUBLIC_SERVICES)
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        try:
+            to, recipient = read_subscription(device.token)
+        except ValueError as error:
+            return Sent("gone", str(error))
+        try:
+            answer = await self._post(device.tenant, to.endpoint, recipient, parcel)
+            if answer.status == 413:
+                answer = await self._post(device.tenant, to.endpoint, recipient, ids_only(parcel))
+        except NotAllowed as error:
+            return Sent("refused", str(error))
+        except NotCalled as error:
+            return no_answer(error)
+        return self._meant(urlsplit(to.endpoint).hostname or "", answer)
+
+    async def close(self) -> None:
+        await self._callers.close()
+
+    async def _post(self, tenant: str, endpoint: str, to: Recipient, parcel: Parcel) -> Answer:
+        _, text = fitted(parcel, lambda one: _encode(content(one)), MOST_BYTES)
+        parts = urlsplit(endpoint)
+        headers = {
+            "Authorization": self._vapid.header(f"{parts.scheme}://{parts.netloc}"),
+            "Content-Encoding": "aes128gcm",
+            "Content-Type": "application/octet-stream",
+            "TTL": str(ttl_s(parcel, self._clock.now_ms())),
+            "Urgency": URGENCY[parcel.importance],
+        }
+        if parcel.collapse is not None:
+            headers["Topic"] = digest(parcel.collapse, MOST_TOPIC)
+        return await self._callers.post(tenant, endpoint, encrypted(text, to), headers)
+
+    def _meant(self, host: str, answer: Answer) -> Sent:
+        if 200 <= answer.status < 300:
+            return Sent("sent")
+        if answer.status in (404, 410):
+            return Sent("gone", said(host, answer.status))
+        if answer.status == 429 or answer.status >= 500:
+            return trouble(host, answer, self._clock.now_ms())
+        return Sent("refused", said(host, answer.status))
+
+
+_: type[ProviderSender] = WebPush

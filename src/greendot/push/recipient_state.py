@@ -1,0 +1,123 @@
+"""How users stand, for the gate: as the engine knows it, and what they set by hand.
+
+A session that has gone, or that nobody has touched for a while, is in no room: only who is there now can see what is
+said. Where the engine does not answer nothing is known, and what is not known keeps no push back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from greendot.engine.results import SeatInfo
+from greendot.errors import EngineUnavailable
+from greendot.presence.model import Face, Manual, Snapshot
+from greendot.push.policy_model import Seen
+from greendot.store.port import Key, StatusStore
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+PATIENCE_S = 3.0  # with an engine that neither answers nor is away
+UNKNOWN = Seen(None)
+
+Rooms = Mapping[Key, Collection[str]]
+
+
+class Presence(Protocol):
+    """What is asked of the engine."""
+
+    async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]: ...
+    async def sessions(self, tenant: str, user: str) -> list[SeatInfo]: ...
+    async def seated(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]: ...
+
+
+class Facts:
+    """Looks at many users in a few commands."""
+
+    def __init__(self, engine: Presence, store: StatusStore) -> None:
+        self._engine = engine
+        self._store = store
+
+    async def look(self, rooms: Rooms) -> dict[Key, Seen]:
+        """How each stands; `rooms` are those the notifications for each are about."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                seen = await self._whole(rooms)
+        except TimeoutError:
+            tell(log_events.PUSH_TO_ALL)
+            seen = dict.fromkeys(rooms, UNKNOWN)
+        return seen
+
+    async def _whole(self, rooms: Rooms) -> dict[Key, Seen]:
+        """A part of the engine that is away must not hide what the rest knows: then each is asked for alone."""
+        try:
+            return await self._looked(rooms)
+        except EngineUnavailable:
+            if len(rooms) > 1:
+                found = await asyncio.gather(*(self._whole({key: theirs}) for key, theirs in rooms.items()))
+                return {key: seen for one in found for key, seen in one.items()}
+            return dict.fromkeys(rooms, UNKNOWN)
+
+    async def _looked(self, rooms: Rooms) -> dict[Key, Seen]:
+        faces = await self._faces([*rooms])
+        away = [key for key, face in faces.items() if face.state == "offline"]
+        # Of who is away the engine does not keep it.
+        manuals = await self._store.statuses(away) if away else {}
+        here = {key: theirs for key, theirs in rooms.items() if faces[key].state != "offline"}
+        seats = await self._seats(here, faces)
+        return {key: _seen(faces[key], manuals.get(key), seats.get(key), rooms[key]) for key in rooms}
+
+    async def _faces(self, keys: Sequence[Key]) -> dict[Key, Face]:
+        users: dict[str, list[str]] = {}
+        for tenant, user in keys:
+            users.setdefault(tenant, []).append(user)
+        faces: dict[Key, Face] = {}
+        for tenant, theirs in users.items():
+            found = await self._engine.read(tenant, theirs)
+            if any(snapshot.stale for snapshot in found):
+                raise EngineUnavailable("not all nodes have restored who is there")
+            faces |= {(tenant, user): snapshot.own for user, snapshot in zip(theirs, found, strict=True)}
+        return faces
+
+    async def _seats(self, here: Rooms, faces: Mapping[Key, Face]) -> dict[Key, list[tuple[SeatInfo, set[str]]]]:
+        """The sessions, with the rooms each is in, of those about whom the face does not say enough: who is busy, and
+        who may be in the very room."""
+        inside: dict[Key, dict[str, set[str]]] = {}  # room → sessions
+        asked: dict[tuple[str, str], list[str]] = {}
+        for (tenant, user), theirs in here.items():
+            for room in theirs:
+                asked.setdefault((tenant, room), []).append(user)
+        for (tenant, room), users in asked.items():
+            for user, sessions in (await self._engine.seated(tenant, room, users)).items():
+                inside.setdefault((tenant, user), {})[room] = sessions
+        wanted = [key for key in here if key in inside or faces[key].state == "busy"]
+        found = await asyncio.gather(*(self._engine.sessions(*key) for key in wanted))
+        return {
+            key: [(seat, _rooms_of(seat.session, inside.get(key, {}))) for seat in seats]
+            for key, seats in zip(wanted, found, strict=True)
+        }
+
+
+def _rooms_of(session: str, inside: Mapping[str, set[str]]) -> set[str]:
+    return {room for room, sessions in inside.items() if session in sessions}
+
+
+def _seen(
+    face: Face,
+    manual: Manual | None,
+    seats: Sequence[tuple[SeatInfo, set[str]]] | None,
+    asked: Collection[str],
+) -> Seen:
+    if face.state == "offline":
+        is_busy = manual is not None and manual.status == "busy"
+        return Seen("offline", busy=is_busy, busy_until=manual.until if manual is not None and is_busy else None)
+    is_busy = face.state == "busy"
+    until = face.until if is_busy else None
+    if seats is None:
+        return Seen("idle" if face.state == "idle" else "online", (), is_busy, until)
+    active = [rooms for seat, rooms in seats if seat.state == "online" and seat.ends_in_ms is None]
+    rooms = {room for theirs in active for room in theirs} & {*asked}
+    # Who is not busy is as the face says: it knows of sessions that have just gone, and still count.
+    is_active = bool(active) if is_busy else face.state == "online"
+    return Seen("online" if is_active else "idle", rooms, is_busy, until)

@@ -1,0 +1,1 @@
+"""Rooms: members, messages, occupancy, typing, signals and delivery to subscribers."""

@@ -1,0 +1,152 @@
+"""Who may be in a room.
+
+The store knows. For a room with listeners here it is remembered, as of one revision of the members (`members_rev`):
+whoever changes them says so on the room's topic, records carry the revision, and heads are compared now and then, so
+that what is remembered is never old for long. Reads of many who come at once are made together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from greendot.auth.grants_model import Grants
+from greendot.engine.port import Topic
+from greendot.errors import Refused
+from greendot.node.batching import Batched
+from greendot.node.context import Shared
+from greendot.node.session import Session
+from greendot.node.subscriptions import Following
+from greendot.protocol.codes import Err
+from greendot.rooms.local_room import LocalRoom
+from greendot.store.port import Key, Role, Room, RoomOf, Standing, Store
+
+T = TypeVar("T")
+SeatKey = tuple[str, str, str]  # tenant, room and user
+
+
+class Admission(NamedTuple):
+    """A room somebody may be in."""
+
+    room: Room
+    role: Role | None  # None: it is open, or the token opens it
+    marker: int  # read up to here
+
+
+class Membership:
+    """Asks the store, or what is remembered of it."""
+
+    def __init__(self, store: Store, shared: Shared, local: Following[LocalRoom]) -> None:
+        self._store = store
+        self._local = local
+        self._rooms: Batched[Key, Room | None] = Batched(shared, store.heads, None)
+        self._seats: Batched[SeatKey, RoomOf | None] = Batched(shared, store.seats, None)
+        self._standings: Batched[SeatKey, Standing] = Batched(shared, store.standings, Standing(None, 0))
+
+    async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> Admission:
+        """Refused unless the session may be in the room. With `make`, one its token opens is made if there is none.
+
+        With `fresh` the store is asked even if the answer is remembered: only then is the marker right. Nobody is
+        turned away by what is remembered: who is a member since a moment ago must not be, and how long it takes to be
+        refused must not tell whether there is such a room, or somebody in it.
+        """
+        admitted = None if fresh else self._remembered(session, room)
+        if admitted is None:
+            admitted = await self._asked(session, room, make)
+        if admitted is None:
+            raise not_a_member(room)
+        return admitted
+
+    async def admits(self, grants: Grants, room: str) -> bool:
+        """Whether somebody with these grants may be in a room that is there."""
+        local = self._known(grants.tenant, room)
+        found = local.room if local is not None else await self._rooms.get((grants.tenant, room))
+        if found is None:
+            return False
+        standing = await self._standing((grants.tenant, room, grants.user), fresh=False)
+        return may_be_in(grants, found, standing.role)
+
+    async def throughout(self, session: Session, room: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what `read` returns, for a session admitted to the room before and after. Refused otherwise."""
+        while True:
+            removals = session.removals
+            await self.admit(session, room)
+            found = await read()
+            await self.admit(session, room)  # the room may have been closed while it was read
+            if session.removals == removals:
+                return found
+
+    def _remembered(self, session: Session, room: str) -> Admission | None:
+        local = self._known(session.tenant, room)
+        if local is None or local.room is None or (standing := local.roles.get(session.user)) is None:
+            return None
+        return Admission(local.room, *standing) if may_be_in(session.grants, local.room, standing.role) else None
+
+    async def _asked(self, session: Session, room: str, make: bool) -> Admission | None:
+        """By the store, which is asked the same of a room that is not there as of one that is closed."""
+        if session.grants.may_join(room):
+            return await self._opened(session, room, make)
+        key = session.tenant, room, session.user
+        local = self._known(session.tenant, room)
+        revision = local.members_rev if local is not None else 0
+        seat = await self._seats.get(key)
+        if seat is None:
+            return None
+        if local is not None and local.members_rev == revision:
+            local.roles[session.user] = Standing(seat.role, seat.marker)
+        return Admission(*seat)
+
+    async def _opened(self, session: Session, room: str, make: bool) -> Admission | None:
+        """A room the token opens, if there is one."""
+        found, standing = await asyncio.gather(
+            self._rooms.get((session.tenant, room)), self._standing((session.tenant, room, session.user), fresh=True)
+        )
+        if found is None and make:
+            found = await self._store.put_room(session.tenant, room)
+        return None if found is None else Admission(found, *standing)
+
+    async def _standing(self, seat: SeatKey, *, fresh: bool) -> Standing:
+        tenant, room, user = seat
+        local = self._known(tenant, room)
+        if local is not None and user in local.roles and not fresh:
+            return local.roles[user]
+        revision = local.members_rev if local is not None else 0
+        standing = await self._standings.get(seat)
+        if local is not None and local.members_rev == revision:  # else it may have changed while it was read
+            local.roles[user] = standing
+        return standing
+
+    def remembers(self, tenant: str, room: str) -> bool:
+        """Whether it is known here who may be in the room."""
+        return self._known(tenant, room) is not None
+
+    def _known(self, tenant: str, room: str) -> LocalRoom | None:
+        """Return the room as remembered here; None if it is not, or while its members are being looked up again."""
+        local = self._local.get(Topic("room", tenant, room))
+        if local is None or local.opening is not None or local.room is None or local.unchecked is not None:
+            return None
+        return local
+
+    async def look_again(self, local: LocalRoom) -> list[str]:
+        """The members have changed. Answers the listening users who may no longer be in the room."""
+        topic = local.channel.topic
+        sessions = {c.session.user: c.session for c in local.channel.listeners if c.session is not None}
+        room = (await self._store.heads([(topic.tenant, topic.name)])).get((topic.tenant, topic.name))
+        standings = await self._store.standings([(topic.tenant, topic.name, user) for user in sessions])
+        local.room, local.members_rev = room, room.members_rev if room else local.members_rev
+        local.roles = {user: standing for (_, _, user), standing in standings.items()}
+        nobody = Standing(None, 0)
+        return [
+            user
+            for user, session in sessions.items()
+            if room is None or not may_be_in(session.grants, room, local.roles.get(user, nobody).role)
+        ]
+
+
+def may_be_in(grants: Grants, room: Room, role: Role | None) -> bool:
+    return room.open or role is not None or grants.may_join(room.room)
+
+
+def not_a_member(room: str) -> Refused:
+    return Refused(Err.NOT_A_MEMBER, f"you are not a member of {room!r}")

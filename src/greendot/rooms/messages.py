@@ -1,0 +1,218 @@
+"""What is said in rooms: messages, changes of them, how far somebody has read, what was said before.
+
+Written first, then told. Whoever may be in a room may speak in it, unless they are only a reader there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import structs
+
+from greendot.engine.port import Deliver, Engine, MemberRemoved, MembersChanged, Topic
+from greendot.errors import Refused, StaleMembers
+from greendot.ids import new_message_id
+from greendot.limits.rate_limits import Limiting
+from greendot.node.acknowledged import Acks
+from greendot.node.context import Shared
+from greendot.node.session import Session
+from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Err
+from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
+from greendot.protocol.events import RoomChanged
+from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
+from greendot.rooms.members import Admission
+from greendot.rooms.service import Rooms
+from greendot.store.port import BusMode, Draft, Op, Record, Role, Room, Store
+from greendot.store.wire import fit, message_event
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.telemetry.spans import parent, span
+from greendot.transport.connection import Connection
+
+NOTHING = b"null"  # the body of a deletion
+ATTEMPTS = 10  # to write a message while the members of its room change
+
+
+class Speaking:
+    """Commands and requests that change a room, or read what was said in it."""
+
+    def __init__(
+        self, engine: Engine, store: Store, rooms: Rooms, shared: Shared, acks: Acks, limiting: Limiting
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._rooms = rooms
+        self._shared = shared
+        self._acks = acks
+        self._limiting = limiting
+        self.moved: Callable[[str, str], Awaitable[None]] = _nobody_told  # told whose rooms have changed
+
+    # --- who may ---
+
+    async def speaker(self, connection: Connection, session: Session, room: str, *, fresh: bool = False) -> Admission:
+        """Refused unless the session has joined, or its user is a member, and not only a reader."""
+        admitted = await self._rooms.membership.admit(session, room, make=True, fresh=fresh)
+        joined = connection.rooms is not None and room in connection.rooms
+        if not joined and admitted.role is None and not session.grants.may_join(room):
+            raise Refused(Err.NOT_A_MEMBER, f"join {room!r} first")
+        if admitted.role == "reader":
+            raise Refused(Err.FORBIDDEN, f"you may only read in {room!r}")
+        return admitted
+
+    # --- messages ---
+
+    async def send(self, connection: Connection, session: Session, command: RoomSend) -> SendReply:
+        admitted = await self.speaker(connection, session, command.room)
+        self._limiting.send(connection, session, command.room)
+        # The message shows that the typing is over: nobody waits for a stop that may never come.
+        self._rooms.stop_typing(session, command.room)
+
+        async def admit() -> Admission:
+            return await self.speaker(connection, session, command.room, fresh=True)
+
+        draft = self._draft(session, command, bytes(command.body))
+        return await self._append(session, command, draft, admitted, admit)
+
+    async def edit(self, connection: Connection, session: Session, command: RoomEdit) -> SendReply:
+        return await self._change(connection, session, command, bytes(command.body), "edit")
+
+    async def delete(self, connection: Connection, session: Session, command: RoomDelete) -> SendReply:
+        return await self._change(connection, session, command, NOTHING, "delete")
+
+    async def _change(
+        self, connection: Connection, session: Session, command: RoomEdit | RoomDelete, body: bytes, op: Op
+    ) -> SendReply:
+        await self.speaker(connection, session, command.room)
+        self._limiting.send(connection, session, command.room)
+        original = await self._store.message(session.tenant, command.room, command.ref)
+        if original is None or original.op is not None:
+            raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {command.ref} in {command.room!r}")
+        author = original.user
+
+        async def admit(*, fresh: bool = True) -> Admission:
+            admitted = await self.speaker(connection, session, command.room, fresh=fresh)
+            if author != session.user and admitted.role != "admin":
+                raise Refused(Err.FORBIDDEN, "only its author, or an admin of the room, may change a message")
+            return admitted
+
+        draft = self._draft(session, command, body, command.ref, op)
+        return await self._append(session, command, draft, await admit(fresh=False), admit)
+
+    def _draft(
+        self,
+        session: Session,
+        command: RoomSend | RoomEdit | RoomDelete,
+        body: bytes,
+        ref: int | None = None,
+        op: Op | None = None,
+    ) -> Draft:
+        key, now = command.key or new_message_id(), self._shared.clock.now_ms()
+        return Draft(session.user, session.grants.name, body, key, now, ref, op)
+
+    async def _append(
+        self,
+        session: Session,
+        command: RoomSend | RoomEdit | RoomDelete,
+        draft: Draft,
+        admitted: Admission,
+        admit: Callable[[], Awaitable[Admission]],
+    ) -> SendReply:
+        """Write the draft under the admission. Where the members have changed meanwhile, admit the author again."""
+        for _ in range(ATTEMPTS):
+            if session.revoked:  # while it was looked up whether it may
+                raise Refused(Err.FORBIDDEN, "this session was revoked")
+            draft = structs.replace(draft, members_rev=admitted.room.members_rev)
+            try:
+                record = await self.append(session.tenant, command.room, draft, command.trace)
+            except StaleMembers:
+                admitted = await admit()
+            else:
+                return SendReply(record.id, record.seq)
+        raise Refused(
+            Err.UNAVAILABLE, f"the members of {command.room!r} keep changing; send it again", retry_in_ms=1_000
+        )
+
+    async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
+        """Write first, then tell. A message whose key was written before is told again only where it was missed."""
+        traceparent = parent()
+        if traceparent is None:
+            written = await self._store.append(tenant, room, draft)
+        else:
+            with span("store.commit", channel="room"):
+                written = await self._store.append(tenant, room, structs.replace(draft, traceparent=traceparent))
+        if written is None:
+            raise Refused(Err.NOT_A_MEMBER, f"there is no room {room!r}")
+        record = written.record
+        if written.new:
+            is_hint = written.bus == "hint"
+            frame = b"" if is_hint else encode_event(message_event(record), draft.at, trace, traceparent)
+            told = Deliver(frame, seq=record.seq, members_rev=written.members_rev, traceparent=traceparent)
+            if traceparent is None:
+                self._engine.publish(Topic("room", tenant, room), told)
+            else:
+                self._tell_traced(Topic("room", tenant, room), told, record.id)
+            self._shared.witness.said(tenant, record)
+        return record
+
+    def _tell_traced(self, topic: Topic, told: Deliver, message: str) -> None:
+        with span("bus.publish", kind=topic.kind):
+            tell(log_events.RECORD_WRITTEN, message=message, tenant=topic.tenant, channel=topic.name)
+            self._engine.publish(topic, told)
+
+    async def history(self, session: Session, command: RoomHistory) -> HistoryReply:
+        if command.before is not None and command.after is not None:
+            raise Refused(Err.BAD_FIELD, "field `before` of room.history: give either before or after")
+        records = await self._rooms.membership.throughout(
+            session,
+            command.room,
+            lambda: self._store.messages(
+                session.tenant, command.room, after=command.after, before=command.before, limit=command.limit
+            ),
+        )
+        return HistoryReply([message_event(record) for record in fit(records, newest=command.after is None)])
+
+    async def read(self, connection: Connection, session: Session, command: RoomRead) -> ReadReply:
+        """Read up to a number. The user's other devices are told."""
+        await self._rooms.membership.admit(session, command.room)
+        marker, head = await self._store.put_marker(session.tenant, command.room, session.user, command.seq)
+        unread = max(0, head - marker)
+        frame = encode_event(RoomChanged(command.room, read=marker, unread=unread), self._shared.clock.now_ms())
+        told = Deliver(frame, key=("read", command.room), without_connection=connection.id)
+        self._engine.publish(Topic("user", session.tenant, session.user), told)
+        return ReadReply(unread)
+
+    # --- rooms and members, as the app has them ---
+
+    async def put_room(self, tenant: str, room: str, open: bool | None, bus: BusMode | None) -> Room:
+        found = await self._store.put_room(tenant, room, open=open, bus=bus)
+        if open is not None:
+            self._engine.publish(Topic("room", tenant, room), MembersChanged())
+        return found
+
+    async def put_member(self, tenant: str, room: str, user: str, role: Role) -> bool:
+        """False if there is no such room."""
+        found = await self._store.put_member(tenant, room, user, role)
+        if found:
+            self._engine.publish(Topic("room", tenant, room), MembersChanged())
+            self._shared.witness.member("member added", tenant, room, user)
+            await self.moved(tenant, user)
+        return found
+
+    async def remove_member(self, tenant: str, room: Room, user: str) -> None:
+        """When this returns the user hears nothing more of the room. EngineUnavailable: not known; do it again."""
+        await self._store.remove_member(tenant, room.room, user)
+        self._engine.publish(Topic("room", tenant, room.room), MembersChanged())
+        self._shared.witness.member("member removed", tenant, room.room, user)
+        now = await self._store.room(tenant, room.room)  # it may have been closed since the caller looked
+        if now is None or not now.open:
+            nodes = {seat.node for seat in await self._engine.sessions(tenant, user)}
+            reason = "removed by the app"
+            await self._acks.ask(
+                nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)
+            )
+        await self.moved(tenant, user)
+
+
+async def _nobody_told(tenant: str, user: str) -> None:
+    pass

@@ -1,0 +1,287 @@
+"""Who is in a room, as its listeners on this node see it.
+
+The node keeps a copy: read when the room is opened, kept by what the engine tells, and read again when something may
+have been missed or a node has died. So nobody who asks costs an engine read, and each node tells its own listeners what
+is different.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Sequence
+from itertools import islice
+
+from msgspec import UNSET
+
+from greendot.engine.port import Engine, Entered, Left
+from greendot.errors import StoreUnavailable
+from greendot.node.channel import Channel, RoomKey
+from greendot.node.context import Shared
+from greendot.node.timer_model import has_come
+from greendot.presence.status import Statuses
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
+from greendot.protocol.replies import PresentReply
+from greendot.rooms.announcer import Counting, devices
+from greendot.rooms.session_rooms import Seating
+from greendot.transport.connection import Connection
+from greendot.visibility.cache import Sights
+from greendot.visibility.room_view import Curtain
+
+RETRY_S = 1.0  # after the store could not say who may see somebody
+
+
+def page(
+    ordered: Sequence[str],
+    also: str | None,
+    after: str | None,
+    limit: int,
+    count: int | None = None,
+    *,
+    stale: bool = False,
+) -> PresentReply:
+    """A part of the users, and of `also`, by id; and how many there are, `count` if those are not all."""
+    at = 0 if after is None else bisect_right(ordered, after)
+    users = [*ordered[at : at + limit]]
+    if also is not None and (after is None or also > after):
+        insort(users, also)
+    there = len(ordered) if count is None else count
+    return PresentReply(users[:limit], there + (also is not None), stale or UNSET)
+
+
+class PresentLine:
+    """Who is in one room with local listeners."""
+
+    __slots__ = (
+        "_channel",
+        "_counting",
+        "_held_until",
+        "_large",
+        "_newest",
+        "_order",
+        "_readings",
+        "_reads",
+        "_seating",
+        "_shared",
+        "_sights",
+        "_statuses",
+        "_unknown",
+        "_users",
+        "curtain",
+        "stale",
+    )
+
+    def __init__(
+        self, channel: Channel, shared: Shared, statuses: Statuses, seating: Seating, sights: Sights, large: int
+    ) -> None:
+        self._channel = channel
+        self._shared = shared
+        self._statuses = statuses
+        self._seating = seating
+        self._sights = sights
+        self._large = large
+        self._unknown: set[str] = set()  # who came, and it is being looked up who may see them
+        self._users: set[str] = set()
+        self._order: list[str] | None = None  # the same by id, once somebody asked for it
+        self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
+        self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
+        self._held_until = float("-inf")  # monotonic seconds
+        self._counting = Counting(shared.timers, self._tell_count)
+        self.curtain = Curtain(channel, shared, sights, lambda: self._users)
+        self.stale = False  # some may be missing: it was read while lost records were being restored
+
+    # --- what is known ---
+
+    def count(self, reader: str) -> int:
+        """How many are there, as far as `reader` may see."""
+        return self.curtain.count(reader) + (self.unseen(reader) is not None)
+
+    @property
+    def users(self) -> Collection[str]:
+        """All who are there, whoever sees them."""
+        return self._users
+
+    def ordered(self) -> Sequence[str]:
+        """The same by id."""
+        if self._order is None:
+            self._order = sorted(self._users)
+        return self._order
+
+    def is_viewer(self, reader: str) -> bool:
+        """Whether the reader listens here, so that it is known whom they see."""
+        return bool(self._devices(reader))
+
+    def page(self, reader: str, after: str | None, limit: int) -> PresentReply:
+        """Return a part of those whom a viewer sees, and how many they are."""
+        ordered, sees = self.ordered(), self.curtain.sees
+        at = 0 if after is None else bisect_right(ordered, after)
+        seen = (ordered[number] for number in range(at, len(ordered)) if sees(reader, ordered[number]))
+        some, count = [*islice(seen, limit)], self.curtain.count(reader)
+        return page(some, self.unseen(reader), after, limit, count, stale=self.stale)
+
+    def unseen(self, reader: str | None) -> str | None:
+        """A reader who is there and whom nobody else sees: invisible, or just coming."""
+        return reader if reader is not None and reader not in self._users and self._devices(reader) else None
+
+    async def read(self, engine: Engine) -> None:
+        """Compare with the engine and tell what is different. Not while it is held: then absence means nothing."""
+        if self._is_held:
+            return
+        self._reads += 1
+        number, meanwhile = self._reads, dict[str, bool]()
+        self._readings[number] = meanwhile
+        stale = engine.is_restoring(self._tenant, self._room)
+        try:
+            found = {*await engine.present(self._tenant, self._room)}
+            known = await self._look_up(found)
+            if number < self._newest or self._is_held:
+                return
+            self._newest = number
+            self.stale = stale or engine.is_restoring(self._tenant, self._room)
+            self._order = None
+            # While records are being restored absence means nothing: nobody leaves by what was read.
+            different = found - self._users if self.stale else found ^ self._users
+            async for users in self._shared.slices.cut([*different]):
+                if number < self._newest or self._is_held:
+                    return
+                for user in users:
+                    # What was received of a user since the reading began is newer than what was read.
+                    if user not in meanwhile:
+                        self._correct(user, is_there=user in found, is_known=user in known)
+        finally:
+            del self._readings[number]
+        if not self.stale:
+            self._unknown &= found.union(user for user, entered in meanwhile.items() if entered)
+
+    def _correct(self, user: str, *, is_there: bool, is_known: bool) -> None:
+        """Show what the engine says of a user."""
+        if not is_there:
+            self._leave(user)
+        elif is_known:
+            self._enter(user)
+        else:
+            self._arrive(user)
+
+    def hold(self, seconds: float) -> None:
+        """The engine has forgotten who is there: until all are restored, and it is read again, nobody leaves."""
+        self._held_until = self._shared.timers.now() + seconds
+
+    @property
+    def _is_held(self) -> bool:
+        return not has_come(self._held_until, self._shared.timers.now())
+
+    # --- from the bus ---
+
+    def heard(self, message: Entered | Left) -> bool:
+        """Whether it shows that the engine has forgotten who is there, before this node found out."""
+        user, entered = message.user, isinstance(message, Entered)
+        for meanwhile in self._readings.values():
+            meanwhile[user] = entered
+        if isinstance(message, Left):
+            if not self._is_held:
+                self._leave(user)
+            return False
+        was_there = user in self._users
+        self._arrive(user)
+        return message.restored and was_there and not self._is_held
+
+    def close(self) -> None:
+        self._counting.close()
+        self._unknown.clear()
+
+    # --- who may see them ---
+
+    def _arrive(self, user: str) -> None:
+        """Enter, once it is known who may see it."""
+        if user in self._users or self._sights.is_ready(self._tenant, user):
+            self._enter(user)
+        elif user not in self._unknown:
+            self._unknown.add(user)
+            self._shared.tasks.spawn(self._learn(user))
+
+    async def _learn(self, user: str) -> None:
+        known = await self._look_up([user])
+        if user not in self._unknown:
+            return  # gone meanwhile
+        if known:
+            self._enter(user)
+        else:
+            self._shared.timers.set(RETRY_S, self._learn_again, user)
+
+    def _learn_again(self, user: str) -> None:
+        if user in self._unknown:
+            self._shared.tasks.spawn(self._learn(user))
+
+    async def _look_up(self, users: Collection[str]) -> Collection[str]:
+        """Those of whom it is known who may see them: all, or nobody."""
+        try:
+            await self._sights.know(self._tenant, self.curtain.viewers(), users)
+        except StoreUnavailable:
+            return ()
+        return users
+
+    def review(self, users: Collection[str] | None) -> None:
+        """Decide again what these see and who sees them, and tell what is different."""
+        for viewer, target, sees in self.curtain.review(users):
+            if self._is_large:
+                self._counting.soon()
+                continue
+            event = RoomEntered(self._room, target) if sees else RoomLeft(self._room, target)
+            frame = encode_event(event, self._shared.clock.now_ms())
+            self._shared.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("present", target)))
+
+    # --- telling the listeners ---
+
+    def _enter(self, user: str) -> None:
+        self._unknown.discard(user)
+        if user not in self._users:
+            self._users.add(user)
+            self.curtain.appears(user)
+            if self._order is not None:
+                insort(self._order, user)
+            self._tell(user, RoomEntered(self._room, user), self.curtain.skipped(user))
+
+    def _leave(self, user: str) -> None:
+        # The engine may not know yet of a session that is here.
+        if self._seating.is_inside(self._tenant, user, self._room):
+            return
+        self._unknown.discard(user)
+        if user in self._users:
+            self._users.discard(user)
+            if self._order is not None:
+                del self._order[bisect_left(self._order, user)]
+            blind = self.curtain.skipped(user)
+            self.curtain.goes(user)
+            self._tell(user, RoomLeft(self._room, user), blind)
+
+    @property
+    def _tenant(self) -> str:
+        return self._channel.topic.tenant
+
+    @property
+    def _room(self) -> str:
+        return self._channel.topic.name
+
+    @property
+    def _is_large(self) -> bool:
+        return max(len(self._channel.listeners), len(self._users)) > self._large
+
+    def _tell(self, user: str, event: Event, skip: list[Connection]) -> None:
+        if self._is_large:
+            self._counting.soon()
+        elif self._channel.listeners:
+            frame = encode_event(event, self._shared.clock.now_ms())
+            key = RoomKey(self._room, ("present", user))
+            self._shared.hub.offer(self._channel, frame, key=key, skip=skip)
+            self.curtain.named()
+
+    def _tell_count(self) -> None:
+        """To everybody how many are there: one more for those who are, and whom nobody else sees."""
+        hidden = [user for user in self._statuses.invisible(self._tenant) if self._devices(user)]
+        self.curtain.tell_count(self._count_frame, RoomKey(self._room, ("present",)), hidden, 1)
+
+    def _count_frame(self, count: int) -> bytes:
+        return encode_event(RoomCount(self._room, count), self._shared.clock.now_ms())
+
+    def _devices(self, user: str) -> list[Connection]:
+        return devices(self._shared, self._channel, user)

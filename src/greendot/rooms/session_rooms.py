@@ -1,0 +1,143 @@
+"""Which rooms this node's sessions are in, as the engine is told.
+
+A session stays in its rooms while it lingers. Users who are invisible are in none. Whatever changes, the engine is told
+how it is then; if it is away, it is told later: nothing is queued.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+
+from greendot.engine.port import Part, RoomEngine
+from greendot.errors import EngineUnavailable
+from greendot.node.context import Shared
+from greendot.node.session import Session
+from greendot.presence.status import Statuses
+
+RETRY_S = 1.0  # between two attempts to tell the engine something
+DOUBT_S = 5.0  # what failed may be carried out late, after what was said next: it is said once more after this
+# Exits that are told again after a loss. A failover loses the last seconds, a snapshot may be older: as many as cost
+# little are kept for longer.
+RECENT_S, LONGEST_S = 60.0, 3_600.0
+MOST_EXITS = 5_000  # that are not recent
+MOVED_S = 5.0  # a session that went on to another node has entered its rooms there by then
+
+Seat = tuple[Session, str]  # a session, and a room it is in or was
+
+
+class Seating:
+    """One for each node."""
+
+    def __init__(self, engine: RoomEngine, statuses: Statuses, shared: Shared) -> None:
+        self._engine = engine
+        self.statuses = statuses
+        self._shared = shared
+        self._telling: dict[Seat, bool] = {}  # what the engine is being told, and whether it has changed meanwhile
+        self._exited: dict[Seat, float] = {}  # lately, and when; the first first
+        statuses.changed = self._user_changed
+
+    # --- sessions come and go ---
+
+    def enter(self, session: Session, room: str) -> None:
+        if session.rooms is None:
+            session.rooms = set()
+        if room not in session.rooms:
+            session.rooms.add(room)
+            self._changed((session, room))
+
+    def exit(self, session: Session, room: str) -> None:
+        if session.rooms is not None and room in session.rooms:
+            session.rooms.discard(room)
+            self._note_exit((session, room))
+            self._changed((session, room))
+
+    def keep(self, session: Session, rooms: Collection[str]) -> None:
+        """The session has come back into these rooms, and not into the others."""
+        for room in {*(session.rooms or ())}.difference(rooms):
+            self.exit(session, room)
+
+    def forget(self, session: Session) -> None:
+        """The session counts no longer, here."""
+        if session.moved:
+            self._shared.timers.set(MOVED_S, self._leave_all, session)
+        else:
+            self._leave_all(session)
+
+    def _leave_all(self, session: Session) -> None:
+        self.keep(session, ())
+
+    def _note_exit(self, seat: Seat) -> None:
+        now = self._shared.timers.now()
+        self._exited.pop(seat, None)
+        self._exited[seat] = now
+        while self._exited and self._is_old(now - next(iter(self._exited.values()))):
+            del self._exited[next(iter(self._exited))]
+
+    def _is_old(self, age_s: float) -> bool:
+        return age_s > RECENT_S and (age_s > LONGEST_S or len(self._exited) > MOST_EXITS)
+
+    def _user_changed(self, key: tuple[str, str]) -> None:
+        """The user is invisible from now on, or no longer."""
+        for session in self._shared.registry.sessions_of(*key):
+            for room in session.rooms or ():
+                self._changed((session, room))
+
+    def is_inside(self, tenant: str, user: str, room: str) -> bool:
+        """Whether a session of this node keeps the user in the room, whatever the engine knows of it yet."""
+        sessions = self._shared.registry.sessions_of(tenant, user)
+        inside = any(session.rooms is not None and room in session.rooms for session in sessions)
+        return inside and not self.statuses.is_invisible((tenant, user))
+
+    # --- telling the engine ---
+
+    def _changed(self, seat: Seat) -> None:
+        if seat in self._telling:
+            self._telling[seat] = True
+        else:
+            self._telling[seat] = False
+            self._shared.tasks.spawn(self._tell(seat))
+
+    async def _tell(self, seat: Seat, *, again: bool = False) -> None:
+        try:
+            await self._say(seat)
+        except EngineUnavailable:
+            self._shared.timers.set(RETRY_S * random.uniform(1, 2), self._tell_again, seat)
+            return
+        del self._telling[seat]
+        if again:
+            self._shared.timers.set(DOUBT_S, self._changed, seat)
+
+    def _tell_again(self, seat: Seat) -> None:
+        self._shared.tasks.spawn(self._tell(seat, again=True))
+
+    async def _say(self, seat: Seat, *, restoring: bool = False) -> None:
+        """How it is now, and how it has become meanwhile: one word after the other."""
+        session, room = seat
+        changed = True
+        while changed:
+            self._telling[seat] = False
+            if session.rooms is None or room not in session.rooms or self.statuses.is_invisible(session.key):
+                await self._engine.exit(session.tenant, room, session.user, session.ref)
+            elif self._shared.registry.sessions.get(session.id) is session:
+                await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=restoring)
+            changed = self._telling[seat]
+
+    # --- when the engine may have forgotten ---
+
+    def seats(self, part: Part) -> list[Seat]:
+        """All there are in a part's rooms, and those that were until lately: that they are not may have been lost."""
+        sessions = self._shared.registry.sessions.values()
+        there = [(session, room) for session in sessions for room in session.rooms or ()]
+        return [seat for seat in (*there, *self._exited) if part.covers(seat[0].tenant, seat[1])]
+
+    async def restore(self, seat: Seat) -> None:
+        """Tell the engine of a seat, in case it forgot. EngineUnavailable if it cannot be told now."""
+        if seat in self._telling:
+            self._telling[seat] = True
+            return
+        self._telling[seat] = False
+        try:
+            await self._say(seat, restoring=True)
+        finally:
+            del self._telling[seat]

@@ -1,0 +1,177 @@
+"""Typing as the listeners of one room see it.
+
+The node keeps who is typing and ends each by its own timer, so that nobody is left typing when a stop is lost, a
+client vanishes or another node dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from greendot.engine.port import Typing
+from greendot.errors import StoreUnavailable
+from greendot.node.channel import Channel, RoomKey
+from greendot.node.context import Shared
+from greendot.node.timer_model import Timer
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
+from greendot.protocol.replies import Typer
+from greendot.rooms.announcer import Counting, devices
+from greendot.rooms.typing_model import Typist
+from greendot.transport.connection import Connection
+from greendot.visibility.cache import Sights
+from greendot.visibility.room_view import Curtain
+
+# Of the hold: a large room's count is repeated so often while people go on typing, so that clients may let it expire.
+REPEAT_COUNT = 0.4
+
+
+class _Entry(NamedTuple):
+    name: str | None
+    timer: Timer
+
+
+class TypingLine:
+    """Who is typing in one room with local listeners."""
+
+    __slots__ = ("_channel", "_counting", "_entries", "_large", "_shared", "_sights", "_ttl_ms", "_unknown", "curtain")
+
+    def __init__(self, channel: Channel, shared: Shared, sights: Sights, large: int, ttl_ms: int) -> None:
+        self._channel = channel
+        self._shared = shared
+        self._sights = sights
+        self._large = large
+        self._ttl_ms = ttl_ms
+        self._entries: dict[str, _Entry] = {}
+        self._unknown: dict[str, Typing] = {}  # who types, and it is being looked up who may see them
+        self._counting = Counting(shared.timers, self._tell_count)
+        self.curtain = Curtain(channel, shared, sights, lambda: self._entries.keys())
+
+    def seed(self, typists: Iterable[Typist]) -> None:
+        """Take over what the engine knew when the first listener came; what was heard since is newer."""
+        for user, name, remaining in typists:
+            if user not in self._entries:
+                self._hold(user, name, remaining)
+
+    def resync(self, typists: Iterable[Typist]) -> None:
+        """Take over what the engine knows now, after something may have been missed.
+
+        Users whom it does not know may have started while it was away. Whose stop was missed lapses by itself.
+        """
+        for user, name, remaining in typists:
+            if user not in self._entries:
+                self.heard(Typing(user, name, remaining))
+
+    def heard(self, typing: Typing) -> None:
+        """A start, a repetition or a stop from the bus."""
+        if typing.expires_in_ms <= 0:
+            self._unknown.pop(typing.user, None)
+            self._stop(typing.user)
+        elif typing.user in self._entries or self._sights.is_ready(self._channel.topic.tenant, typing.user):
+            self._start(typing)
+        else:
+            if typing.user not in self._unknown:
+                self._shared.tasks.spawn(self._learn(typing.user))
+            self._unknown[typing.user] = typing
+
+    async def _learn(self, user: str) -> None:
+        try:
+            await self._sights.know(self._channel.topic.tenant, self.curtain.viewers(), [user])
+        except StoreUnavailable:
+            self._unknown.pop(user, None)  # whoever goes on typing says so again
+        if (typing := self._unknown.pop(user, None)) is not None:
+            self._start(typing)
+
+    def _start(self, typing: Typing) -> None:
+        known = typing.user in self._entries
+        self._hold(typing.user, typing.name, typing.expires_in_ms)
+        if not self._is_large:
+            event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
+            self._tell(typing.user, event, self.curtain.skipped(typing.user))
+        elif not known or self._shared.timers.now() - self._counting.told_at >= REPEAT_COUNT * self._ttl_ms / 1000:
+            self._counting.soon()
+
+    def typers(self, reader: str) -> list[Typer]:
+        """The typers for a listener that joins, the listener left out; empty in a large room."""
+        if self._is_large:
+            return []
+        now = self._shared.timers.now()
+        return [
+            Typer(user, entry.name, max(1, round((entry.timer.due - now) * 1000)))
+            for user, entry in self._entries.items()
+            if user != reader and self.curtain.sees(reader, user)
+        ]
+
+    @property
+    def users(self) -> Collection[str]:
+        """All who type, whoever sees them."""
+        return self._entries.keys()
+
+    def count(self, reader: str) -> int:
+        return self.curtain.count(reader) - (reader in self._entries)
+
+    def review(self, users: Collection[str] | None) -> None:
+        """Decide again what these see and who sees them, and tell what is different."""
+        now = self._shared.timers.now()
+        for viewer, target, sees in self.curtain.review(users):
+            if self._is_large:
+                self._counting.soon()
+                continue
+            entry = self._entries[target]
+            left_ms = max(1, round((entry.timer.due - now) * 1000))
+            started = TypingStarted(self._room, target, entry.name, left_ms)
+            event = started if sees else TypingStopped(self._room, target)
+            frame = encode_event(event, self._shared.clock.now_ms())
+            self._shared.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("typing", target)))
+
+    def close(self) -> None:
+        for entry in self._entries.values():
+            self._shared.timers.cancel(entry.timer)
+        self._entries.clear()
+        self._unknown.clear()
+        self._counting.close()
+
+    @property
+    def _room(self) -> str:
+        return self._channel.topic.name
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self._channel.listeners) > self._large
+
+    def _hold(self, user: str, name: str | None, ms: int) -> None:
+        entry = self._entries.pop(user, None)
+        if entry is not None:
+            self._shared.timers.cancel(entry.timer)
+        self._entries[user] = _Entry(name, self._shared.timers.set(ms / 1000, self._stop, user))
+        if entry is None:
+            self.curtain.appears(user)
+
+    def _stop(self, user: str) -> None:
+        entry = self._entries.pop(user, None)
+        if entry is None:
+            return
+        self._shared.timers.cancel(entry.timer)
+        blind = self.curtain.skipped(user)
+        self.curtain.goes(user)
+        if self._is_large:
+            self._counting.soon()
+        else:
+            self._tell(user, TypingStopped(self._room, user), blind)
+
+    def _tell(self, user: str, event: Event, skip: list[Connection]) -> None:
+        key = RoomKey(self._room, ("typing", user))
+        frame = encode_event(event, self._shared.clock.now_ms())
+        self._shared.hub.offer(self._channel, frame, key=key, skip=skip, low=True)
+
+    def _tell_count(self) -> None:
+        """To everybody how many others are typing: one less for those who type themselves."""
+        key = RoomKey(self._room, ("typing",))
+        self.curtain.tell_count(self._count_frame, key, [*self._entries], -1, lapses=True)
+
+    def _count_frame(self, count: int) -> bytes:
+        return encode_event(TypingCount(self._room, count, self._ttl_ms), self._shared.clock.now_ms())
+
+    def _devices(self, user: str) -> list[Connection]:
+        return devices(self._shared, self._channel, user)

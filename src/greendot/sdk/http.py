@@ -1,0 +1,185 @@
+"""One request to a Greendot server: asked again where that cannot do harm, and read into a type."""
+
+from __future__ import annotations
+
+import os
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from greendot import __version__
+from greendot.protocol.decoding import decode
+from greendot.sdk.errors import BadAnswer, Problem, RateLimited, ServerError, Unavailable, Unreachable, problem_kind
+
+T = TypeVar("T")
+
+IDLE_S = 3.0  # a connection that rested longer is not used again: the server closes them after 5 s
+MOST_CONNECTIONS = 100  # of one process
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_PHRASES = {int(status): status.phrase for status in HTTPStatus}
+_MOST_DETAIL = 500  # characters of an answer that is no problem document
+
+
+class Hidden:
+    """A secret that no repr, log line or error report shows."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How often and how long to wait for a server that cannot answer now."""
+
+    retries: int = 2  # tries after the first
+    timeout_s: float = 10.0  # without a word; and who is asked to wait longer than this is told so instead
+    base_s: float = 0.2
+    cap_s: float = 5.0
+    random: Callable[[], float] = random.random
+    sleep: Callable[[float], None] = time.sleep
+
+    def delay(self, failures: int, retry_after_s: float | None) -> float | None:
+        """Seconds before the next try, after so many; None if there is to be none."""
+        if failures > self.retries or (retry_after_s is not None and retry_after_s > self.timeout_s):
+            return None
+        jitter = self.random() * min(self.cap_s, self.base_s * 2.0 ** min(failures, 16))
+        return jitter if retry_after_s is None else retry_after_s + jitter * 0.1
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is asked for. `repeatable`: done twice it is done once, so it may be asked for again without an answer."""
+
+    method: str
+    path: str
+    body: Any = None
+    query: Mapping[str, str | int] | None = None
+    repeatable: bool = True
+
+
+class _ProblemBody(msgspec.Struct):
+    title: str = ""
+    detail: str = ""
+    code: str | None = None
+
+
+class Http:
+    """Connections to one server, kept open and shared by all threads. A forked process makes its own."""
+
+    def __init__(self, url: str, key: str, patience: Patience) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+            # Not shown: what was given may hold a password.
+            raise ValueError("the address of a server is like http://127.0.0.1:8000, without a user or a query")
+        self.url = url.rstrip("/")
+        self._key = Hidden(key)
+        self._patience = patience
+        self._clients: dict[int, httpx2.Client] = {}  # by process: sockets must not be shared with a parent
+
+    def call(self, call: Call, kind: type[T]) -> T:
+        """The answer, as `kind`. Raises a ServerError."""
+        failures = 0
+        while True:
+            result = self._try(call)
+            if isinstance(result, bytes):
+                return _read(result, kind)
+            error, may_repeat = result
+            failures += 1
+            wait = self._patience.delay(failures, getattr(error, "retry_after_s", None)) if may_repeat else None
+            if wait is None:
+                raise error
+            self._patience.sleep(wait)
+
+    def close(self) -> None:
+        client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            client.close()
+
+    def _try(self, call: Call) -> bytes | tuple[ServerError, bool]:
+        """The body of the answer; or what is wrong, and whether to try again may help and cannot do harm."""
+        try:
+            answer = self._client().request(
+                call.method,
+                self.url + call.path,
+                params=call.query or None,
+                content=None if call.body is None else msgspec.json.encode(call.body),
+            )
+        except _NOT_SENT as error:
+            return Unreachable(f"no server answers at {self.url} ({type(error).__name__})"), True
+        except httpx2.HTTPError as error:
+            # The error itself is not kept: it holds the request, and that the key.
+            return Unreachable(f"the answer of {self.url} was lost ({type(error).__name__})"), call.repeatable
+        if answer.is_success:
+            return answer.content
+        problem = _problem(answer)
+        return problem, isinstance(problem, RateLimited) or (isinstance(problem, Unavailable) and call.repeatable)
+
+    def _client(self) -> httpx2.Client:
+        process = os.getpid()
+        client = self._clients.get(process)
+        if client is None:
+            made = self._make()
+            client = self._clients.setdefault(process, made)  # another thread may have been quicker
+            if client is not made:
+                made.close()
+        return client
+
+    def _make(self) -> httpx2.Client:
+        headers = {"Content-Type": "application/json", "User-Agent": f"greendot-python/{__version__}"}
+        if self._key.text:
+            headers["Authorization"] = f"Bearer {self._key.text}"
+        is_secure = self.url.startswith("https:")
+        return httpx2.Client(
+            headers=headers,
+            verify=_trusted(is_secure),
+            timeout=self._patience.timeout_s,
+            limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=IDLE_S),
+            follow_redirects=False,  # the key is for this server, not for one it names
+            # A proxy of the environment may carry TLS, which it cannot change; plain HTTP stays near.
+            trust_env=is_secure,
+        )
+
+
+def _trusted(is_secure: bool) -> ssl.SSLContext:
+    """Whom to believe: whom the machine does, or who SSL_CERT_FILE names. Nobody, where there is nobody to believe."""
+    # Reading the machine's certificates takes longer than many requests do.
+    return ssl.create_default_context() if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _read(content: bytes, kind: type[T]) -> T:
+    if kind is type(None):
+        return None
+    try:
+        return decode(content, kind)
+    except msgspec.DecodeError as error:
+        raise BadAnswer(f"cannot read the server's {kind.__name__}: {error}") from None
+
+
+def _problem(answer: httpx2.Response) -> Problem:
+    status = answer.status_code
+    try:
+        said = decode(answer.content, _ProblemBody)
+    except msgspec.DecodeError:
+        # The door, or a proxy in front of it, speaks plain text.
+        said = _ProblemBody(detail=answer.content[:_MOST_DETAIL].decode(errors="replace").strip())
+    title = said.title or _PHRASES.get(status, "")
+    wait = _seconds(answer.headers.get("Retry-After", ""))
+    return problem_kind(status)(status, title, said.detail, code=said.code, retry_after_s=wait)
+
+
+def _seconds(text: str) -> float | None:
+    # A date, as some proxies send, is left to the back-off: it would be read by another clock.
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -1,0 +1,55 @@
+"""Tokens for an app's users, signed with the secret the app shares with its server. Nothing is asked of the server."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TypedDict
+
+from greendot.auth.tokens import Tokens
+from greendot.errors import TokenError
+from greendot.sdk.arguments import checked, seconds
+from greendot.sdk.http import Hidden
+
+SHORTEST = 32  # characters; a server takes no shorter secret
+
+
+class Claims(TypedDict, total=False):
+    """What a token may grant besides, as docs/protocol.md says."""
+
+    name: str | None  # shown to others
+    rooms: Sequence[str] | None  # may be joined without membership; * matches
+    watch: Sequence[str] | None  # may be watched; * matches; everybody, if it is left out
+    send: bool | None  # False: may only listen
+    tenant: str | None
+    jti: str | None  # made, if it is left out: the token can be revoked by it
+    aud: str | None
+    iss: str | None
+
+
+def mint(secret: Hidden, user: str, ttl: float | timedelta, claims: Claims) -> str:
+    """ValueError says which of the arguments makes no sense."""
+    if len(secret.text) < SHORTEST:
+        raise ValueError(
+            f"give Server the secret the server signs with (auth.secret), of {SHORTEST} characters or more"
+        )
+    ttl_s = seconds(ttl)
+    if ttl_s is None or not 0 < ttl_s < float("inf"):
+        raise ValueError("ttl is how long the token holds: seconds or a timedelta, more than nothing")
+    now_ms = round(time.time() * 1000)
+    said = {"jti": secrets.token_hex(8)} | {name: _plain(value) for name, value in claims.items()}
+    tokens = Tokens(secret.text)
+    token = tokens.make(checked("user", user), now_ms, max(ttl_s, 1.0), **said)
+    try:
+        tokens.read(token, now_ms)  # what no server would take is found here, and not by a user
+    except TokenError as error:
+        raise ValueError(str(error)) from None
+    return token
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    return list(value)

@@ -1,0 +1,289 @@
+"""The outbox in PostgreSQL: the app's database, or the store's.
+
+A session is one connection. It listens, and it holds an advisory lock per shard, which ends with it: that of a process
+that was killed at once, that of one whose machine is gone when the server's keepalives fail, that of one that stands
+still when it has said nothing for a while. Overlap does no harm: who reads the same rows sends them in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from greendot.errors import ConfigError
+from greendot.store.app_outbox import MOST_BODY, SHARDS, Aside, Outbox, OutboxRow, OutboxSession, OutboxStatus, Poison
+from greendot.store.postgres.migrations import LOCK, outbox_sql
+from greendot.store.postgres.pool import Link, place, translated, words
+
+T = TypeVar("T")
+
+CHANNEL = "greendot_outbox"
+CONNECT_S = 3.0
+CALL_S = 10.0
+COUNT_LIMIT_S = 1.0  # a count may take so long: rows cannot be read meanwhile
+SILENT_S = 10.0  # beside two polls: a session that has said nothing for so long has lost its shards
+_CLASS = 0x67726E64  # "grnd": apps have advisory locks of their own
+_PRESENT = SHARDS  # the lock that every relay shares: who counts its holders knows how many relays there are
+
+_SETTINGS = {
+    "statement_timeout": f"{CALL_S * 900:.0f}ms",
+    "lock_timeout": "2s",
+    "default_transaction_isolation": "read committed",
+    "enable_seqscan": "off",  # a plan made while the table was empty is used when it has a million rows
+    "jit": "off",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+}
+_THERE = """
+    SELECT to_regclass('greendot_outbox')::oid::bigint, EXISTS (
+        SELECT FROM pg_attribute WHERE attrelid = to_regclass('greendot_outbox') AND attname = 'shard'
+    )
+"""
+_HELD = """
+    SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $1 AND objsubid = 2
+       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+WAITING = """
+    SELECT s FROM unnest($1::int[]) s
+    WHERE EXISTS (SELECT FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL)
+"""
+OLDEST = """
+    SELECT coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8
+    FROM unnest($1::int[]) s, LATERAL (
+        SELECT created_at FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL ORDER BY o.id LIMIT 1
+    ) first WHERE isfinite(created_at)
+"""
+# Without bitmaps: a plan that has one gathers the whole backlog before it counts the first row.
+COUNT_SETTINGS = "SET LOCAL enable_bitmapscan = off; SET LOCAL statement_timeout = '{:.0f}ms'"
+COUNT = """
+    SELECT count(*) FROM (
+        SELECT FROM unnest($1::int[]) s, LATERAL (
+            SELECT FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL ORDER BY o.id LIMIT $2
+        ) waiting LIMIT $2
+    ) counted
+"""
+TAKE = f"""
+    SELECT id, tenant, target, user_id, room, kind, name, left(body::text, {MOST_BODY}), key,
+           extract(epoch FROM created_at)::float8, extract(epoch FROM expires_at)::float8
+    FROM greendot_outbox WHERE shard = $1 AND failed_at IS NULL ORDER BY id LIMIT $2
+"""
+_DONE = "DELETE FROM greendot_outbox WHERE shard = $1 AND id = ANY($2::bigint[])"
+_ASIDE = """
+    UPDATE greendot_outbox o SET attempts = attempts + 1, error = a.error, failed_at = clock_timestamp()
+    FROM unnest($2::bigint[], $3::text[]) AS a (id, error) WHERE o.shard = $1 AND o.id = a.id
+"""
+_MADE = """
+    SELECT c.relkind::text || c.relname FROM pg_class c
+    WHERE relnamespace = current_schema()::regnamespace AND relname LIKE 'greendot\\_outbox%' AND relkind IN ('r', 'i')
+    UNION ALL SELECT 't' || tgname FROM pg_trigger WHERE tgrelid = to_regclass('greendot_outbox') AND NOT tgisinternal
+"""
+_NOUNS = {"r": "table", "i": "index", "t": "trigger"}
+_WAITING_NOW = """
+    SELECT count(*), (extract(epoch FROM min(created_at) FILTER (WHERE isfinite(created_at))) * 1000)::bigint
+    FROM greendot_outbox WHERE failed_at IS NULL
+"""
+_SET_ASIDE = "SELECT count(*) FROM greendot_outbox WHERE failed_at IS NOT NULL"
+_POISON = """
+    SELECT id, tenant, target, user_id, room, attempts, error, (extract(epoch FROM failed_at) * 1000)::bigint
+    FROM greendot_outbox WHERE failed_at IS NOT NULL ORDER BY id LIMIT $1
+"""
+_RETRY = """
+    UPDATE greendot_outbox SET failed_at = NULL
+    WHERE failed_at IS NOT NULL AND ($1::bigint[] IS NULL OR id = ANY($1::bigint[])) RETURNING id
+"""
+
+
+class PostgresOutbox:
+    """See `Outbox`. `poll_s` is how often a session is heard of at least."""
+
+    def __init__(self, url: str, poll_s: float = 1.0) -> None:
+        self._url = url
+        self._silent_ms = round((2 * poll_s + SILENT_S) * 1000)
+
+    @property
+    def place(self) -> str:
+        """Where it is, without user and password."""
+        return place(self._url)
+
+    @asynccontextmanager
+    async def session(self, wake: Callable[[], None]) -> AsyncIterator[OutboxSession]:
+        link = await self._connect({"idle_session_timeout": str(self._silent_ms)})
+        try:
+            session = _Session(link)
+            await session.open(await session.do(self._table), wake)
+            yield session
+        finally:
+            await _close(link)
+
+    async def check(self) -> None:
+        link = await self._connect({})
+        try:
+            await self._table(link)
+        except asyncpg.PostgresError as error:
+            raise translated(error) from None
+        finally:
+            await _close(link)
+
+    async def install(self) -> list[str]:
+        async def work(link: Link) -> list[str]:
+            async with link.transaction():
+                await link.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+                before = {row[0] for row in await link.fetch(_MADE)}
+                if "rgreendot_outbox" in before:
+                    await self._table(link)
+                await link.execute(outbox_sql())
+                made = {row[0] for row in await link.fetch(_MADE)} - before
+                return [
+                    f"{noun} {name[1:]}" for kind, noun in _NOUNS.items() for name in sorted(made) if name[0] == kind
+                ]
+
+        return await self._once(work)
+
+    async def status(self, most: int) -> OutboxStatus:
+        async def work(link: Link) -> OutboxStatus:
+            await self._table(link)
+            waiting, oldest_at = (await link.fetch(_WAITING_NOW))[0]
+            poison = [Poison(*row) for row in await link.fetch(_POISON, most)]
+            return OutboxStatus(waiting, oldest_at, await link.fetchval(_SET_ASIDE), poison)
+
+        return await self._once(work)
+
+    async def retry(self, ids: Sequence[int] | None) -> list[int]:
+        async def work(link: Link) -> list[int]:
+            await self._table(link)
+            rows = await link.fetch(_RETRY, ids)
+            await link.execute(f"NOTIFY {CHANNEL}")
+            return sorted(row[0] for row in rows)
+
+        return await self._once(work)
+
+    async def _once(self, work: Callable[[Link], Awaitable[T]]) -> T:
+        """For operators: what stands in the way is a ConfigError."""
+        try:
+            link = await self._connect({"statement_timeout": "0", "lock_timeout": "0"})
+            try:
+                return await work(link)
+            finally:
+                await _close(link)
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"cannot use the outbox at {self.place}: {words(error)}") from None
+
+    async def _connect(self, settings: dict[str, str]) -> Any:
+        name = {} if "application_name=" in self._url else {"application_name": "greendot-outbox"}
+        try:
+            return await asyncpg.connect(self._url, timeout=CONNECT_S, server_settings=_SETTINGS | settings | name)
+        except (ValueError, OverflowError) as error:
+            raise ConfigError(f"cannot use the outbox at {self.place}: {words(error)}") from None
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            raise translated(error) from None
+
+    async def _table(self, link: Link) -> int:
+        """The table's number."""
+        oid, current = (await link.fetch(_THERE))[0]
+        if oid is None:
+            raise ConfigError(
+                f"there is no table greendot_outbox at {self.place}: run `greendot outbox install --url URL` once."
+            )
+        if not current:
+            raise ConfigError(
+                f"the table greendot_outbox at {self.place} is an older one: DROP it once what is in it has been sent, "
+                "and run `greendot outbox install --url URL`."
+            )
+        return int(oid)
+
+
+class _Session:
+    """See `OutboxSession`."""
+
+    def __init__(self, link: Any) -> None:
+        self._link = link
+        self._turn = asyncio.Lock()  # a connection does one thing at a time
+        self._base = 0
+        self._mine: set[int] = set()
+
+    async def open(self, table: int, wake: Callable[[], None]) -> None:
+        self._base = (table & 0x3FFFFFF) << 5  # other outboxes in this database have locks of their own
+        self._link.add_termination_listener(lambda _: wake())
+
+        async def work(link: Link) -> None:
+            await link.add_listener(CHANNEL, lambda *_: wake())
+            await link.execute("SELECT pg_advisory_lock_shared($1, $2)", _CLASS, self._base + _PRESENT)
+
+        await self.do(work)
+
+    async def claim(self, busy: Collection[int]) -> frozenset[int]:
+        async def work(link: Link) -> None:
+            held = [row[0] - self._base for row in await link.fetch(_HELD, _CLASS)]
+            share = -(-SHARDS // max(1, held.count(_PRESENT)))
+            free = [shard for shard in range(SHARDS) if shard not in held]
+            random.shuffle(free)  # relays that start together do not all try the same
+            while free and len(self._mine) < share:
+                shard = free.pop()
+                if await link.fetchval("SELECT pg_try_advisory_lock($1, $2)", _CLASS, self._base + shard):
+                    self._mine.add(shard)
+            for shard in sorted(self._mine - set(busy)):
+                if len(self._mine) > share:
+                    self._mine.discard(shard)
+                    await link.execute("SELECT pg_advisory_unlock($1, $2)", _CLASS, self._base + shard)
+
+        await self.do(work)
+        return frozenset(self._mine)
+
+    async def waiting(self, shards: Collection[int]) -> list[int]:
+        return [row[0] for row in await self.do(lambda link: link.fetch(WAITING, [*shards]))]
+
+    async def depth(self, shards: Collection[int], most: int) -> tuple[int | None, float]:
+        async def work(link: Link) -> tuple[int | None, float]:
+            oldest_s = max(0.0, await link.fetchval(OLDEST, [*shards]))
+            try:
+                async with link.transaction():
+                    await link.execute(COUNT_SETTINGS.format(COUNT_LIMIT_S * 1000))
+                    return await link.fetchval(COUNT, [*shards], most), oldest_s
+            except asyncpg.PostgresError:  # most likely too late; the connection and its locks are as good as before
+                return None, oldest_s
+
+        return await self.do(work)
+
+    async def take(self, shard: int, limit: int) -> list[OutboxRow]:
+        return [OutboxRow(*row) for row in await self.do(lambda link: link.fetch(TAKE, shard, limit))]
+
+    async def settle(self, shard: int, done: Sequence[int], aside: Sequence[Aside]) -> None:
+        async def work(link: Link) -> None:
+            async with link.transaction():
+                if done:
+                    await link.execute(_DONE, shard, done)
+                if aside:
+                    await link.execute(_ASIDE, shard, [row.id for row in aside], [row.reason for row in aside])
+
+        await self.do(work)
+
+    async def do(self, work: Callable[[Link], Awaitable[T]]) -> T:
+        """One at a time. Whatever goes wrong ends the session: what it holds is not certain any more."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(CALL_S):
+                    return await work(self._link)
+            except BaseException as error:
+                self._link.terminate()
+                if isinstance(error, Exception):
+                    raise translated(error) from error
+                raise
+
+
+async def _close(link: Any) -> None:
+    try:
+        await link.close(timeout=1.0)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        link.terminate()
+
+
+_: type[Outbox] = PostgresOutbox
+_session: type[OutboxSession] = _Session

@@ -1,0 +1,188 @@
+"""Group commit: concurrent writers share a transaction.
+
+Calls that wait are collected into a batch, written together and answered together. Several batches may be on their way,
+but never two that write to the same stream: what one node writes to a stream is numbered in the order it came.
+
+A batch that PostgreSQL refuses is written again call by call, so that only the call to blame fails. One that was cut
+off, and may have been committed, is written again as it was: the keys tell what is there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from greendot.errors import StoreUnavailable
+from greendot.store.port import Key
+from greendot.store.postgres.pool import Contended, longer
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+MOST_CALLS = 512  # in one batch
+MOST_ROWS = 10_000  # in one batch, unless a single call has more
+MOST_WAITING = 50_000  # rows; beyond it callers are told at once
+LOOK_AT = 2_000  # waiting calls at most when a batch is put together
+
+
+class _Call(Struct, Generic[W, R], frozen=True):
+    """What one caller wants written."""
+
+    work: W
+    streams: frozenset[Key]
+    rows: int
+    deadline: float
+    future: asyncio.Future[R]
+
+
+class Batches(Generic[W, R]):
+    """`write` writes several works in one transaction and answers one result each, or the error of a work that was
+    refused alone. At most `flights` run at once.
+
+    A call that could not be written for `patience_s` fails.
+    """
+
+    def __init__(
+        self, write: Callable[[list[W]], Awaitable[Sequence[R | Exception]]], flights: int, patience_s: float
+    ) -> None:
+        self._write = write
+        self._patience_s = patience_s
+        self._most_flights = flights
+        self._waiting: deque[_Call[W, R]] = deque()
+        self._rows = 0  # of those that wait
+        self._busy: Counter[Key] = Counter()  # streams that a batch on its way writes to, and by how many calls
+        self._flights: set[asyncio.Task[None]] = set()
+        self._soon: asyncio.Handle | None = None
+        self._open = False
+
+    def open(self) -> None:
+        self._open = True
+
+    async def do(self, work: W, streams: frozenset[Key], rows: int = 1) -> R:
+        """Returns when it is committed."""
+        if not self._open:
+            raise StoreUnavailable("the store is closed")
+        if self._rows and self._rows + rows > MOST_WAITING:
+            raise StoreUnavailable("too much waits to be written")
+        loop = asyncio.get_running_loop()
+        call = _Call(work, streams, rows, loop.time() + self._patience_s, loop.create_future())
+        self._waiting.append(call)
+        self._rows += rows
+        # Whoever writes to a busy stream is looked at when that is done. The others are taken together, next turn.
+        if len(self._flights) < self._most_flights and self._busy.keys().isdisjoint(streams):
+            self._launch_soon()
+        written: R = await call.future
+        return written
+
+    async def close(self) -> None:
+        """Returns when everything that waits is written or has failed."""
+        self._open = False
+        while self._waiting or self._flights:
+            self._launch()
+            await asyncio.wait(self._flights)
+
+    def _launch_soon(self) -> None:
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self._launch)
+
+    def _launch(self) -> None:
+        self._soon = None
+        while len(self._flights) < self._most_flights and (calls := self._take()):
+            flight = asyncio.get_running_loop().create_task(self._fly(calls))
+            self._flights.add(flight)
+            flight.add_done_callback(self._landed)
+
+    def _take(self) -> list[_Call[W, R]]:
+        """The next batch, oldest first. A call waits behind those before it that write to one of its streams."""
+        taken: list[_Call[W, R]] = []
+        passed: list[_Call[W, R]] = []
+        blocked, rows = set(self._busy), 0
+        while self._waiting and len(taken) < MOST_CALLS and len(passed) < LOOK_AT:
+            call = self._waiting[0]
+            if taken and rows + call.rows > MOST_ROWS:
+                break
+            self._waiting.popleft()
+            if blocked.isdisjoint(call.streams):
+                taken.append(call)
+                rows += call.rows
+            else:
+                blocked |= call.streams
+                passed.append(call)
+        self._waiting.extendleft(reversed(passed))
+        self._rows -= rows
+        for call in taken:
+            self._busy.update(call.streams)
+        return taken
+
+    def _landed(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        self._launch()
+
+    async def _fly(self, calls: list[_Call[W, R]]) -> None:
+        pause = 0.01
+        try:
+            while calls := self._patient(calls):
+                try:
+                    calls = await self._attempt(calls)
+                except StoreUnavailable:  # those that are left are tried again, with the same keys
+                    await asyncio.sleep(pause)
+                    pause = longer(pause)
+        finally:  # also when the loop ends: nobody may wait for ever
+            for call in calls:
+                self._done(call, StoreUnavailable("the store was closed"))
+
+    async def _attempt(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
+        """Write them; those that must be tried again. StoreUnavailable: nobody knows of any."""
+        try:
+            results = await self._write([call.work for call in calls])
+        except Exception as error:
+            if isinstance(error, StoreUnavailable) and not isinstance(error, Contended):
+                raise
+            if len(calls) > 1:
+                return await self._one_by_one(calls)
+            if isinstance(error, Contended):
+                raise
+            self._done(calls[0], error)
+        else:
+            for call, result in zip(calls, results, strict=True):
+                self._done(call, result)
+        return []
+
+    async def _one_by_one(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
+        """Each alone, so that one that is to blame, or has to wait, concerns nobody else; those to be tried again."""
+        left: list[_Call[W, R]] = []
+        held: set[Key] = set()  # what follows in these streams stays behind
+        for call in calls:
+            try:
+                again = [call] if held & call.streams else await self._attempt([call])
+            except StoreUnavailable:
+                again = [call]
+            if again:
+                left.append(call)
+                held |= call.streams
+        self._launch_soon()
+        return left
+
+    def _patient(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
+        """Those that may wait longer; the others fail."""
+        now = asyncio.get_running_loop().time()
+        for call in calls:
+            if call.deadline <= now:
+                self._done(call, StoreUnavailable("it could not be written in time"))
+        return [call for call in calls if call.deadline > now]
+
+    def _done(self, call: _Call[W, R], outcome: R | Exception) -> None:
+        for stream in call.streams:
+            self._busy[stream] -= 1
+            if not self._busy[stream]:
+                del self._busy[stream]
+        if call.future.done():  # its caller was cancelled
+            return
+        if isinstance(outcome, Exception):
+            call.future.set_exception(outcome)
+        else:
+            call.future.set_result(outcome)

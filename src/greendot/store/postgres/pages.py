@@ -1,0 +1,69 @@
+"""Pages with the head of their stream, in PostgreSQL: one statement each, which sees one moment (READ COMMITTED)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
+from greendot.store.port import Filter, Inbox, Member, Notification, Record, Room
+from greendot.store.postgres.inbox import BEYOND, page_sql
+from greendot.store.postgres.messages import AFTER, NEWEST
+from greendot.store.postgres.pool import Links
+from greendot.store.postgres.rooms import MEMBERS, ROOM_FIELDS
+
+_OF_ROOM = "WHERE r.tenant = $1 AND r.room = $2"
+ROOM_AFTER, ROOM_NEWEST = (
+    f"SELECT {ROOM_FIELDS}, m.* FROM greendot_rooms r LEFT JOIN LATERAL ({page}) m ON true {_OF_ROOM} ORDER BY m.seq"
+    for page in (AFTER, NEWEST)
+)
+MEMBER_PAGE = f"""
+    SELECT {ROOM_FIELDS}, (SELECT count(*) FROM greendot_members WHERE tenant = $1 AND room = $2), m.user_id, m.role
+    FROM greendot_rooms r LEFT JOIN LATERAL ({MEMBERS}) m ON true {_OF_ROOM} ORDER BY m.user_id
+"""
+
+
+def inbox_page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
+    return (
+        f"SELECT i.head, i.unread, i.unseen, n.* FROM greendot_inboxes i LEFT JOIN LATERAL ({page_sql(only, order)}) n"
+        " ON true WHERE i.tenant = $1 AND i.user_id = $2 ORDER BY n.seq"
+    )
+
+
+class PostgresSnapshots:
+    """See `SnapshotStore`."""
+
+    _links: Links
+
+    async def inbox_page(
+        self,
+        tenant: str,
+        user: str,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int,
+        only: Filter = "all",
+    ) -> InboxPage:
+        values = (tenant, user, after or 0, BEYOND if before is None else before, limit)
+        rows = await self._links.fetch(inbox_page_sql(only, "DESC" if after is None else "ASC"), *values)
+        found = [Notification(*row[3:]) for row in rows if row[3] is not None]
+        return InboxPage(found, Inbox(*rows[0][:3]) if rows else Inbox())
+
+    async def room_page(
+        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+    ) -> RoomPage | None:
+        values = (tenant, room, after or 0, BEYOND if before is None else before, limit)
+        rows = await self._links.fetch(ROOM_NEWEST if after is None else ROOM_AFTER, *values)
+        if not rows:
+            return None
+        return RoomPage([Record(*row[6:]) for row in rows if row[6] is not None], Room(*rows[0][:6]))
+
+    async def member_page(self, tenant: str, room: str, after: str | None, limit: int) -> MemberPage | None:
+        rows = await self._links.fetch(MEMBER_PAGE, tenant, room, after or "", limit)
+        if not rows:
+            return None
+        members = [Member(*row[7:]) for row in rows if row[7] is not None]
+        return MemberPage(members, rows[0][6], Room(*rows[0][:6]))
+
+
+_: type[SnapshotStore] = PostgresSnapshots

@@ -1,0 +1,219 @@
+"""Connections to PostgreSQL: a pool that heals by itself, calls that cannot hang, errors in our own words."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import asyncpg
+from msgspec import Struct
+
+from greendot.errors import ConfigError, GreendotError, StoreUnavailable, Unstorable
+from greendot.telemetry import log_events
+from greendot.telemetry.outage import Absence
+
+T = TypeVar("T")
+Link = Any  # a connection lent by the pool: asyncpg.Connection behind a proxy
+Rows = list[Any]
+
+LONGEST_PAUSE_S = 0.25
+
+
+class Limits(Struct, frozen=True):
+    """How long anything may take."""
+
+    connect_s: float = 3.0
+    acquire_s: float = 4.0  # until a connection is free
+    statement_s: float = 10.0
+    lock_s: float = 2.0  # until another transaction is out of the way
+    patience_s: float = 5.0  # how long a call is tried again
+
+    @property
+    def call_s(self) -> float:
+        return self.statement_s + 1  # the server's own limit comes first, if the server is there at all
+
+    def settings(self) -> dict[str, str]:
+        """The same, for PostgreSQL."""
+        statement = f"{self.statement_s * 1000:.0f}ms"
+        return {
+            "statement_timeout": statement,
+            # A node that stands still inside a transaction holds the heads of streams others write to.
+            "idle_in_transaction_session_timeout": f"{self.statement_s * 500:.0f}ms",
+            "lock_timeout": f"{self.lock_s * 1000:.0f}ms",
+        }
+
+
+_SETTINGS = {
+    "default_transaction_isolation": "read committed",
+    # Plans are kept per connection. One made while a table was empty would still be used when it has a million rows.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",  # it takes longer than any of our statements
+}
+_ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # the connection is as good as before, unless it is closed
+_CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
+_UNSTORABLE = {"22", "23", "54"}  # classes: data, integrity, program limit
+
+
+class Contended(StoreUnavailable):
+    """Another transaction stood in the way; nothing was written."""
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]
+    def get_reset_query(self) -> str:
+        return ""  # nothing here changes a session, and the question would cost every call a round trip
+
+
+class Links:
+    """A pool of at most `size` connections."""
+
+    def __init__(self, url: str, size: int, limits: Limits) -> None:
+        self._url = url
+        self._size = size
+        self.limits = limits
+        self._pool: Any = None
+        self._absence = Absence(log_events.STORE_LOST, log_events.STORE_BACK)
+
+    async def open(self) -> None:
+        """ConfigError if no connection can be made."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                self._url,
+                min_size=1,
+                max_size=self._size,
+                timeout=self.limits.connect_s,
+                connection_class=_Connection,
+                server_settings=self._settings(),
+            )
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+            raise self.unusable(error) from None
+
+    def _settings(self) -> dict[str, str]:
+        name = {} if "application_name=" in self._url else {"application_name": "greendot"}
+        return _SETTINGS | self.limits.settings() | name
+
+    def unusable(self, error: Exception) -> ConfigError:
+        return ConfigError(f"cannot use the store {place(self._url)}: {words(error)}")
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(2.0):
+                await pool.close()
+        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            pool.terminate()
+
+    async def fetch(self, sql: str, *values: object) -> Rows:
+        """The rows of one statement; tried again for a while when PostgreSQL is away."""
+        return await self.patiently(lambda: self._once(lambda link: link.fetch(sql, *values)))
+
+    async def transact(self, work: Callable[[Link], Awaitable[T]]) -> T:
+        """Carry out `work` in one transaction. What it does must come to the same when it is done again."""
+        return await self.patiently(lambda: self.transact_once(work))
+
+    async def ping(self) -> None:
+        await self._once(lambda link: link.fetch("SELECT 1"), self.limits.connect_s)
+
+    async def transact_once(self, work: Callable[[Link], Awaitable[T]], limit_s: float | None = None) -> T:
+        """One attempt. After StoreUnavailable nobody knows; after Contended and Unstorable nothing was written."""
+
+        async def transaction(link: Link) -> T:
+            await link.execute("BEGIN")
+            try:
+                result = await work(link)
+                await link.execute("COMMIT")
+            except _ANSWERED:
+                if _is_open(link):
+                    await link.execute("ROLLBACK")
+                raise
+            return result
+
+        return await self._once(transaction, limit_s)
+
+    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        loop = asyncio.get_running_loop()
+        end, pause = loop.time() + self.limits.patience_s, 0.01
+        while True:
+            try:
+                return await attempt()
+            except StoreUnavailable:
+                if self._pool is None or loop.time() + pause > end:
+                    raise
+            await asyncio.sleep(pause)
+            pause = longer(pause)
+
+    async def _once(self, work: Callable[[Link], Awaitable[T]], limit_s: float | None = None) -> T:
+        if self._pool is None:
+            raise StoreUnavailable("the store is closed")
+        try:
+            async with self._pool.acquire(timeout=self.limits.acquire_s) as link:
+                async with asyncio.timeout(limit_s or self.limits.call_s):
+                    try:
+                        done = await work(link)
+                    except _ANSWERED:
+                        raise
+                    except BaseException:
+                        # Cut off in the middle: its next answer may belong to what was asked before.
+                        with suppress(asyncpg.InterfaceError):  # it may be gone already
+                            link.terminate()
+                        raise
+        except Exception as error:
+            told = translated(error)
+            if type(told) is StoreUnavailable and self._pool is not None:
+                self._absence.began(told)
+            raise told from error
+        if self._absence.is_away:
+            self._absence.ended()
+        return done
+
+
+def _is_open(link: Link) -> bool:
+    try:
+        return not link.is_closed()
+    except asyncpg.InterfaceError:  # the pool has taken it back, because it was lost
+        return False
+
+
+def longer(pause: float) -> float:
+    """The next pause: longer, and not the same on all nodes."""
+    return min(pause * 2, LONGEST_PAUSE_S) * random.uniform(0.7, 1.0)
+
+
+def translated(error: Exception) -> Exception:
+    """The error in our own words; what is not the driver's stays as it is."""
+    if isinstance(error, GreendotError):
+        return error
+    if isinstance(error, asyncpg.DataError):
+        return Unstorable(words(error))
+    if isinstance(error, asyncpg.PostgresError):
+        code = error.sqlstate or ""
+        if code in _CONTENDED:
+            return Contended(words(error))
+        return Unstorable(words(error)) if code[:2] in _UNSTORABLE else StoreUnavailable(words(error))
+    if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError):
+        return StoreUnavailable(words(error))
+    return error
+
+
+def words(error: Exception) -> str:
+    """One line, with what to do where that is known."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = f"its certificate is refused: {error.verify_message.rstrip('.')}."
+        if "mismatch" in error.verify_message:
+            return f"{said} Connect by a name it is for."
+        return f"{said} Name the authority that signed it with sslrootcert=FILE in the URL."
+    if isinstance(error, FileNotFoundError):
+        return "a file that the URL names is not there (sslrootcert, sslcert, sslkey, or the socket)"
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def place(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

@@ -1,0 +1,58 @@
+"""Pages with the head of their stream, in SQLite: both are read in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
+from greendot.store.port import Filter, Inbox, Member
+from greendot.store.sqlite.inbox import read_inbox, read_notifications
+from greendot.store.sqlite.messages import read_messages
+from greendot.store.sqlite.rooms import COUNT, MEMBERS, read_room
+from greendot.store.sqlite.thread import DatabaseThread
+
+
+class SqliteSnapshots:
+    """See `SnapshotStore`."""
+
+    _thread: DatabaseThread
+
+    async def inbox_page(
+        self,
+        tenant: str,
+        user: str,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int,
+        only: Filter = "all",
+    ) -> InboxPage:
+        def work(db: sqlite3.Connection) -> InboxPage:
+            found = read_notifications(db, (tenant, user), only, after, before, limit)
+            return InboxPage(found, read_inbox(db, (tenant, user)) or Inbox())
+
+        return await self._thread.do(work)
+
+    async def room_page(
+        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+    ) -> RoomPage | None:
+        def work(db: sqlite3.Connection) -> RoomPage | None:
+            found = read_room(db, tenant, room)
+            if found is None:
+                return None
+            return RoomPage(read_messages(db, (tenant, room), after, before, limit), found)
+
+        return await self._thread.do(work)
+
+    async def member_page(self, tenant: str, room: str, after: str | None, limit: int) -> MemberPage | None:
+        def work(db: sqlite3.Connection) -> MemberPage | None:
+            found = read_room(db, tenant, room)
+            if found is None:
+                return None
+            members = [Member(*row) for row in db.execute(MEMBERS, (tenant, room, after or "", limit))]
+            return MemberPage(members, db.execute(COUNT, (tenant, room)).fetchone()[0], found)
+
+        return await self._thread.do(work)
+
+
+_: type[SnapshotStore] = SqliteSnapshots

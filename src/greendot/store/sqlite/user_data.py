@@ -1,0 +1,112 @@
+"""All of one user, in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from greendot.store.sqlite.thread import DatabaseThread
+from greendot.store.user_data import ERASED, NOTHING, Erased, Found, PeopleStore, Place, Table, at, tables_of
+
+_ANONYMOUS = f"user = '', name = NULL, body = x'{NOTHING.hex()}', key = 'erased-' || seq, op = '{ERASED}'"
+
+
+class SqlitePeople:
+    """See `PeopleStore`."""
+
+    _thread: DatabaseThread
+
+    async def rows_of(self, tenant: str, user: str, place: Place | None, *, limit: int) -> Found:
+        def work(db: sqlite3.Connection) -> Found:
+            table, following = at(_tables(db), place)
+            after = place.after if place is not None else ()
+            where, values, last = _window(db, table, tenant, user, after, limit)
+            cursor = db.execute(f"SELECT * FROM {table.name} WHERE {where} LIMIT ?", (*values, limit))
+            names = [column[0] for column in cursor.description]
+            rows = [dict(zip(names, row, strict=True)) for row in cursor]
+            if not table.walked and len(rows) == limit and table.key:
+                last = tuple(rows[-1][column] for column in table.key)
+            found = [(table.plain, row) for row in rows]
+            return Found(found, Place(table.plain, last) if last else following and Place(following.plain))
+
+        return await self._thread.do(work)
+
+    async def erase_user(self, tenant: str, user: str, place: Place | None, *, limit: int) -> Erased:
+        def work(db: sqlite3.Connection) -> Erased:
+            table, following = at(_tables(db), place)
+            after = place.after if place is not None else ()
+            if not after:
+                _forget(db, table, tenant, user)
+            where, values, last = _window(db, table, tenant, user, after, limit)
+            count = _erase(db, table, where, (*values, limit))
+            if not table.walked and count == limit:
+                return Erased(count, Place(table.plain))  # what was looked at is gone: from the beginning again
+            return Erased(count, Place(table.plain, last) if last else following and Place(following.plain))
+
+        return await self._thread.do(work)
+
+
+def _tables(db: sqlite3.Connection) -> list[Table]:
+    columns, keys = {}, {}
+    for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall():
+        found = db.execute("SELECT name, pk FROM pragma_table_info(?) ORDER BY pk", (name,)).fetchall()
+        columns[name] = [column for column, _ in found]
+        keys[name] = [column for column, place in found if place] or ["rowid"]
+    return tables_of(columns, keys, "")
+
+
+def _window(
+    db: sqlite3.Connection, table: Table, tenant: str, user: str, after: tuple[Any, ...], limit: int
+) -> tuple[str, tuple[Any, ...], tuple[Any, ...]]:
+    """A condition for the next rows, its values, and where they end if others come behind them."""
+    beyond = f" AND ({table.keys}) > ({_marks(after)})" if after else ""
+    where, values = f"tenant = ? AND {table.owner} = ?{beyond}", (tenant, user, *after)
+    if not table.walked:
+        return where + (f" ORDER BY {table.keys}" if table.key else ""), values, ()
+    sql = f"SELECT {table.keys} FROM {table.name} WHERE tenant = ?{beyond} ORDER BY {table.keys} LIMIT 1 OFFSET ?"
+    last = db.execute(sql, (tenant, *after, limit - 1)).fetchone()
+    if last is None:
+        return where, values, ()
+    return f"{where} AND ({table.keys}) <= ({_marks(last)})", (*values, *last), tuple(last)
+
+
+def _marks(values: tuple[Any, ...]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _erase(db: sqlite3.Connection, table: Table, where: str, values: tuple[Any, ...]) -> int:
+    key = ", ".join(dict.fromkeys(("tenant", *table.key, table.owner)))
+    rows = db.execute(f"SELECT {key} FROM {table.name} WHERE {where} LIMIT ?", values).fetchall()
+    this = " AND ".join(f"{column} = ?" for column in key.split(", "))
+    if table.plain == "messages":
+        db.executemany(f"UPDATE messages SET {_ANONYMOUS} WHERE {this}", rows)
+        return len(rows)
+    if table.plain == "notifications":
+        lower = f"""
+            UPDATE inboxes SET unread = unread - (n.read_at IS NULL), unseen = unseen - (n.seen_at IS NULL)
+            FROM (SELECT read_at, seen_at FROM notifications WHERE {this}) n WHERE tenant = ? AND user = ?
+        """
+        db.executemany(lower, [(*row, row[0], row[2]) for row in rows])
+    if table.plain == "members":
+        sql = "UPDATE rooms SET members_rev = members_rev + 1 WHERE tenant = ? AND room = ?"
+        db.executemany(sql, [row[:2] for row in rows])
+    db.executemany(f"DELETE FROM {table.name} WHERE {this}", rows)
+    return len(rows)
+
+
+def _forget(db: sqlite3.Connection, table: Table, tenant: str, user: str) -> None:
+    """Take the user out of others' rows."""
+    if table.names_others:
+        db.execute(f"DELETE FROM {table.name} WHERE tenant = ? AND other = ?", (tenant, user))
+    if table.plain == "privacy":
+        db.execute(
+            "UPDATE privacy SET hide_from = trim(replace(' ' || hide_from || ' ', ' ' || ?1 || ' ', ' '))"
+            " WHERE tenant = ?2 AND instr(' ' || hide_from || ' ', ' ' || ?1 || ' ')",
+            (user, tenant),
+        )
+    if table.plain == "notifications":
+        sql = "DELETE FROM hook_events WHERE tenant = ? AND stream = ? AND type LIKE 'notification.%'"
+        db.execute(sql, (tenant, user))
+
+
+_: type[PeopleStore] = SqlitePeople

@@ -1,0 +1,75 @@
+"""Numbers as Prometheus reads them: the text format, version 0.0.4.
+
+A name has its help and type once, before all of its values. What a name means is in `metrics.catalogue`; one that is
+not there is written without, so that nothing is hidden by an oversight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import isinf, isnan
+from typing import NamedTuple
+
+from greendot.telemetry.histogram_model import Histogram
+from greendot.telemetry.metrics_catalogue import CATALOGUE, Metric
+
+MEDIA_TYPE = "text/plain; version=0.0.4"
+
+
+class Sample(NamedTuple):
+    """One value, with the labels that tell it from others of its name."""
+
+    name: str
+    value: float | Histogram
+    labels: Mapping[str, str] = {}
+
+
+def expose(samples: Iterable[Sample], node: str) -> str:
+    """The page of one node, whose name every value carries; in the catalogue's order."""
+    families: dict[str, list[Sample]] = {}
+    for sample in samples:
+        families.setdefault(sample.name, []).append(sample)
+    known = [name for name in CATALOGUE if name in families]
+    lines: list[str] = []
+    for name in (*known, *(name for name in families if name not in CATALOGUE)):
+        lines += _family(name, CATALOGUE.get(name), families[name], node)
+    return "\n".join(lines) + "\n"
+
+
+def _family(name: str, metric: Metric | None, samples: Iterable[Sample], node: str) -> Iterator[str]:
+    if metric is not None:
+        yield f"# HELP {name} {_plain(metric.help)}"
+        yield f"# TYPE {name} {metric.type}"
+    for sample in samples:
+        labels = ",".join(f'{key}="{_quoted(value)}"' for key, value in {"node": node, **sample.labels}.items())
+        if isinstance(sample.value, Histogram):
+            yield from _distribution(name, labels, sample.value)
+        else:
+            yield f"{name}{{{labels}}} {_number(sample.value)}"
+
+
+def _distribution(name: str, labels: str, values: Histogram) -> Iterator[str]:
+    count = values.count
+    for bound, reached in values.buckets():
+        yield f'{name}_bucket{{{labels},le="{_number(bound)}"}} {reached}'
+    yield f'{name}_bucket{{{labels},le="+Inf"}} {count}'
+    yield f"{name}_sum{{{labels}}} {_number(values.total)}"
+    yield f"{name}_count{{{labels}}} {count}"
+
+
+def _number(value: float) -> str:
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _plain(text: str) -> str:
+    """A help text stays on its line."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _quoted(text: str) -> str:
+    """A label's value ends where its quotes do."""
+    return _plain(text).replace('"', '\\"')

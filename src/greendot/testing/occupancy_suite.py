@@ -1,0 +1,147 @@
+"""What every engine must do about who is in a room."""
+
+from __future__ import annotations
+
+from greendot.engine.port import Entered, Fenced, Left, Topic
+from greendot.limits.overload_model import Level
+from greendot.presence.model import Ref
+from greendot.testing.engine_harness import EngineHarness, EngineTests, T
+
+R1 = Topic("room", T, "r1")
+
+
+class OccupantSuite(EngineTests):
+    """A part of `EngineSuite`."""
+
+    @staticmethod
+    def seat(h: EngineHarness, name: str) -> Ref:
+        return Ref(f"{h.incarnation}-{name}", h.incarnation, 1)
+
+    @staticmethod
+    async def news(h: EngineHarness) -> list[tuple[str, str]]:
+        """What was told of the room since the last look."""
+        await h.settle()
+        told = [(type(m).__name__, m.user) for t, m in h.heard if t == R1 and isinstance(m, Entered | Left)]
+        h.heard.clear()
+        return told
+
+    async def test_an_empty_room_has_nobody_in_it(self) -> None:
+        async with self.harness() as h:
+            assert await h.engine.present(T, "r1") == []
+            await h.engine.exit(T, "r1", "ann", self.seat(h, "a"))
+            assert await h.engine.present(T, "r1") == []
+
+    async def test_a_users_first_session_enters_and_the_last_one_leaves(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([R1])
+            phone, laptop = self.seat(h, "phone"), self.seat(h, "laptop")
+            await h.engine.enter(T, "r1", "ann", phone)
+            assert await self.news(h) == [("Entered", "ann")]
+            await h.engine.enter(T, "r1", "ann", laptop)
+            await h.engine.exit(T, "r1", "ann", phone)
+            assert await h.engine.present(T, "r1") == ["ann"]
+            assert await self.news(h) == []
+            await h.engine.exit(T, "r1", "ann", laptop)
+            assert await h.engine.present(T, "r1") == []
+            assert await self.news(h) == [("Left", "ann")]
+
+    async def test_it_is_known_with_which_sessions_users_are_in_a_room(self) -> None:
+        async with self.harness() as h:
+            assert await h.engine.seated(T, "r1", ["ann"]) == {}
+            phone, laptop, other = self.seat(h, "phone"), self.seat(h, "laptop"), self.seat(h, "other")
+            for user, ref in (("ann", phone), ("ann", laptop), ("bob", other), ("cyd", self.seat(h, "c"))):
+                await h.engine.enter(T, "r1", user, ref)
+            await h.engine.enter(T, "r2", "dan", self.seat(h, "d"))
+            found = await h.engine.seated(T, "r1", ["ann", "bob", "dan", "eve"])
+            assert found == {"ann": {phone.session, laptop.session}, "bob": {other.session}}
+            await h.engine.exit(T, "r1", "ann", phone)
+            assert await h.engine.seated(T, "r1", ["ann"]) == {"ann": {laptop.session}}
+            await h.engine.exit(T, "r1", "ann", laptop)
+            assert await h.engine.seated(T, "r1", ["ann"]) == {}
+
+    async def test_entering_or_leaving_again_changes_nothing(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([R1])
+            ann = self.seat(h, "a")
+            for _ in range(3):
+                await h.engine.enter(T, "r1", "ann", ann._replace(conn=2))
+            assert await h.engine.present(T, "r1") == ["ann"]
+            for _ in range(3):
+                await h.engine.exit(T, "r1", "ann", ann)
+            assert await self.news(h) == [("Entered", "ann"), ("Left", "ann")]
+
+    async def test_whoever_was_not_there_does_not_leave(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([R1])
+            await h.engine.enter(T, "r1", "ann", self.seat(h, "a"))
+            await h.engine.exit(T, "r1", "ann", self.seat(h, "other"))
+            await h.engine.exit(T, "r1", "bob", self.seat(h, "a"))
+            assert await h.engine.present(T, "r1") == ["ann"]
+            assert await self.news(h) == [("Entered", "ann")]
+
+    async def test_whoever_is_restored_enters_only_if_they_were_lost_and_it_says_so(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([R1])
+            await h.engine.enter(T, "r1", "ann", self.seat(h, "a"))
+            await h.engine.enter(T, "r1", "ann", self.seat(h, "a"), restoring=True)
+            await h.engine.enter(T, "r1", "bob", self.seat(h, "b"), restoring=True)
+            await h.settle()
+            assert [message for _, message in h.heard] == [Entered("ann"), Entered("bob", restored=True)]
+
+    async def test_rooms_and_tenants_are_apart(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([R1])
+            await h.engine.enter(T, "r2", "ann", self.seat(h, "a"))
+            await h.engine.enter("t2", "r1", "ann", self.seat(h, "a"))
+            assert await h.engine.present(T, "r1") == []
+            assert await h.engine.present("t2", "r1") == ["ann"]
+            assert await self.news(h) == []
+
+    async def test_those_present_are_listed_by_id(self) -> None:
+        async with self.harness() as h:
+            users = [f"u{number:03}" for number in range(500)]
+            for user in reversed(users):
+                await h.engine.enter(T, "r1", user, self.seat(h, user))
+            assert await h.engine.present(T, "r1") == users
+
+    async def test_a_session_that_lingers_stays_until_it_is_said_to_leave(self) -> None:
+        async with self.harness() as h:
+            ref = await self.come(h, "ann")
+            await h.engine.enter(T, "r1", "ann", ref)
+            await h.engine.linger(T, "ann", ref, 0, 0)
+            assert await h.engine.present(T, "r1") == ["ann"]
+
+    async def test_a_session_of_an_unknown_node_does_not_enter(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([R1])
+            try:
+                await h.engine.enter(T, "r1", "ann", Ref("gone-a", "gone", 1))
+            except Fenced:
+                assert await h.engine.present(T, "r1") == []
+                assert await self.news(h) == []
+                return
+            raise AssertionError("a write of an incarnation that is not live was taken")
+
+    async def test_the_nodes_of_a_room_are_those_of_the_sessions_in_it(self) -> None:
+        async with self.harness() as h:
+            assert await h.engine.room_nodes(T, "r1") == set()
+            for user in ("ann", "bob"):
+                await h.engine.enter(T, "r1", user, self.seat(h, user))
+            assert await h.engine.room_nodes(T, "r1") == {h.incarnation}
+            # A session that came from another node keeps its id.
+            await h.engine.enter(T, "r2", "ann", self.seat(h, "a")._replace(session="else-1"))
+            assert await h.engine.room_nodes(T, "r2") == {h.incarnation}
+            for user in ("ann", "bob"):
+                await h.engine.exit(T, "r1", user, self.seat(h, user))
+            assert await h.engine.room_nodes(T, "r1") == set()
+
+    async def test_a_node_that_refuses_new_work_is_known_to(self) -> None:
+        async with self.harness() as h:
+            assert h.engine.refusing() == frozenset()
+            assert h.engine.lag_s >= 0
+            h.engine.level = Level.SHEDDING
+            assert h.engine.refusing() == frozenset()
+            h.engine.level = Level.REFUSING
+            assert h.engine.refusing() == {h.incarnation}
+            h.engine.level = Level.NORMAL
+            assert h.engine.refusing() == frozenset()

@@ -1,0 +1,139 @@
+"""What every engine must do when sessions move, are forgotten, or are not what a node thinks."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from greendot.engine.port import Part, Topic
+from greendot.engine.results import Known
+from greendot.presence.model import Change, Manual, Ref
+from greendot.testing.engine_harness import AUTO, EngineTests, T
+
+KNOWN = Known("d1", False, "Ann", 60_000, AUTO)
+
+
+class LifeSuite(EngineTests):
+    """A part of `EngineSuite`."""
+
+    # --- restoring ---
+
+    async def test_restoring_what_is_there_changes_nothing(self) -> None:
+        async with self.harness() as h:
+            ref = await self.come(h, "ann")
+            before = await self.see(h, "ann")
+            await h.engine.subscribe([Topic("watch", T, "ann")])
+            await h.engine.restore(T, "ann", ref, KNOWN)
+            assert await self.see(h, "ann") == before
+            await h.settle()
+            assert h.heard == []
+
+    async def test_where_nothing_was_lost_absence_is_a_fact(self) -> None:
+        async with self.harness() as h:
+            await self.come(h, "ann")
+            snapshots = await h.engine.read(T, ["ann", "nobody"])
+            assert [(snapshot.face.state, snapshot.stale) for snapshot in snapshots] == [
+                ("online", False),
+                ("offline", False),
+            ]
+            assert not h.engine.is_restoring(T, "ann")
+            assert not await h.engine.is_any_restoring()
+            await h.engine.restored(Part(), h.engine.records_state(Part()))  # nobody has to be waited for
+
+    async def test_restoring_what_was_lost_goes_on_since_when_it_was_and_says_so(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([Topic("watch", T, "ann")])
+            busy = structs.replace(KNOWN, manual=Manual("busy", None, "meeting", 3))
+            await h.engine.restore(T, "ann", Ref("s1", h.incarnation, 1), busy)
+            face = (await self.see(h, "ann")).face
+            assert (face.state, face.text) == ("busy", "meeting")
+            assert face.since is not None
+            assert 59_000 < face.version - face.since < 61_000
+            await h.settle()
+            (change,) = [message for _, message in h.heard if isinstance(message, Change)]
+            assert change.restored
+
+    async def test_restoring_does_not_end_a_linger(self) -> None:
+        async with self.harness() as h:
+            ref = await self.come(h, "ann")
+            await h.engine.linger(T, "ann", ref, 1_000, 0)
+            await h.engine.restore(T, "ann", ref, KNOWN)
+            await h.advance(1.1)
+            assert (await self.see(h, "ann")).face.state == "offline"
+
+    async def test_restoring_with_an_older_status_leaves_the_newer_one(self) -> None:
+        async with self.harness() as h:
+            ref = await self.come(h, "ann")
+            await h.engine.set_status(T, "ann", Manual("invisible", None, None, 5))
+            await h.engine.restore(T, "ann", ref, structs.replace(KNOWN, manual=Manual(rev=4)))
+            assert (await self.see(h, "ann")).own.status == "invisible"
+
+    # --- moving ---
+
+    async def test_a_session_goes_on_under_another_id_and_nobody_sees_it(self) -> None:
+        async with self.harness() as h:
+            old = await self.come(h, "ann")
+            await h.engine.touch(T, "ann", old, "d1", True, None)
+            await h.engine.linger(T, "ann", old, 1_000, 0)
+            await h.engine.subscribe([Topic("watch", T, "ann")])
+            new = Ref("s2", h.incarnation, 7)
+            adopted = await h.engine.adopt(T, "ann", "s1", new)
+            assert adopted == (h.incarnation, True)
+            assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["s2"]
+            assert await h.engine.linger(T, "ann", old, 0, 0) is None
+            await h.advance(2.0)
+            assert (await self.see(h, "ann")).face.state == "idle"
+            assert await self.changes(h, "ann") == []
+
+    async def test_only_a_session_of_the_same_user_can_be_taken_over(self) -> None:
+        async with self.harness() as h:
+            await self.come(h, "ann")
+            assert await h.engine.adopt(T, "bob", "s1", Ref("s2", h.incarnation, 7)) is None
+            assert await h.engine.adopt(T, "ann", "s9", Ref("s2", h.incarnation, 7)) is None
+            assert (await self.see(h, "bob")).face.state == "offline"
+            assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["s1"]
+
+    # --- looking and comparing ---
+
+    async def test_the_sessions_of_a_user_are_listed_with_what_is_left_of_them(self) -> None:
+        async with self.harness() as h:
+            await self.come(h, "ann", "s1", device="phone")
+            lingering = await self.come(h, "ann", "s2", device="laptop", conn=2)
+            await h.engine.touch(T, "ann", lingering, "laptop", True, None)
+            await h.engine.linger(T, "ann", lingering, 5_000, 0)
+            phone, laptop = await h.engine.sessions(T, "ann")
+            assert (phone.session, phone.device, phone.node, phone.state) == ("s1", "phone", h.incarnation, "online")
+            assert (laptop.session, laptop.state, phone.ends_in_ms) == ("s2", "idle", None)
+            assert laptop.ends_in_ms is not None
+            assert 4_000 < laptop.ends_in_ms <= 5_100
+            assert await h.engine.sessions(T, "nobody") == []
+
+    async def test_a_sweep_ends_what_has_run_out_and_counts_it(self) -> None:
+        async with self.harness() as h:
+            stays = await self.come(h, "ann")
+            for number in range(3):
+                user = f"u{number}"
+                await h.engine.linger(T, user, await self.come(h, user, conn=number + 2), 1_000, 0)
+            await h.engine.subscribe([Topic("watch", T, "u1")])
+            await h.advance(1.5)
+            swept = await h.engine.sweep()
+            assert (swept.sessions, swept.users) == (3, 3)
+            assert await self.changes(h, "u1") == ["offline"]
+            assert await h.engine.leave(T, "ann", stays) is None
+            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await h.engine.sweep())[:2] == (0, 0)
+
+    async def test_sessions_a_node_does_not_hold_are_ended(self) -> None:
+        async with self.harness() as h:
+            held = await self.come(h, "ann", "held")
+            await self.come(h, "ann", "ghost", device="d2", conn=2)
+            await self.come(h, "bob", "ghost", conn=3)
+            assert await h.engine.audit(lambda ref: ref == held) == 2
+            assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["held"]
+            assert (await self.see(h, "bob")).face.state == "offline"
+
+    async def test_a_node_lists_itself_among_the_living(self) -> None:
+        async with self.harness() as h:
+            (node,) = await h.engine.nodes()
+            assert (node.node, node.state, node.ends_at) == (h.incarnation, "live", None)
+            assert node.renewed_at is not None
+            assert h.engine.trouble is None

@@ -1,0 +1,398 @@
+"""One client's socket: what it is sent, how it is closed, when it was last heard.
+
+Output is written once per tick: `send` only collects, the hub flushes. While the kernel takes everything there is
+no queue; when it does not, frames wait in an `Outbox`, which is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from picows import WSTransport
+
+from greendot.limits.frame_limit_model import CommandLimit
+from greendot.node.timer_model import Timer
+from greendot.presence.grace_model import Cause
+from greendot.protocol.codec import close_frame, pong_frame
+from greendot.protocol.codes import Close
+from greendot.protocol.versions import Dialect
+from greendot.transport.send_buffer_model import Outbox, Waiting
+from greendot.transport.websocket import Framing
+
+if TYPE_CHECKING:
+    from greendot.node.session import Session
+    from greendot.node.usage import Tally
+
+Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, whether a record, key, …
+AnyItem = TypeVar("AnyItem", bound=Item)
+RESUMED = 64 * 1024  # bytes offered at a time to a socket that takes some again
+CLOSE_WAIT_S = 2.0  # how long a peer may take to read what is left and answer our close frame
+
+
+class Owner(Protocol):
+    """What a connection needs of the node it belongs to."""
+
+    def now(self) -> float: ...
+    def set_timer(self, delay_s: float, call: Any, argument: Any) -> Timer: ...
+    def cancel_timer(self, timer: Timer | None) -> None: ...
+    def has_output(self, connection: Connection) -> None: ...
+    def opened(self, connection: Connection) -> None: ...
+    def received(self, connection: Connection, text: str) -> None: ...
+    def counted(self, connection: Connection) -> bool: ...
+    def violated(self, connection: Connection, code: int, reason: str) -> None: ...
+    def unread(self, connection: Connection, types: tuple[str, ...]) -> None: ...
+    def ended(self, connection: Connection, cause: Cause, code: int) -> None: ...
+    def gone(self, connection: Connection) -> None: ...
+    def slow(self, connection: Connection) -> None: ...
+    def count_dropped(self, frame: bytes) -> None: ...
+    def count_coalesced(self, frame: bytes) -> None: ...
+    def count_send_failed(self) -> None: ...
+
+
+class Violation(NamedTuple):
+    """The end of a connection whose peer broke the protocol, in its place behind the messages before it."""
+
+    code: int
+    reason: str
+
+
+class Connection(Framing):
+    """See the module. Made by the gateway for each upgraded socket.
+
+    Its owner is told twice, once each: `ended` when nothing more will be said on it, `gone` when the socket is closed.
+    """
+
+    __slots__ = (
+        "_bye",
+        "_ended",
+        "_hold",
+        "_out",
+        "_outbox",
+        "_owner",
+        "agent_hash",
+        "bad_frames",
+        "counted",
+        "dialect",
+        "direct",
+        "ended_by",
+        "fd",
+        "heard",
+        "hears_inbox",
+        "id",
+        "ip_hash",
+        "limit",
+        "opened_at",
+        "rooms",
+        "session",
+        "tally",
+        "timer",
+        "token",
+        "typed",
+        "waiting",
+        "watches",
+    )
+
+    def __init__(self, owner: Owner, number: str, token: str = "") -> None:
+        super().__init__()
+        self._owner = owner
+        self.id = number
+        self.agent_hash: str | None = None
+        self.ip_hash: str | None = None
+        self.counted: str | None = None  # the tenant whose connections it is one of, where these are limited
+        self.token = token  # that came with the request for a WebSocket, until hello
+        self.session: Session | None = None  # set by hello, for good
+        self.tally: Tally | None = None  # of its tenant, from welcome to the end of the socket
+        self.dialect: Dialect | None = None  # set by hello for a client that reads other versions than most
+        self.opened_at = self.heard = owner.now()  # monotonic seconds
+        self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token
+        self.limit: CommandLimit | None = None
+        self.bad_frames: tuple[float, ...] = ()  # when the last ones came
+        self.waiting: deque[str | Violation] | None = None  # behind a command under way; None while there is none
+        # Interest lasts as long as the connection. Sets are made on first use: most stay without one of them.
+        self.rooms: set[str] | None = None
+        self.watches: set[str] | None = None
+        self.typed: set[str] | None = None  # rooms in which it typed since it joined them
+        self.hears_inbox = False  # whether it is told what is new in its user's inbox
+        self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
+        self.direct = -1  # the fd while bytes may go straight to it: nothing waits, and they are as it reads them
+        self._out: list[Waiting] | None = None  # collected in this tick
+        self._hold: Outbox | None = None  # exists during hello: what the client missed comes before what is live
+        self._outbox: Outbox | None = None  # exists while the kernel does not take everything
+        self._bye = False
+        self._ended = False
+        self.ended_by: tuple[Cause, int] | None = None  # kept while a command is still under way
+
+    # --- from picows ---
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self.attach(transport)
+        # Tell us as soon as anything waits: what the kernel does not take belongs into our bounded outbox.
+        self.socket.set_write_buffer_limits(high=0)
+        if not transport.is_secure:
+            self.fd = self.direct = self.socket.get_extra_info("socket").fileno()
+        self._owner.opened(self)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        # Before anything else: the number may belong to another socket from now on.
+        self.fd = self.direct = -1
+        self.detach()
+        self._end(Cause.LOST, 0)
+        self._owner.gone(self)
+
+    def pause_writing(self) -> None:
+        pass
+
+    def resume_writing(self) -> None:
+        if self.closing or self._outbox is None:
+            return
+        # By TLS one at a time: what it was given cannot be taken back.
+        while items := self._outbox.take(RESUMED if self.fd >= 0 else 1):
+            if not self._push(items):
+                return
+        self._outbox = None
+        if self._out is None:
+            self._keeps_up()
+
+    def on_text(self, text: str) -> None:
+        self._owner.received(self, text)
+
+    def on_heard(self) -> None:
+        self.heard = self._owner.now()
+
+    def on_counted(self) -> bool:
+        return self._owner.counted(self)
+
+    def on_ping(self, payload: bytes) -> None:
+        # The last ping's answer is enough (RFC 6455 5.5.3), so a flood of them cannot fill anything.
+        self.send(pong_frame(payload), record=False, key="pong")
+
+    def on_violation(self, code: int, reason: str) -> None:
+        self._owner.violated(self, code, reason)
+
+    def on_client_close(self, code: int) -> None:
+        self.socket.write(close_frame(code or Close.NORMAL))
+        self.socket.close()
+        self._end(Cause.CLIENT_CLOSE, code)
+        self._await_end()  # a peer that does not read would keep the rest of our output, and the socket, for ever
+
+    def on_eof(self) -> None:
+        self._end(Cause.LOST, 0)
+        self._await_end()
+
+    # --- output ---
+
+    def send(self, frame: bytes, *, record: bool = True, key: object = None) -> None:
+        """Collect a frame for this tick's write; while the socket is behind, queue it by its kind."""
+        if self.closing:
+            return
+        if self.dialect is not None and not (frame := self._translated(self.dialect, frame)):
+            return
+        if self._hold is not None:
+            self._queue(self._hold, frame, record, key)
+        elif self._outbox is not None:
+            self._queue(self._outbox, frame, record, key)
+        elif self._out is None:
+            self._out = [Waiting(frame, True, key)]
+            self.direct = -1
+            self._owner.has_output(self)
+        else:
+            self._out.append(Waiting(frame, True, key))
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        if self._out is None or self.closing:
+            return
+        collected, self._out = self._out, None
+        data = collected[0].frame if len(collected) == 1 else b"".join([item.frame for item in collected])
+        if self.fd < 0:
+            self.socket.write(data)
+            self._behind()
+            return
+        try:
+            sent = os.write(self.fd, data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.failed()
+            return
+        if sent != len(data):
+            self._stalled(self._begin(collected, sent), collected=True)
+        else:
+            self._keeps_up()
+
+    def _keeps_up(self) -> None:
+        """Nothing waits: bytes may go straight to the socket, unless they have to be looked at."""
+        if self._hold is None and (self.dialect is None or self.dialect.straight):
+            self.direct = self.fd
+
+    def _translated(self, dialect: Dialect, frames: bytes) -> bytes:
+        reading = dialect.read(frames)
+        if reading.unread:
+            self._owner.unread(self, reading.unread)
+        return reading.frames
+
+    def hold(self) -> None:
+        """Keep back everything until `release`: what the client missed must come before what is live."""
+        self.flush()
+        self._hold, self.direct = Outbox(), -1
+
+    def release(self, first: Iterable[tuple[bytes, object]]) -> None:
+        """Send `first`, frames with their keys, then what was held."""
+        hold, self._hold = self._hold, None
+        for frame, key in first:
+            self.send(frame, key=key)
+        while hold is not None and (held := hold.take()):
+            for item in held:
+                self.send(item.frame, key=item.key)
+
+    def stall(self, items: Sequence[Item], sent: int) -> None:
+        """The kernel took only the first `sent` bytes of the items: the rest waits here, by its kind."""
+        self._stalled(self._begin(items, sent))
+
+    def _begin(self, items: Sequence[AnyItem], sent: int) -> Sequence[AnyItem]:
+        """Leave the frame that was begun, or else the first of the rest, to the loop, which says when the socket takes
+        more; those behind it. Nothing but that one frame is out of our hands."""
+        for number, (frame, *_) in enumerate(items):
+            if sent < len(frame):
+                self.socket.write(frame[sent:])
+                return items[number + 1 :]
+            sent -= len(frame)
+        return ()
+
+    def _stalled(self, items: Sequence[Item], *, collected: bool = False) -> None:
+        """These wait. What was `collected` was let in before, and only counts against what comes after it."""
+        self.direct = -1
+        outbox = self._outbox = self._outbox or Outbox()
+        for frame, record, key, *_ in items:
+            if collected:
+                outbox.keep(frame, key)
+            elif not self.closing:
+                self._queue(outbox, frame, record, key)
+        if not self.closing and not self._behind():
+            self.resume_writing()
+
+    def _push(self, items: list[Waiting]) -> bool:
+        """Hand over what was taken from the outbox: whether the socket took all of it. If not, the rest is back."""
+        assert self._outbox is not None
+        data = b"".join([item.frame for item in items])
+        sent = 0
+        if self.fd >= 0:
+            try:
+                sent = os.write(self.fd, data)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.failed()
+                return False
+        if sent != len(data):
+            self._outbox.put_back(self._begin(items, sent))
+            return not self._behind()
+        return True
+
+    @property
+    def behind(self) -> bool:
+        """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
+        return self._outbox is not None or self._hold is not None
+
+    def waits(self) -> Outbox | None:
+        """What waits because the socket does not keep up; None while it does."""
+        return self._outbox
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for a slow socket; 0 while it keeps up."""
+        outbox = self._outbox
+        if outbox is None:
+            return 0
+        return outbox.record_bytes + outbox.signal_bytes + self.socket.get_write_buffer_size()
+
+    def drop(self, of: Callable[[object], bool]) -> list[object]:
+        """Forget what waits with a key that is `of` something this client may not see any more; the keys."""
+        dropped: list[object] = []
+        if self._out is not None:
+            dropped += [item.key for item in self._out if of(item.key)]
+            self._out = [item for item in self._out if not of(item.key)]
+        for waiting in (self._hold, self._outbox):
+            if waiting is not None:
+                dropped += waiting.drop(of)
+        return dropped
+
+    def _behind(self) -> bool:
+        if self.socket.get_write_buffer_size() == 0:
+            return False
+        if self._outbox is None:
+            self._outbox = Outbox()
+        self.direct = -1
+        return True
+
+    def _queue(self, outbox: Outbox, frame: bytes, record: bool, key: object) -> None:
+        if not record:
+            if (replaced := outbox.signal(key)) is not None:
+                self._owner.count_coalesced(replaced)
+            if not outbox.offer_signal(frame, key):
+                self._owner.count_dropped(frame)
+        elif not outbox.offer_record(frame, key):
+            self.close(Close.TOO_SLOW, "too slow: reconnect and recover")
+        if outbox.pressed and not outbox.warned:
+            outbox.warned = True
+            self._owner.slow(self)
+
+    def failed(self) -> None:
+        """The socket is broken."""
+        self._owner.count_send_failed()
+        self.fd = self.direct = -1
+        self.socket.abort()
+
+    # --- closing ---
+
+    def said_bye(self) -> None:
+        """The client is leaving for good: close without a grace."""
+        self._bye = True
+        self.close(Close.NORMAL, "bye")
+
+    def close(self, code: int, reason: str = "", last: bytes | None = None) -> None:
+        """Send what was collected and a close frame, then end: with the peer's answer, or without it after a while.
+
+        `last` is an event that explains the close. A slow client gets it too, though what waits for it is dropped.
+        """
+        if self.closing:
+            return
+        self.flush()
+        if last is not None:
+            self.socket.write(last)
+        self.socket.write(close_frame(code, reason))
+        violation = self.deaf
+        self._end(Cause.BYE if self._bye else Cause.SERVER_CLOSE, code)
+        self._await_end()
+        if violation:
+            self.linger()
+
+    def revoke(self, reason: str) -> None:
+        """Close without a further word: what was collected, and all that waits, is not for this client any more."""
+        if self.closing:
+            return
+        self._out = None
+        secure, waits = self.fd < 0, self.socket.get_write_buffer_size() > 0
+        self.close(Close.REVOKED, reason)
+        if secure and waits:
+            self.abort()  # TLS has whole frames, which would go out first
+
+    def _await_end(self) -> None:
+        self._owner.cancel_timer(self.timer)
+        self.timer = self._owner.set_timer(CLOSE_WAIT_S, Connection.abort, self)
+
+    def abort(self) -> None:
+        """End at once, whatever waits."""
+        self.fd = self.direct = -1
+        self.socket.abort()
+
+    def _end(self, cause: Cause, code: int) -> None:
+        self.closing = self.deaf = True
+        self.fd = self.direct = -1
+        self._outbox = self._hold = self._out = None
+        if not self._ended:
+            self._ended = True
+            self._owner.ended(self, cause, code)

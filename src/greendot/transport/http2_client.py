@@ -1,0 +1,321 @@
+"""Calling a provider over HTTP/2: one connection carries many calls at once.
+
+Each call waits for its own answer and for nobody else's. One that is not answered in time is given up alone, unless
+nothing at all was heard meanwhile: then the connection is dead, and the next calls make another. Addresses are checked
+as for every call (see `outbound`), and everything is bounded likewise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from typing import cast
+from urllib.parse import urlsplit
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
+from h2.exceptions import H2Error
+
+from greendot.transport.http_client import CONNECT_S, MOST_ANSWER, Answer, NotCalled, Terms, checked_addresses, words
+
+KEEP_S = 120.0  # a connection on which nothing was heard for so long is not trusted any more
+MOST_AT_ONCE = 1_000  # calls, if the other side allows so many
+
+# It logs what is sent, keys and all, when everything is logged.
+logging.getLogger("hpack").setLevel(logging.WARNING)
+
+
+class _NotProcessed(Exception):
+    """The other side says that it has done nothing about the call: it may be made again."""
+
+
+class MultiplexedCaller:
+    """Calls one host."""
+
+    def __init__(self, url: str, terms: Terms) -> None:
+        parts = urlsplit(url)
+        self.host = parts.hostname or ""
+        self._port = parts.port or 443
+        self._authority = parts.netloc
+        self._terms = terms
+        self._tls = ssl.create_default_context(cafile=terms.ca_file or None)
+        self._tls.set_alpn_protocols(["h2"])
+        self._connection: _Connection | None = None
+        self._connecting: asyncio.Task[_Connection] | None = None
+
+    async def post(self, body: bytes, headers: Mapping[str, str], target: str) -> Answer:
+        """NotCalled if there was no answer in time."""
+        sent = [
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":authority", self._authority),
+            (":path", target),
+            ("content-type", "application/json"),
+            ("user-agent", "Greendot"),
+            *headers.items(),
+        ]
+        timeout_s = self._terms.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._post_twice(sent, body)
+        except NotCalled:
+            raise
+        except TimeoutError:
+            raise NotCalled(f"{self.host} did not answer within {timeout_s:g} s") from None
+        except _NotProcessed:
+            raise NotCalled(f"{self.host} closes its connections without doing anything") from None
+        except OSError as error:
+            raise NotCalled(f"{self.host} could not be reached: {words(error)}") from None
+        except H2Error:
+            # What it says may contain what was to be sent.
+            raise NotCalled(f"{self.host} does not speak HTTP/2 as expected") from None
+
+    async def close(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def _post_twice(self, headers: list[tuple[str, str]], body: bytes) -> Answer:
+        """A connection may be closed in the very moment a call is made: that is made again, by another."""
+        try:
+            return await (await self._connected()).call(headers, body)
+        except _NotProcessed:
+            return await (await self._connected()).call(headers, body)
+
+    async def _connected(self) -> _Connection:
+        """The one there is, or a new one; all who need it wait for the same."""
+        if self._connection is not None and self._connection.is_good():
+            return self._connection
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting.add_done_callback(self._done_connecting)
+        return await asyncio.shield(self._connecting)
+
+    def _done_connecting(self, task: asyncio.Task[_Connection]) -> None:
+        self._connecting = None
+        if not task.cancelled() and task.exception() is None:
+            self._connection = task.result()
+
+    async def _connect(self) -> _Connection:
+        trouble: OSError | None = None
+        for address in await checked_addresses(self.host, self._terms):
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await self._connect_to(address)
+            except OSError as error:  # also what did not come in time
+                trouble = error
+        raise trouble or NotCalled(f"{self.host} has no address")
+
+    async def _connect_to(self, address: str) -> _Connection:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: _Connection(self.host), address, self._port, ssl=self._tls, server_hostname=self.host
+        )
+        try:
+            await connection.greeted
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+
+class _Call:
+    """One that waits for its answer."""
+
+    __slots__ = ("answer", "body", "headers", "status")
+
+    def __init__(self, answer: asyncio.Future[Answer]) -> None:
+        self.answer = answer
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = bytearray()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection. `greeted` is done when the other side has said what it allows."""
+
+    def __init__(self, host: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.greeted: asyncio.Future[None] = self._loop.create_future()
+        self._host = host
+        self._state = H2Connection(H2Configuration(header_encoding=None))
+        self._calls: dict[int, _Call] = {}
+        self._waiting: deque[asyncio.Future[None]] = deque()  # for room
+        self._transport: asyncio.Transport | None = None
+        self._is_closed = False
+        self._is_flushing = False
+        self._heard = 0  # things that made sense
+        self._heard_at = self._loop.time()
+
+    # --- what the caller does ---
+
+    def is_good(self) -> bool:
+        """Whether another call may be made by it."""
+        if not (self._is_closed or self._calls) and self._loop.time() - self._heard_at > KEEP_S:
+            self.abort()
+        return not self._is_closed
+
+    async def call(self, headers: list[tuple[str, str]], body: bytes) -> Answer:
+        """_NotProcessed, or NotCalled, if there is no answer and will be none."""
+        await self._room(len(body))
+        heard = self._heard
+        stream = self._state.get_next_available_stream_id()
+        self._state.send_headers(stream, headers)
+        self._state.send_data(stream, body, end_stream=True)
+        call = self._calls[stream] = _Call(self._loop.create_future())
+        self._flush_soon()
+        try:
+            return await call.answer
+        finally:
+            if self._calls.pop(stream, None) is not None:
+                self._give_up(stream, heard)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(NotCalled(f"{self._host} was not waited for"))
+
+    def _give_up(self, stream: int, heard: int) -> None:
+        """Nobody waits for the answer any more, and so much had been heard when it was asked."""
+        if self._heard == heard:
+            self.abort()
+        elif not self._is_closed:
+            self._state.reset_stream(stream, ErrorCodes.CANCEL)
+            self._flush_soon()
+            self._wake()
+
+    async def _room(self, size: int) -> None:
+        """Until the other side takes another call with so many bytes."""
+        while True:
+            if self._is_closed:
+                raise _NotProcessed
+            if size > min(self._state.remote_settings.initial_window_size, self._state.max_outbound_frame_size):
+                raise NotCalled(f"{self._host} takes less than {size} bytes at once")
+            at_once = min(MOST_AT_ONCE, self._state.remote_settings.max_concurrent_streams)
+            if len(self._calls) < at_once and self._state.outbound_flow_control_window >= size:
+                return
+            turn = self._loop.create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._wake()  # it is another's turn then
+                raise
+
+    # --- what the loop does ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        chosen: ssl.SSLObject = transport.get_extra_info("ssl_object")
+        if chosen.selected_alpn_protocol() != "h2":
+            self._end(NotCalled(f"{self._host} does not speak HTTP/2"))
+            return
+        self._state.initiate_connection()
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        try:
+            for event in self._state.receive_data(data):
+                self._heard += 1
+                self._heard_at = self._loop.time()
+                self._hear(event)
+        except H2Error:
+            self._end(NotCalled(f"{self._host} does not speak HTTP/2 as expected"))
+        self._flush()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(NotCalled(f"{self._host} has cut off the connection"))
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case RemoteSettingsChanged():
+                if not self.greeted.done():
+                    self.greeted.set_result(None)
+            case ResponseReceived(stream_id=int(stream), headers=list(headers)):
+                if (call := self._calls.get(stream)) is not None:
+                    named = {_text(name): _text(value) for name, value in headers}
+                    call.status, call.headers = int(named.pop(":status")), named
+            case DataReceived(stream_id=int(stream), data=bytes(data), flow_controlled_length=int(length)):
+                self._state.acknowledge_received_data(length, stream)
+                if (call := self._calls.get(stream)) is not None:
+                    call.body += data
+                    if len(call.body) > MOST_ANSWER:
+                        self._state.reset_stream(stream, ErrorCodes.CANCEL)
+                        self._answered(stream)
+            case StreamEnded(stream_id=int(stream)):
+                self._answered(stream)
+            case StreamReset(stream_id=int(stream), error_code=code):
+                is_refused = code == ErrorCodes.REFUSED_STREAM
+                self._failed(stream, _NotProcessed() if is_refused else NotCalled(f"{self._host} gave up the call"))
+            case ConnectionTerminated(last_stream_id=last):
+                for stream in [stream for stream in self._calls if stream > (last or 0)]:
+                    self._failed(stream, _NotProcessed())
+                self._end(NotCalled(f"{self._host} has closed the connection"))
+
+    def _answered(self, stream: int) -> None:
+        if (call := self._calls.pop(stream, None)) is not None and not call.answer.done():
+            call.answer.set_result(Answer(call.status, call.headers, bytes(call.body[:MOST_ANSWER])))
+
+    def _failed(self, stream: int, error: Exception) -> None:
+        call = self._calls.pop(stream)
+        if not call.answer.done():
+            call.answer.set_exception(error)
+
+    def _end(self, error: NotCalled) -> None:
+        """No more calls, and no more answers to those that were made."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self.greeted.done():
+            self.greeted.set_exception(error)
+            self.greeted.exception()  # perhaps nobody waits for it
+        for stream in [*self._calls]:
+            self._failed(stream, error)
+        self._wake()
+        self._flush()  # why, if it is our doing
+        if self._transport is not None:
+            self._transport.close()
+
+    def _wake(self) -> None:
+        """Who waits for room looks again, as many as there may be room for; all, if there will be none."""
+        free = MOST_AT_ONCE if self._is_closed else self._state.remote_settings.max_concurrent_streams
+        while self._waiting and (self._is_closed or free > len(self._calls)):
+            if not (turn := self._waiting.popleft()).done():
+                turn.set_result(None)
+                free -= 1
+
+    def _flush_soon(self) -> None:
+        """What is written in one turn of the loop goes out together."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        data = self._state.data_to_send()
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+
+def _text(data: bytes | str) -> str:
+    return data.decode("latin-1") if isinstance(data, bytes) else data

@@ -1,0 +1,118 @@
+"""Who may come in, as far as it can be told before a word is said: from where, from whose page, under which name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.address_limit_model import Household, Households
+from greendot.transport.ingress_model import Proxies, household
+from greendot.transport.origin_model import Hosts, Origins
+from greendot.transport.request_head import Refusal
+
+FULL_RETRY_S = 30  # when somebody from a full address may try again
+TELL_S = 60.0  # a refused origin is logged at most so often
+PROBES = (b"/livez", b"/readyz")  # asked for by machines that know an address and no name
+
+
+class Rules(NamedTuple):
+    """From the settings."""
+
+    origins: Origins
+    hosts: Hosts
+    proxies: Proxies
+    per_address: int  # sockets, 0: as many as come
+
+
+FULL = Refusal(b"429 Too Many Requests", b"too many connections from this address\n", FULL_RETRY_S)
+WRONG_HOST = Refusal(b"403 Forbidden", b"host not allowed\n")
+WRONG_ORIGIN = Refusal(b"403 Forbidden", b"origin not allowed\n")
+
+
+class Visit:
+    """One socket, from the moment the kernel hands it over until it is a WebSocket or gone."""
+
+    __slots__ = ("household", "peer")
+
+    def __init__(self, peer: str, counted: Household | None) -> None:
+        self.peer = peer
+        self.household = counted  # None for a proxy of ours: whom it brings is known from its request
+
+
+class Doorstep:
+    """See the module."""
+
+    def __init__(self, rules: Rules, metrics: Metrics, now: Callable[[], float]) -> None:
+        self._rules = rules
+        self._households = Households(rules.per_address)
+        self._metrics = metrics
+        self._now = now
+        self._told_at = float("-inf")
+        self.depart = self._depart  # one for all sockets, instead of one each
+
+    @property
+    def households(self) -> int:
+        return len(self._households)
+
+    def arrive(self, peer: str) -> Visit | None:
+        """A socket has come; None if it is to be closed without a word."""
+        if self._rules.proxies.trusts(peer):
+            return Visit(peer, None)
+        counted = self._households.enter(household(peer))
+        if self._households.is_overrun(counted):
+            self._households.leave(counted)
+            self._metrics.realtime_refused_address_total += 1
+            return None
+        return Visit(peer, counted)
+
+    def leave(self, visit: Visit) -> None:
+        """The socket is gone; more than once is as good as once."""
+        self._depart(visit.household)
+        visit.household = None
+
+    def _depart(self, household: Household | None) -> None:
+        if household is not None:
+            self._households.leave(household)
+
+    def count(self, counter: str) -> None:
+        """Count a refused request or a closed socket by the name of its metric."""
+        setattr(self._metrics, counter, getattr(self._metrics, counter) + 1)
+
+    def crowded(self, visit: Visit) -> Refusal | None:
+        if visit.household is None or not self._households.is_full(visit.household):
+            return None
+        self._metrics.realtime_refused_address_total += 1
+        return FULL
+
+    def misnamed(self, path: bytes, headers: Mapping[bytes, bytes]) -> Refusal | None:
+        if self._rules.hosts.allows(headers.get(b"host", b"")) or path in PROBES:
+            return None
+        self._metrics.realtime_refused_host_total += 1
+        return WRONG_HOST
+
+    def receive(self, visit: Visit, headers: Mapping[bytes, bytes], *, secure: bool) -> Refusal | str:
+        """A socket that wants to be a WebSocket: where its client is, or why it may not."""
+        if refusal := self.misnamed(b"", headers):
+            return refusal
+        address, proxies = visit.peer, self._rules.proxies
+        if visit.household is None:
+            address = proxies.client(visit.peer, headers)
+            secure = secure or proxies.is_secure(headers)
+            if address != visit.peer:
+                visit.household = self._households.enter(household(address))
+        origin = headers.get(b"origin")
+        if not self._rules.origins.allows(origin, headers.get(b"host", b""), secure=secure):
+            self._metrics.realtime_refused_origin_total += 1
+            self._tell(origin)
+            return WRONG_ORIGIN
+        return self.crowded(visit) or address
+
+    def _tell(self, origin: bytes | None) -> None:
+        """An operator who forgot to list a page must find out; one who is attacked must not drown in it."""
+        if self._now() >= self._told_at + TELL_S:
+            self._told_at = self._now()
+            shown = (origin or b"")[:200].decode("latin-1")
+            tell(log_events.PAGE_REFUSED, origin=shown)

@@ -1,0 +1,171 @@
+"""One port for HTTP and WebSocket.
+
+A socket comes in by the `Entrance`. A first packet that is a plain WebSocket handshake never sees an HTTP parser;
+anything else goes on to the `HttpProtocol`, which leads to WebSockets too. Both let them in by `accept`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from greendot.errors import ConfigError
+from greendot.node.timer_model import Timer
+from greendot.transport.acceptor import Acceptor
+from greendot.transport.http1 import MAX_HEAD, REQUEST_S, TOO_SLOW, HttpProtocol
+from greendot.transport.http_exchange import Gate
+from greendot.transport.ingress import Visit
+from greendot.transport.parse_budget import ParsingTurns
+from greendot.transport.tls import Certificate
+from greendot.transport.upgrade import Sockets, Web, WebSocketRequest, accept, refuse
+from greendot.transport.websocket import Framing
+from greendot.transport.websocket_handshake import plain_upgrade
+
+UNDER_WAY_S = 2.0  # for requests that are being answered when the server is closed
+SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles it for what it needs itself
+
+
+class Entrance(asyncio.BufferedProtocol):
+    """A socket that has not sent anything yet."""
+
+    __slots__ = ("_deadline", "_sockets", "_transport", "_visit", "_web")
+
+    _transport: asyncio.Transport
+    _deadline: Timer
+
+    def __init__(self, sockets: Sockets, web: Web, visit: Visit) -> None:
+        self._sockets = sockets
+        self._web = web
+        self._visit = visit
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+        self._deadline = self._sockets.timers.set(REQUEST_S, Entrance._too_slow, self)
+        self._web.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        self._sockets.doorstep.leave(self._visit)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._web.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._leave()
+        if (refusal := self._sockets.doorstep.crowded(self._visit)) is not None:
+            refuse(self._transport, refusal)
+            return
+        data = bytes(self._web.buffer[:nbytes])
+        in_query = self._sockets.token_in_query
+        upgrade = plain_upgrade(data, token_in_query=in_query) if self._web.clients else None
+        if upgrade is not None:
+            request = WebSocketRequest(upgrade.key, upgrade.asked, upgrade.headers)
+            if (refusal := accept(self._sockets, self._transport, request, self._visit)) is not None:
+                refuse(self._transport, refusal)
+            return
+        within_s = self._deadline.due - self._sockets.timers.now()
+        protocol = HttpProtocol(self._sockets, self._web, self._visit, within_s)
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        protocol.receive(data)
+
+    def shutdown(self) -> None:
+        """The server is being closed."""
+        self._transport.close()
+
+    def _leave(self) -> None:
+        self._sockets.timers.cancel(self._deadline)
+        self._web.connections.discard(self)
+
+    def _too_slow(self) -> None:
+        self._sockets.doorstep.count(TOO_SLOW.counter)
+        refuse(self._transport, TOO_SLOW)
+
+
+class Server:
+    """Listens on one address until closed."""
+
+    def __init__(
+        self,
+        sockets: Sockets,
+        app: Any,
+        certificate: Certificate | None = None,
+        *,
+        hsts_s: int = 0,
+        onlooker: Callable[[], Framing] | None = None,
+        clients: bool = True,
+    ) -> None:
+        """`onlooker` makes the sockets of the dashboard; without `clients` there are no others."""
+        self._sockets = sockets
+        self._certificate = certificate
+        headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []
+        shared = (Gate(), ParsingTurns(), memoryview(bytearray(MAX_HEAD)))
+        self._web = Web(app, headers, onlooker, clients, set(), set(), *shared)
+        self._acceptor: Acceptor | None = None
+        self.port = 0
+        self.shared = False  # set before `start` where other processes listen on the same port
+
+    async def start(self, host: str, port: int) -> None:
+        """ConfigError when the address cannot be had."""
+        listener = bind(host, port, shared=self.shared)
+        self.port = listener.getsockname()[1]
+        certificate = self._certificate
+        self._acceptor = Acceptor(
+            listener,
+            self._sockets.doorstep,
+            lambda visit: Entrance(self._sockets, self._web, visit),
+            lambda: None if certificate is None else certificate.context,
+        )
+
+    def reload(self) -> None:
+        """Read the certificate again, if there is one."""
+        if self._certificate is not None:
+            self._certificate.reload()
+
+    def stop_accepting(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.close()
+
+    async def close(self) -> None:
+        """Let requests under way end, then close what is left."""
+        self.stop_accepting()
+        for protocol in [*self._web.connections]:
+            protocol.shutdown()
+        if self._web.tasks:
+            await asyncio.wait(self._web.tasks, timeout=UNDER_WAY_S)
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that has the address and does not listen yet. All that share a port must say so, as one user.
+
+    ConfigError when the address cannot be had.
+    """
+    try:
+        # As bytes, an ASCII name or an address does not load the tables of international names.
+        name = host.encode() if host.isascii() else host
+        family, kind, proto, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host!r}: {error.strerror}") from None
+    except UnicodeError:
+        raise ConfigError(f"cannot listen on {host!r}: it is not a host name") from None
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Inherited by each connection. The kernel would let megabytes wait for a client that does not read.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} is in use by another program, perhaps another Greendot. Stop it, or choose another port: "
+                f"--port {port + 10 if port < 65_000 else port - 10}"
+            ) from None
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,59 @@
+"""Loop time for HTTP parsing: a part of each turn of the loop, shared by all sockets of a port.
+
+16 KiB of header fields or chunks of one byte take milliseconds to parse, and hundreds of sockets can be readable in one
+turn. Sockets that were read when the time of a turn is used up are parsed in later turns, in the order of reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+
+from greendot.telemetry.traceparent import enter
+
+PARSING_S = 0.003  # of each turn; the parse that exceeds it is completed
+
+
+class ParsingTurns:
+    """One for each port."""
+
+    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
+        self._now = now
+        self._spent_s = 0.0  # in this turn
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._scheduled = False
+
+    def run(self, parse: Callable[[], None]) -> bool:
+        """Call `parse` now and return True, or call it in a later turn and return False."""
+        at_once = not self._waiting and self._spent_s < PARSING_S
+        if at_once:
+            self._measure(parse)
+        else:
+            self._waiting.append(parse)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+        return at_once
+
+    def _measure(self, parse: Callable[[], None]) -> None:
+        began = self._now()
+        try:
+            parse()
+        finally:
+            self._spent_s += self._now() - began
+
+    def _turn(self) -> None:
+        enter(None)  # the turn may have been scheduled in the course of a trace
+        self._scheduled = False
+        self._spent_s = 0.0
+        try:
+            if self._waiting:
+                self._measure(self._waiting.popleft())
+            while self._waiting and self._spent_s < PARSING_S:
+                self._measure(self._waiting.popleft())
+        finally:
+            if (self._spent_s or self._waiting) and not self._scheduled:
+                self._scheduled = True
+                asyncio.get_running_loop().call_soon(self._turn)

@@ -1,0 +1,49 @@
+"""TLS: the certificate this server shows, and how it is changed while everybody stays."""
+
+from __future__ import annotations
+
+import ssl
+
+from greendot.errors import ConfigError
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+
+class Certificate:
+    """From its files; ConfigError if there is none in them. Sockets that are there keep the one they came in by."""
+
+    def __init__(self, cert: str, key: str) -> None:
+        self._files = cert, key
+        self.context = _load(cert, key)  # for sockets that come now
+
+    def reload(self) -> None:
+        """Show what is in the files now. If that is nothing one could show, it stays as it is."""
+        try:
+            self.context = _load(*self._files)
+        except ConfigError as error:
+            tell(log_events.CERTIFICATE_KEPT, reason=error)
+        else:
+            tell(log_events.CERTIFICATE_READ)
+
+
+def _load(cert: str, key: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # it costs us much and who asks for it little
+    context.set_alpn_protocols(["http/1.1"])
+    for name in filter(None, (cert, key)):
+        try:
+            with open(name, "rb"):
+                pass
+        except OSError as error:
+            raise ConfigError(f"cannot read {name}: {error.strerror}") from None
+    try:
+        # Without a word of ours for it, OpenSSL would ask for a password on the terminal, and wait.
+        context.load_cert_chain(cert, key or None, password=lambda: "")
+    except ssl.SSLError as error:
+        why = (error.reason or "").lower().replace("_", " ")
+        raise ConfigError(
+            f"tls.cert ({cert}) and tls.key ({key or cert}) cannot be used: {why or 'they are not PEM'}. The first has "
+            "the certificate and those up to the authority, the second its key without a password, both in PEM."
+        ) from None
+    return context

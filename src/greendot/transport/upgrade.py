@@ -1,0 +1,105 @@
+"""The end of HTTP on a socket: it becomes a WebSocket, or is refused and closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Any, NamedTuple, Protocol
+
+from greendot.node.timers import Timers
+from greendot.transport.connection import Connection
+from greendot.transport.http_exchange import App, Gate, date_field
+from greendot.transport.ingress import Doorstep, Visit
+from greendot.transport.parse_budget import ParsingTurns
+from greendot.transport.request_head import Field, Refusal
+from greendot.transport.websocket import Framing, UpgradedProtocol
+from greendot.transport.websocket_handshake import PATH, Asked
+
+_HANDSHAKE = (  # as picows wants it; the key follows
+    b"GET %b HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
+    % PATH
+)
+_CLOSE = b"connection: close\r\n"
+_REFUSED = (
+    b"HTTP/1.1 %b\r\n%b%bcache-control: no-store\r\nx-content-type-options: nosniff\r\n"
+    b"referrer-policy: no-referrer\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
+)
+
+
+class Sockets(Protocol):
+    """What the server needs of the node."""
+
+    timers: Timers
+    doorstep: Doorstep
+
+    @property
+    def token_in_query(self) -> bool: ...
+    def connect(self, agent: str | None, token: str, address: str) -> Connection: ...
+    def crowded_s(self) -> float | None: ...
+
+
+class Web(NamedTuple):
+    """What the sockets of one port have in common."""
+
+    app: App
+    default_headers: list[Field]
+    onlooker: Callable[[], Framing] | None  # makes the dashboard's sockets; None: it is not served here
+    clients: bool  # False: a port for something else than clients
+    connections: set[Any]  # protocols that are told when the server is closed
+    tasks: set[asyncio.Task[None]]  # requests that are being answered
+    gate: Gate
+    parsing: ParsingTurns
+    buffer: memoryview  # for one read; shared, because what is read is parsed at once
+
+
+class WebSocketRequest(NamedTuple):
+    """A valid opening handshake."""
+
+    key: bytes
+    asked: Asked
+    headers: Mapping[bytes, bytes]  # by name in lower case
+    onlooker: Callable[[], Framing] | None = None  # makes the dashboard's socket; None: a client's
+    rest: bytes = b""  # bytes that arrived behind the handshake
+
+
+def accept(sockets: Sockets, transport: asyncio.Transport, request: WebSocketRequest, visit: Visit) -> Refusal | None:
+    """Make a WebSocket of a socket, or return why not. This is the only place where one is let in."""
+    secure = transport.get_extra_info("sslcontext") is not None
+    address = sockets.doorstep.receive(visit, request.headers, secure=secure)
+    if not isinstance(address, str):
+        return address
+    if request.onlooker is None and (wait_s := sockets.crowded_s()) is not None:
+        return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
+    asked = request.asked
+    household, visit.household = visit.household, None  # counted on with the WebSocket
+    if (make := request.onlooker) is not None:
+        protocol = UpgradedProtocol(lambda request: make(), sockets.doorstep.depart, household)
+    else:
+        protocol = UpgradedProtocol(
+            lambda request: sockets.connect(asked.agent, asked.token, address),
+            sockets.doorstep.depart,
+            household,
+            by_name=asked.by_name,
+        )
+    protocol.connection_made(transport)
+    transport.set_protocol(protocol)  # before the 101 is written: the flow of what follows is the WebSocket's affair
+    protocol.feed(b"%b%b\r\n\r\n" % (_HANDSHAKE, request.key))
+    if request.rest and not transport.is_closing():
+        protocol.feed(request.rest)
+    return None
+
+
+def refuse(transport: asyncio.Transport, refusal: Refusal) -> None:
+    """Write a refusal and close the socket."""
+    if not transport.is_closing():
+        transport.write(refusal_bytes(refusal))
+        transport.close()
+
+
+def refusal_bytes(refusal: Refusal) -> bytes:
+    """Return the response that says so."""
+    headers = refusal.headers if b"connection:" in refusal.headers else refusal.headers + _CLOSE
+    if refusal.retry_s is not None:
+        headers += b"retry-after: %d\r\n" % refusal.retry_s
+    return _REFUSED % (refusal.status, date_field(), headers, len(refusal.word), refusal.word)

@@ -1,0 +1,121 @@
+"""The opening handshake of a WebSocket (RFC 6455, section 4.2.1).
+
+`plain_upgrade` recognises the request as practically every client makes it, without a general HTTP parser. Everything
+else, be it unusual, incomplete or wrong, is left to the HTTP parser, and then to `check_handshake`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import parse_qs
+
+from greendot.transport.request_head import HOST, MALFORMED, Head, Refusal, tokens
+
+PATH = b"/v1/connect"
+LIVE = b"/admin/live"  # for the dashboard, where it is on
+SUBPROTOCOL = b"greendot.v1"
+_BEARER = b"bearer."
+
+# One complete head and nothing behind it: visible characters, no lines that are continued, no names with odd signs.
+_HEAD = re.compile(rb"GET %b(?:\?[!-\"$-~]*)? HTTP/1\.1\r\n(?:[A-Za-z0-9-]+:[ -~]*\r\n)+\r\n" % PATH)
+_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # 16 bytes
+_VERSION = b"sec-websocket-version: 13\r\n"
+NO_BODY = Refusal(b"400 Bad Request", b"a handshake has no body\n", counter=MALFORMED)
+BAD_KEY = Refusal(b"400 Bad Request", b"exactly one Sec-WebSocket-Key of 16 bytes is required\n", counter=MALFORMED)
+NO_VERSION = Refusal(
+    b"400 Bad Request", b"exactly one Sec-WebSocket-Version is required\n", headers=_VERSION, counter=MALFORMED
+)
+WRONG_VERSION = Refusal(
+    b"426 Upgrade Required",
+    b"the version of WebSocket is 13\n",
+    headers=b"upgrade: websocket\r\nconnection: upgrade, close\r\n" + _VERSION,
+    counter=MALFORMED,
+)
+_BODY = (b"content-length", b"transfer-encoding", b"expect")  # a request that has one of these is not a plain one
+
+
+class Asked(NamedTuple):
+    """What else a request for a WebSocket says."""
+
+    agent: str | None
+    token: str = ""
+    by_name: bool = False  # it asks for our subprotocol, and waits for the answer to name it
+
+
+class Upgrade(NamedTuple):
+    """A request that asks for nothing unusual."""
+
+    key: bytes
+    asked: Asked
+    headers: Mapping[bytes, bytes]  # by their names in lower case
+
+
+def asked(headers: Mapping[bytes, bytes], query: bytes = b"") -> Asked:
+    """What the headers say, by their names in lower case. `query` is empty where tokens are not taken from there."""
+    agent = headers.get(b"user-agent")
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() != b"bearer":
+        token = b""
+    named = [name.strip() for name in headers.get(b"sec-websocket-protocol", b"").split(b",")]
+    if not token:
+        # All a page can send with its request: new WebSocket(url, ["greendot.v1", "bearer." + token]).
+        token = next((name[len(_BEARER) :] for name in named if name.startswith(_BEARER)), b"")
+    offered = _text(token).strip()
+    if not offered and query:
+        offered = parse_qs(query.decode("latin-1")).get("token", [""])[0]
+    return Asked(_text(agent) if agent else None, offered, SUBPROTOCOL in named)
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="surrogateescape")
+
+
+def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | None:
+    """The request, if `data` is exactly one and there is nothing unusual in it."""
+    if _HEAD.fullmatch(data) is None:
+        return None
+    lines = data[:-4].split(b"\r\n")
+    headers: dict[bytes, bytes] = {}
+    for line in lines[1:]:
+        name, _, value = line.partition(b":")
+        headers[name.lower()] = value.strip()
+    if len(headers) != len(lines) - 1:  # one is there twice
+        return None
+    if not headers.keys().isdisjoint(_BODY) or headers.get(b"upgrade", b"").lower() != b"websocket":
+        return None
+    if (host := headers.get(b"host")) is None or HOST.fullmatch(host) is None:
+        return None
+    # Firefox asks for `keep-alive, Upgrade`.
+    options = headers.get(b"connection", b"").lower().replace(b" ", b"").split(b",")
+    key = headers.get(b"sec-websocket-key", b"")
+    if b"upgrade" not in options or headers.get(b"sec-websocket-version") != b"13" or not _KEY.fullmatch(key):
+        return None
+    return Upgrade(key, asked(headers, query_of(lines[0]) if token_in_query else b""), headers)
+
+
+def wants_websocket(head: Head) -> bool:
+    """Whether a request with an upgrade asks for a WebSocket. An upgrade in HTTP/1.0 is ignored (RFC 9110, 7.8)."""
+    return head.version == "1.1" and head.method == b"GET" and b"websocket" in tokens(head.by_name.get(b"upgrade", b""))
+
+
+def check_handshake(head: Head, path: bytes) -> Refusal | None:
+    """Return why the request is not a valid handshake for `path`, or None."""
+    if head.has_body:
+        return NO_BODY
+    if head.path != path:
+        return Refusal(b"404 Not Found", b"WebSockets connect to %b\n" % path)
+    version = head.by_name.get(b"sec-websocket-version", b"")
+    if not version or b"," in version:
+        return NO_VERSION
+    if version != b"13":
+        return WRONG_VERSION
+    if _KEY.fullmatch(head.by_name.get(b"sec-websocket-key", b"")) is None:
+        return BAD_KEY
+    return None
+
+
+def query_of(text: bytes) -> bytes:
+    """Return the query in a request line."""
+    return text.partition(b"?")[2].partition(b" ")[0]

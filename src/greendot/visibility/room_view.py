@@ -1,0 +1,149 @@
+"""Who of those in a room its listeners on this node see: names, and how many.
+
+One for those who are there and one for those who type. Where nobody hides it costs nothing, and everybody is told the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from greendot.node.channel import Channel
+from greendot.node.context import Shared
+from greendot.rooms.announcer import devices
+from greendot.transport.connection import Connection
+from greendot.visibility.cache import Sights
+from greendot.visibility.exceptions_model import Veil
+
+
+class Turned(NamedTuple):
+    """A listener who sees somebody from now on, or no longer."""
+
+    viewer: str
+    target: str
+    sees: bool
+
+
+class Curtain:
+    """See the module. `targets` are those to be seen."""
+
+    __slots__ = ("_channel", "_shared", "_sights", "_targets", "_told", "_usual", "_veil")
+
+    def __init__(
+        self, channel: Channel, shared: Shared, sights: Sights, targets: Callable[[], Collection[str]]
+    ) -> None:
+        self._channel = channel
+        self._shared = shared
+        self._sights = sights
+        self._targets = targets
+        self._veil: Veil = sights.veil(channel.topic.tenant)
+        self._usual = 0  # the count everybody was told last who sees everybody
+        self._told: dict[str, int] = {}  # the same of those who do not, or did not then
+
+    @property
+    def _tenant(self) -> str:
+        return self._channel.topic.tenant
+
+    def viewers(self) -> set[str]:
+        """The users who listen here."""
+        return {listener.session.user for listener in self._channel.listeners if listener.session is not None}
+
+    def sees(self, viewer: str, target: str) -> bool:
+        return self._veil.sees(viewer, target)
+
+    def count(self, viewer: str) -> int:
+        """How many the viewer sees."""
+        return self._veil.count(viewer, self._targets())
+
+    # --- people come and go ---
+
+    def came(self, viewer: str) -> None:
+        """A listener, anew or with another device."""
+        if not self._sights.matters(self._tenant):
+            return
+        is_open = self._veil.is_open
+        targets = self._candidates() if is_open else self._targets()
+        self._veil.came(viewer, [target for target in targets if self._decide(viewer, target) is not is_open])
+        self._told[viewer] = self.count(viewer)
+
+    def appears(self, target: str) -> None:
+        """Somebody is there to be seen."""
+        for viewer in self._sights.exceptions(self._tenant, target, self.viewers):
+            if self._devices(viewer):
+                self._told.setdefault(viewer, self._usual)
+                self._veil.note(viewer, target, sees=not self._veil.is_open)
+
+    def goes(self, target: str) -> None:
+        self._veil.left(target)
+
+    def blind(self, target: str) -> list[Connection]:
+        """The listeners who do not see the target."""
+        if self._veil.is_open and not self._veil.viewers:
+            return []
+        blind = self._veil.blind(target, () if self._veil.is_open else self.viewers())
+        return [device for viewer in blind for device in self._devices(viewer)]
+
+    # --- decisions change ---
+
+    def review(self, users: Collection[str] | None) -> list[Turned]:
+        """Decide again what these see and who sees them (None: all); what is different."""
+        viewers, targets = self.viewers(), self._candidates() if self._veil.is_open else {*self._targets()}
+        if users is None:
+            self._veil.keep(viewers)
+            pairs = [(viewer, target) for viewer in viewers for target in targets]
+        else:
+            pairs = [(viewer, target) for target in targets.intersection(users) for viewer in viewers]
+            pairs += [(viewer, target) for viewer in viewers.intersection(users) for target in targets]
+        decided = [Turned(viewer, target, self._decide(viewer, target)) for viewer, target in pairs]
+        return [turned for turned in decided if self._veil.note(turned.viewer, turned.target, sees=turned.sees)]
+
+    def _candidates(self) -> set[str]:
+        """In an open tenant: those whom somebody may not see, or did not."""
+        hide = self._sights.hides_from
+        shy = {target for target in self._targets() if hide(self._tenant, target)}
+        return shy | self._veil.targets
+
+    def _decide(self, viewer: str, target: str) -> bool:
+        return self._sights.see(self._tenant, viewer, target, in_room=True) != "hidden"
+
+    # --- telling ---
+
+    def skipped(self, target: str) -> list[Connection]:
+        """The listeners to be left out when something is told of the target."""
+        return [*self._devices(target), *self.blind(target)]
+
+    def tell_count(
+        self, make: Callable[[int], bytes], key: object, others: Iterable[str], also: int, *, lapses: bool = False
+    ) -> None:
+        """To each listener how many they see; `also` is added for `others`, such as those who do not count themselves.
+
+        Who does not see everybody is told only what is new: a number that stays would say that somebody hides. One that
+        `lapses` at the client is repeated unless it is 0.
+        """
+        others, veiled, hub = {*others}, self._veiled(), self._shared.hub
+        told, self._told = self._told, {}
+        apart = {user: self._devices(user) for user in {*veiled, *told, *others}}
+        if self._veil.is_open:
+            skip = [device for mine in apart.values() for device in mine]
+            hub.offer(self._channel, make(len(self._targets())), key=key, skip=skip, low=lapses)
+        for user, mine in apart.items():
+            count = self.count(user) + (also if user in others else 0)
+            if user in veiled:
+                self._told[user] = count
+            is_new = told.get(user, self._usual if user in veiled else None) != count
+            if mine and (is_new or (lapses and count)):
+                hub.send_each(mine, make(count), key=key)
+        self._usual = len(self._targets())
+
+    def named(self) -> None:
+        """All listeners were told who it is, and so know how many."""
+        self._usual = len(self._targets())
+        self._told = {viewer: self.count(viewer) for viewer in self._veiled()}
+
+    def _veiled(self) -> set[str]:
+        """Those who may not see everybody."""
+        return {*self._veil.viewers} if self._veil.is_open else self.viewers()
+
+    def _devices(self, user: str) -> list[Connection]:
+        return devices(self._shared, self._channel, user)

@@ -1,0 +1,180 @@
+"""Changes of who may see whom: kept, told to all nodes, and acted on for those who are looking.
+
+A change counts as made when every node has acted on it: from then on nobody sees what was hidden. What is said between
+nodes may be lost, and contacts cease to be recent by themselves: so everything that is looked at is decided again now
+and then.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Protocol
+
+from msgspec import Struct
+
+from greendot.engine.port import Acknowledged, Engine, Regarded, Topic
+from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.node.acknowledged import Acks
+from greendot.node.context import Shared
+from greendot.node.timer_model import Timer
+from greendot.protocol.codes import Err
+from greendot.protocol.commands import LastSeen
+from greendot.store.visibility import Key, PrivacyStore
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+from greendot.visibility.cache import Sights
+from greendot.visibility.model import Privacy
+from greendot.visibility.webhook import REST_S, Asking
+
+AGAIN_S = 30.0  # between two looks at everything
+RETRY_S = 1.0
+MOST_CONTACTS = 10_000  # of one user
+
+
+class Looked(Protocol):
+    """Where people are looked at: what is watched, who is in rooms."""
+
+    def in_use(self, tenant: str) -> set[str]:
+        """The users who are looked at."""
+        ...
+
+    async def review(self, tenant: str, users: Collection[str] | None) -> None:
+        """Decide again what these see, and who sees them (None: everybody), and tell what is different."""
+        ...
+
+
+class Parts(Struct, frozen=True):
+    """What is changed by it."""
+
+    sights: Sights
+    watching: Looked
+    rooms: Looked
+    acks: Acks
+    asking: Asking
+
+
+class Regarding:
+    """One for each node."""
+
+    def __init__(self, engine: Engine, store: PrivacyStore, parts: Parts, shared: Shared) -> None:
+        self._engine = engine
+        self._store = store
+        self._parts = parts
+        self._shared = shared
+        self._timer: Timer | None = None
+        parts.sights.in_use = self._in_use
+        self._asking_again: set[str] = set()  # tenants whose apps did not answer
+        parts.asking.unanswered = self._unanswered
+
+    def start(self) -> None:
+        # An answer of the app that is half as old as it may be is asked for again.
+        period_s = min(AGAIN_S, self._parts.asking.shortest_s / 2)
+        self._timer = self._shared.timers.set(period_s * random.uniform(0.8, 1.0), self._due)
+
+    # --- changes, made here ---
+
+    async def set_privacy(self, key: Key, last_seen: LastSeen | None, hide_from: Collection[str] | None) -> Privacy:
+        """Keep what the user hides. EngineUnavailable: kept, but not every node is known to have acted on it."""
+        if last_seen is None and hide_from is None:
+            return (await self._store.privacies([key])).get(key, Privacy())
+        users = None if hide_from is None else frozenset(hide_from) - {key[1]}
+        kept = await self._store.put_privacy(*key, last_seen=last_seen, hide_from=users)
+        await self._tell(*key)
+        return kept
+
+    async def put_contact(self, key: Key, other: str, at: int) -> None:
+        if not await self._store.put_contact(*key, other, at, most=MOST_CONTACTS):
+            raise Refused(Err.TOO_MANY, f"a user may have at most {MOST_CONTACTS} contacts")
+        await self._tell(*key)
+
+    async def remove_contact(self, key: Key, other: str) -> None:
+        await self._store.remove_contact(*key, other)
+        await self._tell(*key)
+
+    async def members_changed(self, tenant: str, user: str) -> None:
+        """The user is in other rooms than before."""
+        if self._parts.sights.rule(tenant).policy == "shared_rooms":
+            await self._tell(tenant, user)
+
+    async def _tell(self, tenant: str, user: str) -> None:
+        nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
+        await self._parts.acks.ask(nodes, lambda asker, number: Regarded(tenant, user, asker, number))
+
+    # --- changes, heard of ---
+
+    def heard(self, message: Regarded, node: str) -> None:
+        """Some node, or this one, waits until this one has acted on it."""
+        self._shared.tasks.spawn(self._act(message, node))
+
+    async def _act(self, message: Regarded, node: str) -> None:
+        tenant, users = message.tenant, [message.user]
+        try:
+            await self._parts.sights.changed(tenant, users)
+        except StoreUnavailable as error:
+            tell(log_events.SIGHTS_UNKNOWN, reason=error)
+            self._parts.sights.doubt(tenant, users)
+            self._shared.timers.set(RETRY_S, self._act_again, message)
+        if await self._review(tenant, users):
+            self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
+
+    def _act_again(self, message: Regarded) -> None:
+        self._shared.tasks.spawn(self._learn_again(message))
+
+    async def _learn_again(self, message: Regarded) -> None:
+        tenant, users = message.tenant, [message.user]
+        try:
+            await self._parts.sights.changed(tenant, users)
+        except StoreUnavailable:
+            self._shared.timers.set(RETRY_S, self._act_again, message)
+            return
+        await self._review(tenant, users)
+
+    async def _review(self, tenant: str, users: Collection[str] | None) -> bool:
+        """Whether all was decided; what was not is looked at again before long."""
+        try:
+            await self._parts.watching.review(tenant, users)
+            await self._parts.rooms.review(tenant, users)
+        except StoreUnavailable as error:
+            tell(log_events.WORK_LATER, work="who may see whom in a tenant", reason=error)
+            self._unanswered(tenant)
+            return False
+        return True
+
+    def _in_use(self, tenant: str) -> set[str]:
+        looked_at = self._parts.watching.in_use(tenant) | self._parts.rooms.in_use(tenant)
+        if self._parts.sights.rule(tenant).is_mutual:
+            looked_at.update(self._shared.registry.users_of(tenant))
+        return looked_at
+
+    # --- in case nothing was heard ---
+
+    def lost(self) -> None:
+        """Messages may have been missed."""
+        self._shared.tasks.spawn(self._look_again())
+
+    def _due(self, _: None) -> None:
+        self.start()
+        self._shared.tasks.spawn(self._look_again())
+
+    def _unanswered(self, tenant: str) -> None:
+        if tenant not in self._asking_again:
+            self._asking_again.add(tenant)
+            self._shared.timers.set(REST_S, self._ask_again, tenant)
+
+    def _ask_again(self, tenant: str) -> None:
+        self._asking_again.discard(tenant)
+        self._shared.tasks.spawn(self._review_all(tenant))
+
+    async def _review_all(self, tenant: str) -> None:
+        await self._review(tenant, None)
+
+    async def _look_again(self) -> None:
+        sights = self._parts.sights
+        try:
+            for tenant in await sights.look_around(self._shared.registry.tenants):
+                await sights.look_again(tenant)
+                await self._review(tenant, None)
+        except (StoreUnavailable, EngineUnavailable) as error:
+            tell(log_events.WORK_LATER, work="who may see whom", reason=error)
+        sights.prune()

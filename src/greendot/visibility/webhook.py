@@ -1,0 +1,192 @@
+"""Asking the app who may see whom.
+
+For tenants whose policy is `ask`. Questions of the same moment go together, answers are kept for a while, an app that
+is slow or does not answer hides everybody: nothing is shown that it did not allow lately. Each tenant has its own app,
+and waits for nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice, product
+from typing import NamedTuple, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from greendot.errors import GreendotError
+from greendot.node.batching import Batched
+from greendot.node.context import Shared
+from greendot.protocol.decoding import decode
+from greendot.telemetry import log_events
+from greendot.telemetry.log import tell
+
+MOST_PAIRS = 10_000  # asked for at once; beyond it nobody is seen
+MOST_ANSWERS = 200_000  # kept
+MOST_NAMES = 32 * 1024  # bytes of ids in one request: the answer must not be longer than is read of one
+FAILURES = 3  # in a row, then the app is left alone
+REST_S = 5.0  # for so long
+Pair = tuple[str, str]  # viewer and target
+
+
+class Question(Struct, frozen=True):
+    """One viewer and whom they want to see."""
+
+    viewer: str
+    targets: list[str]
+
+
+class Questions(Struct, frozen=True):
+    """The body of a request."""
+
+    tenant: str
+    questions: list[Question]
+
+
+class Shown(Struct, frozen=True):
+    """One viewer and those of the targets they may see."""
+
+    viewer: str
+    visible: list[str]
+
+
+class Answers(Struct, frozen=True):
+    """The body of the app's answer. Who is not named is hidden."""
+
+    answers: list[Shown]
+
+
+class Said(NamedTuple):
+    """An answer."""
+
+    yes: bool
+    at: float  # monotonic seconds, when it was asked for
+    changes: int  # there were by then: a later one makes it void
+
+
+class App(Protocol):
+    """A tenant's app."""
+
+    async def ask(self, body: bytes) -> bytes:
+        """The answer to a request. GreendotError if there was none in time, or it was not a good one."""
+        ...
+
+
+class Asking:
+    """One for each node. `keep_s` is how long an answer counts; from half of that on it is asked for again."""
+
+    def __init__(self, shared: Shared, keep_s: Mapping[str, float]) -> None:
+        self._shared = shared
+        self._keep_s = keep_s  # by tenant; "" for all others
+        self.apps: dict[str, App] = {}  # the same. Nobody is seen where there is none
+        self.unanswered: Callable[[str], None] = lambda tenant: None  # told of tenants to be asked again in a while
+        self._asked: dict[str, Batched[Pair, bool | None]] = {}  # by tenant
+        self._answers: dict[tuple[str, str, str], Said] = {}
+        self._changes = 0  # ever
+        self._changed: dict[tuple[str, str], tuple[int, float]] = {}  # by user: the last of them, and when it was
+        self._failed: dict[str, tuple[int, float]] = {}  # tenants: how often in a row, and when it was last
+        self.failures = 0
+
+    def said(self, tenant: str, viewer: str, target: str) -> bool:
+        """Whether the app said so, and lately enough."""
+        return self._answer(tenant, viewer, target, self._keep(tenant)) is True
+
+    async def ask(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
+        """Have answers for these. Returns also if there are none to be had."""
+        fresh_s = self._keep(tenant) / 2
+        unknown = (
+            (viewer, target)
+            for viewer, target in product(viewers, targets)
+            if viewer != target and self._answer(tenant, viewer, target, fresh_s) is None
+        )
+        if pairs := [*islice(unknown, MOST_PAIRS)]:
+            batched = self._asked.get(tenant)
+            if batched is None:
+                batched = Batched(self._shared, lambda some: self._read(tenant, some), None)
+                self._asked[tenant] = batched
+            for answer in [batched.ask(pair) for pair in pairs]:  # a task for each would take longer than the rest
+                await asyncio.shield(answer)
+
+    def forget(self, tenant: str, user: str) -> None:
+        """Answers about this user may be wrong, also those on their way."""
+        if self._asked:
+            self._changes += 1
+            self._changed[tenant, user] = self._changes, self._shared.timers.now()
+
+    def prune(self) -> None:
+        now = self._shared.timers.now()
+        oldest = {tenant: now - self._keep(tenant) for tenant in self._asked}
+        self._answers = {key: said for key, said in self._answers.items() if said.at >= oldest[key[0]]}
+        longest = max([self._keep(tenant) for tenant in self._asked], default=0.0)
+        self._changed = {key: change for key, change in self._changed.items() if change[1] >= now - longest}
+
+    def _keep(self, tenant: str) -> float:
+        return self._keep_s.get(tenant, self._keep_s[""])
+
+    def _answer(self, tenant: str, viewer: str, target: str, within_s: float) -> bool | None:
+        said = self._answers.get((tenant, viewer, target))
+        if said is None or self._shared.timers.now() - said.at > within_s:
+            return None
+        changed = self._changed
+        if changed and any(changed.get((tenant, user), (0, 0))[0] > said.changes for user in (viewer, target)):
+            return None
+        return said.yes
+
+    # --- the app ---
+
+    async def _read(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
+        times, last = self._failed.get(tenant, (0, 0.0))
+        if times >= FAILURES and self._shared.timers.now() - last < REST_S:
+            return {}
+        found: dict[Pair, bool] = {}
+        for answers in await asyncio.gather(*(self._ask(tenant, some) for some in _requests(pairs))):
+            found |= answers
+        return found
+
+    async def _ask(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
+        app, now, changes = self.apps.get(tenant) or self.apps.get(""), self._shared.timers.now(), self._changes
+        if app is None:
+            return {}
+        asked: dict[str, list[str]] = {}
+        for viewer, target in pairs:
+            asked.setdefault(viewer, []).append(target)
+        questions = Questions(tenant, [Question(viewer, targets) for viewer, targets in asked.items()])
+        try:
+            answers = decode(await app.ask(msgspec.json.encode(questions)), Answers)
+        except (GreendotError, msgspec.MsgspecError) as error:
+            self._note_failure(tenant, error)
+            return {}
+        self._failed.pop(tenant, None)
+        visible = {(shown.viewer, target) for shown in answers.answers for target in shown.visible}
+        found = {pair: pair in visible for pair in pairs}
+        if len(self._answers) + len(found) > MOST_ANSWERS:
+            self._answers.clear()  # they are asked for again
+        self._answers.update({(tenant, *pair): Said(yes, now, changes) for pair, yes in found.items()})
+        return found
+
+    def _note_failure(self, tenant: str, error: Exception) -> None:
+        times, _ = self._failed.get(tenant, (0, 0.0))
+        self.failures += 1
+        self._failed[tenant] = times + 1, self._shared.timers.now()
+        if times == 0:  # one line for each outage
+            tell(log_events.SIGHTS_UNANSWERED, tenant=tenant, reason=error)
+        self.unanswered(tenant)
+
+    @property
+    def shortest_s(self) -> float:
+        """How long the shortest-lived answers count."""
+        return min(self._keep_s.values())
+
+
+def _requests(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """In as few as may be."""
+    some, size = list[Pair](), 0
+    for pair in pairs:
+        if some and size > MOST_NAMES:
+            yield some
+            some, size = [], 0
+        some.append(pair)
+        size += len(pair[0]) + len(pair[1])
+    if some:
+        yield some

@@ -1,0 +1,48 @@
+"""All hooks of a node, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from greendot.clock import Clock
+from greendot.engine.transitions import Turn
+from greendot.protocol.webhooks import SIGNALS
+from greendot.store.webhooks import HookStore
+from greendot.webhooks.hook import Hook, HookCounts
+from greendot.webhooks.records import FINISH_S, Pace, RecordLanes
+from greendot.webhooks.signals import SignalLane
+
+
+class Webhooks:
+    """Runs from `start` to `close`. A tenant's events go to its own hook; who has none is told nothing."""
+
+    def __init__(self, hooks: Mapping[str, Hook], store: HookStore, clock: Clock, pace: Pace) -> None:
+        self._hooks = hooks
+        self._signals = {
+            tenant: SignalLane(hook, clock, pace.batch_max, pace.poll_s)
+            for tenant, hook in hooks.items()
+            if not hook.wanted.isdisjoint(SIGNALS)
+        }
+        self._records = RecordLanes(store, hooks, clock, pace)
+
+    def start(self) -> None:
+        for lane in self._signals.values():
+            lane.start()
+        self._records.start()
+
+    async def close(self) -> None:
+        await asyncio.gather(self._records.close(), *(lane.close(FINISH_S) for lane in self._signals.values()))
+        for hook in self._hooks.values():
+            await hook.close()
+
+    def turned(self, turn: Turn) -> None:
+        """Somebody came or went, and this node is the one to tell it."""
+        lane = self._signals.get(turn.tenant)
+        if lane is not None:
+            lane.offer(turn)
+
+    def items(self) -> dict[str, float]:
+        """For `/metrics`."""
+        counts = [hook.counts.items() for hook in self._hooks.values()]
+        return {name: sum(each[name] for each in counts) for name in HookCounts().items()} | self._records.items()

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import asyncio
+
+from greendot.client.heartbeat import Pulse
+
+from .wire import run
+
+BEAT = 0.02
+
+
+@run
+async def test_it_beats_and_gives_up_once_nothing_is_heard() -> None:
+    silent = asyncio.Event()
+    beats: list[int] = []
+    pulse = Pulse(BEAT, lambda: beats.append(1), silent.set)
+    await silent.wait()
+    count = len(beats)
+    assert 1 <= count <= 2  # two and a half heartbeats
+    assert pulse._beating.cancelled()
+
+
+@run
+async def test_who_is_heard_is_not_given_up() -> None:
+    enough = asyncio.Event()
+    silent: list[int] = []
+
+    def beat() -> None:
+        pulse.heard()
+        beats.append(1)
+        if len(beats) == 8:
+            enough.set()
+
+    beats: list[int] = []
+    pulse = Pulse(BEAT, beat, lambda: silent.append(1))
+    await enough.wait()
+    pulse.stop()
+    assert not silent
+
+
+@run
+async def test_a_stopped_pulse_says_nothing() -> None:
+    said: list[int] = []
+    Pulse(0.0, lambda: said.append(1), lambda: said.append(2)).stop()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not said

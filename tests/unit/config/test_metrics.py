@@ -1,0 +1,28 @@
+"""What is wrong with where the metrics are."""
+
+from __future__ import annotations
+
+import pytest
+
+from greendot.config.metrics import Metrics, check_metrics
+
+TAKEN = {"server.port": 8000, "admin.port": 9000}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "workers", "said"),
+    [
+        (Metrics(port=8000), 1, "metrics.port (8000) takes that of server.port (8000)"),
+        (Metrics(port=8998), 4, "metrics.port (8998 to 9001, one for each worker) takes that of admin.port (9000)"),
+        (Metrics(port=65534), 3, "choose a lower one"),
+        (Metrics(host="127.0.0.1"), 1, "give it a port of its own"),
+    ],
+)
+def test_a_mistake_says_what_to_do(metrics: Metrics, workers: int, said: str) -> None:
+    (mistake,) = check_metrics(metrics, TAKEN, workers)
+    assert said in mistake.sentence
+
+
+def test_a_port_for_each_worker_beside_the_others_is_fine() -> None:
+    assert [*check_metrics(Metrics("127.0.0.1", 8001), TAKEN, 8)] == []
+    assert [*check_metrics(Metrics(), {"server.port": 0, "admin.port": 0}, 1)] == []

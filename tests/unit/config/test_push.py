@@ -1,0 +1,72 @@
+"""What is wrong with settings of push is said before anything starts, and with the setting it is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greendot.app.server import looks
+from greendot.config import Settings, load
+from greendot.errors import ConfigError
+
+SECRET = "s" * 32
+
+
+def given(text: str, folder: Path) -> Settings:
+    file = folder / "greendot.toml"
+    file.write_text(text)
+    return load(file, {}, {}, looks())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[push]\nfcm_credentials_file = 'nowhere.json'", "push.fcm_credentials_file nowhere.json: No such file"),
+        ("[push]\napns_key_file = 'key.p8'", "push.apns_key_id, push.apns_team_id, push.apns_topic are not"),
+        ("[push]\nwebpush_key_file = 'k'", "push.webpush_subject must begin with mailto:"),
+        ("[push]\nwebhook_url = 'https://app.example'", "push.webhook_secret must have at least 32"),
+        (f"[push]\nwebhook_url = 'http://app.example'\nwebhook_secret = '{SECRET}'", "push.allow_private"),
+        ("[push]\nallow_private = ['inside']", "push.allow_private has 'inside'"),
+        ("[push]\nca_file = 'nowhere.pem'\ndry_run = true", "push.ca_file nowhere.pem"),
+        ("[push]\nleast = 'some'", "push.least is 'some', and must be one of low, normal, high, critical"),
+        ("[push]\nper_hour = -1", "push.per_hour is -1"),
+        ("[push.kinds.a]\nhold_s = 3", "no setting 'hold_s'"),
+        ("[push.kinds.'a b']\nenabled = true", "push.kinds: the name"),
+        ("[tenants.acme.push]\nkeep_s = 5", "keep_s holds for all tenants. Set it in [push]"),
+        ("[tenants.acme.push]\nfcm_credentials_file = 'nowhere'", "tenants.acme.push.fcm_credentials_file nowhere"),
+    ],
+)
+def test_a_mistake_is_said_with_its_setting(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        given(text, tmp_path)
+    assert said in str(error.value)
+
+
+def test_a_file_that_is_no_key_is_said_to_be_none_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "account.json"
+    file.write_text('{"private_key": "hush hush"}')
+    with pytest.raises(ConfigError) as error:
+        given(f"[push]\nfcm_credentials_file = '{file}'", tmp_path)
+    assert "push.fcm_credentials_file" in str(error.value)
+    assert "hush" not in str(error.value)
+
+
+def test_a_tenant_pushes_as_all_do_but_for_what_its_section_says(tmp_path: Path) -> None:
+    settings = given(
+        "[push]\ndry_run = true\nper_hour = 5\nconcurrency = 7\n[push.kinds.a]\nenabled = false\n"
+        "[tenants.acme.push]\nper_hour = 9\n[tenants.off.push]\nenabled = false\n[tenants.plain.limits]\nrooms = 3\n",
+        tmp_path,
+    )
+    assert [settings.push_of(name).per_hour for name in ("acme", "plain", "any")] == [9, 5, 5]
+    assert [settings.push_of(name).pushes for name in ("acme", "off", "plain", "any")] == [True, False, True, True]
+    assert not settings.push_of("acme").kinds["a"].enabled
+
+
+def test_without_a_provider_nothing_is_pushed() -> None:
+    assert not Settings().pushes
+    assert not load(None, {}, {"push": {"enabled": False, "dry_run": True}}).pushes
+    assert load(None, {}, {"push": {"dry_run": True}}).pushes

@@ -1,0 +1,88 @@
+"""All settings as a TOML file: it gives the defaults, and says of each what it means."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import msgspec
+import pytest
+from msgspec import Struct
+from msgspec.structs import fields
+
+from greendot.config import Settings, commented, load
+from greendot.config.reference import meanings
+
+
+def kinds(kind: type[Struct]) -> list[type[Struct]]:
+    """A section and all that are in it."""
+    found = [kind]
+    for field in fields(kind):
+        inner = (field.type, *get_args(field.type))
+        found += [one for part in inner if isinstance(part, type) and issubclass(part, Struct) for one in kinds(part)]
+    return found
+
+
+def uncommented(text: str) -> dict[str, Any]:
+    """With the examples of sections by name, as somebody would write them."""
+    lines = []
+    for line in text.splitlines():
+        example = re.fullmatch(r"#(\[.*|\w+ = .*)", line)
+        lines.append(line if example is None else example[1].replace("= …", '= "given"'))
+    return tomllib.loads("\n".join(lines))
+
+
+def test_read_it_gives_the_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "greendot.toml"
+    file.write_text(commented("1.2.3"))
+    assert load(file, {}, {}) == Settings()
+    written = tomllib.loads(file.read_text())
+    named = {"kinds", "tenants"}  # by names people give: by default there are none
+    assert written.keys() == {field.name for field in fields(Settings)} - named
+    for section, keys in written.items():
+        kind = type(getattr(Settings(), section))
+        left_out = {f.name for f in fields(kind) if f.name not in keys}
+        assert {name for name in left_out if getattr(getattr(Settings(), section), name)} == set()
+    assert "Greendot 1.2.3" in file.read_text()
+
+
+def test_sections_by_name_are_shown_as_examples_with_all_their_settings() -> None:
+    shown = uncommented(commented("1"))
+    for place, kind in (
+        (shown["kinds"]["NAME"], "Kind"),
+        (shown["tenants"]["NAME"], "Tenant"),
+        (shown["push"]["kinds"]["NAME"], "PushKind"),
+        (shown["auth"]["keys"][0], "AuthKey"),
+    ):
+        (wanted,) = {one for one in kinds(Settings) if one.__name__ == kind}
+        assert place.keys() == {field.name for field in fields(wanted) if get_origin(field.type) is not dict}
+
+
+@pytest.mark.parametrize("kind", sorted({*kinds(Settings)}, key=lambda kind: kind.__name__), ids=lambda k: k.__name__)
+def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
+    """In a comment beside it, which is also what the file says."""
+    said = meanings(kind)
+    plain = [field.name for field in fields(kind) if not isinstance(field.default, Struct)]
+    allowed = {"kid", "alg", "promise", "active_hold_s", "idle_hold_s", "least"}  # names that say it, with what may be
+    assert {name for name in plain if name not in said} - allowed == set()
+
+
+def test_what_a_setting_may_be_is_said_where_its_default_does_not_show_it() -> None:
+    text = commented("1")
+    assert "# a lost socket's session counts for so long · a number from 0 to 2592000\ngrace_s = 30.0\n" in text
+    assert "one of refuse, accept\nwhen_away" in text
+    assert all(len(line) < 160 for line in text.splitlines() if line.startswith("# "))
+
+
+def test_a_setting_that_may_be_left_out_is_refused_with_what_it_may_be(tmp_path: Path) -> None:
+    file = tmp_path / "greendot.toml"
+    file.write_text("[push.kinds.alarm]\nactive_hold_s = 'long'\nleast = 'loud'\n")
+    with pytest.raises(Exception, match="must be a number from 0 to 86400") as caught:
+        load(file, {}, {})
+    assert "one of low, normal, high, critical" in str(caught.value)
+
+
+def test_defaults_are_written_as_toml_writes_them() -> None:
+    assert msgspec.toml.decode(commented("1").encode())["auth"]["token_in_query"] is False

@@ -1,0 +1,172 @@
+"""All mistakes are found at once: each with where it is, which setting, its value and what is expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greendot.config import Look, Settings, load, read
+from greendot.errors import ConfigError
+
+WRONG = """
+[presence]
+grace_s = "long"
+heartbeats_s = 5
+idle_s = 0
+[presense]
+x = 1
+[limits]
+rooms = 0
+commands_per_s = 300
+[auth]
+secret = "hush hush"
+algorithms = ["RS256", "none", "HS1"]
+[[auth.keys]]
+alg = "HS256"
+secret = 12345
+[[auth.keys]]
+kid = "b"
+alg = "hush"
+secrets = "hush hush"
+[tenants.acme.limits]
+watches = -1
+sends_per_s = 5
+[tenants.acme.webhooks]
+timeout_s = 5
+[tenants.other]
+limits = 7
+[kinds.alarm]
+promise = "eternal"
+"""
+
+
+def mistakes(
+    file: Path | None = None, environment: dict[str, str] | None = None, **flags: dict[str, Any]
+) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        load(file, environment or {}, flags)
+    return caught.value.mistakes
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "greendot.toml"
+
+
+def test_every_mistake_of_every_source_is_said_at_once(file: Path) -> None:
+    file.write_text(WRONG)
+    environment = {"GREENDOT_SERVER_PORT": "http", "GREENDOT_DOOR_ORIGIN": "https://a.example", "GREENDOT_API_KEY": "k"}
+    said = mistakes(file, environment, server={"workers": 0}, engine={"url": "amqp://me:hush@h"})
+    expected = [
+        (file, "presence.grace_s is 'long', and must be a number from 0 to 2592000"),
+        (file, "[presence] has no setting 'heartbeats_s'. Did you mean 'heartbeat_s'?"),
+        (file, "presence.idle_s is 0, and must be a number above 0, 2592000 at most"),
+        (file, "no section is called [presense]. Did you mean 'presence'?"),
+        (file, "limits.rooms is 0, and must be a whole number from 1 to 10000000"),
+        (file, "auth.algorithms[1] is 'none', and must be one of HS256, HS384, HS512, RS256, ES256, EdDSA"),
+        (file, "auth.algorithms[2] is 'HS1', and must be one of"),
+        (file, "auth.keys[0].secret must be a text"),
+        (file, "[auth.keys[0]] needs kid"),
+        (file, "auth.keys[1].alg is 'hush', and must be one of"),
+        (file, "[auth.keys[1]] has no setting 'secrets'. Did you mean 'secret'?"),
+        (file, "tenants.acme.limits.watches is -1, and must be a whole number from 1"),
+        (file, "[tenants.acme.limits]: sends_per_s is of the whole node. Set it in [limits]"),
+        (file, "[tenants.acme.webhooks]: timeout_s holds for all webhooks. Set it in [webhooks]"),
+        (file, "[tenants.other.limits] must be a section of keys, as in [limits]"),
+        (file, "kinds.alarm.promise is 'eternal', and must be one of ephemeral, recomputable, durable, acknowledged"),
+        ("the environment (GREENDOT_SERVER_PORT)", "server.port is 'http', and must be a whole number from 0 to 65535"),
+        ("the environment (GREENDOT_DOOR_ORIGIN)", "[door] has no setting 'origin'. Did you mean 'origins'?"),
+        ("on the command line", "server.workers is 0, and must be a whole number from 1 to 1024"),
+        (file, "limits.commands_burst (200) must be at least limits.commands_per_s (300)"),
+        (file, "auth.secret is shorter than 32 characters"),
+        ("on the command line", "engine.url begins with 'amqp'"),
+    ]
+    for place, sentence in expected:
+        assert [line for line in said if str(place) in line and sentence in line], sentence
+    assert len(said) == len(expected)
+    assert "hush hush" not in "".join(said)
+    assert "12345" not in "".join(said)
+
+
+def test_several_are_said_one_a_line_and_one_alone_without_a_count(file: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, {"GREENDOT_LIMITS_ROOMS": "0", "GREENDOT_LIMITS_WATCHES": "0"}, {})
+    first, *others = str(caught.value).splitlines()
+    assert first == "2 settings are wrong:"
+    assert len(others) == 2
+    with pytest.raises(ConfigError) as caught:
+        load(None, {"GREENDOT_LIMITS_ROOMS": "0"}, {})
+    words = "limits.rooms is '0', and must be a whole number from 1 to 10000000."
+    assert str(caught.value) == f"in the environment (GREENDOT_LIMITS_ROOMS): {words}"
+
+
+def test_a_relation_names_all_the_places_its_settings_are_in(file: Path) -> None:
+    file.write_text("[presence]\ndead_after_s = 20\n")
+    (said,) = mistakes(file, {"GREENDOT_PRESENCE_HEARTBEAT_S": "15"})
+    assert said.startswith(f"in {file} and in the environment (GREENDOT_PRESENCE_HEARTBEAT_S): presence.dead_after_s")
+
+
+def test_a_relation_of_a_value_that_could_not_be_read_is_not_said(file: Path) -> None:
+    """Nobody knows whether 20 s are too few for a heartbeat that is `soon`."""
+    file.write_text("[presence]\ndead_after_s = 20\nheartbeat_s = 'soon'\n")
+    (said,) = mistakes(file)
+    assert "presence.heartbeat_s is 'soon'" in said
+
+
+def test_a_mistake_of_all_is_not_repeated_for_every_tenant_and_a_tenants_own_is_said_of_it(file: Path) -> None:
+    common = "[limits]\ncommands_per_s = 300\n[tenants.a.limits]\nrooms = 5\n"
+    file.write_text(common)
+    (said,) = mistakes(file)
+    assert "limits.commands_burst (200)" in said
+    assert "tenants" not in said
+    file.write_text(common + '[tenants."b.c".limits]\ncommands_burst = 299\n')
+    both = mistakes(file)
+    assert len(both) == 2
+    assert "tenants.b.c.limits.commands_burst (299)" in both[1]
+
+
+def test_values_that_may_hold_a_password_are_not_repeated(file: Path) -> None:
+    for section, key, value in (
+        ("auth", "secret", 987654),
+        ("api", "key", 987654),
+        ("privacy", "hash_key", 987654),
+        ("visibility", "ask_secret", 987654),
+        ("webhooks", "secret", 987654),
+        ("webhooks", "url", 987654),
+        ("engine", "url", 987654),
+        ("engine", "url", "me:987654@localhost"),
+        ("store", "url", "me:987654@localhost"),
+        ("outbox", "url", "me:987654@localhost"),
+        ("auth", "keys", "987654"),
+        ("auth", "secrte", "987654"),
+    ):
+        (said,) = mistakes(**{section: {key: value}})
+        assert f"{section}" in said
+        assert "987654" not in said
+
+
+def test_a_long_value_is_cut(file: Path) -> None:
+    (said,) = mistakes(environment={"GREENDOT_SERVER_PORT": "9" * 5000})
+    assert len(said) < 250
+
+
+def test_settings_that_are_right_are_there_beside_the_mistakes() -> None:
+    found = read(None, {"GREENDOT_LIMITS_ROOMS": "0", "GREENDOT_LIMITS_WATCHES": "7"}, {})
+    assert found.settings.limits.watches == 7
+    assert found.settings.limits.rooms == Settings().limits.rooms
+    assert [mistake.keys for mistake in found.mistakes] == [("limits.rooms",)]
+
+
+def test_a_further_look_is_said_beside_the_rest_unless_what_it_needs_is_wrong() -> None:
+    def refuse(settings: Settings) -> None:
+        raise ConfigError("there is no such file.")
+
+    def said(environment: dict[str, str]) -> list[str]:
+        return [wrong.sentence for wrong in read(None, environment, {}, [Look(("tls",), refuse)]).mistakes]
+
+    assert said({"GREENDOT_TLS_CERT": "x"}) == ["in the environment (GREENDOT_TLS_CERT): there is no such file."]
+    assert len(said({"GREENDOT_TLS_CERT": "x", "GREENDOT_LIMITS_ROOMS": "0"})) == 2
+    (only,) = said({"GREENDOT_TLS_HSTS_S": "-1"})
+    assert "tls.hsts_s" in only

@@ -1,0 +1,127 @@
+"""The engine's time goes on evenly: small differences are followed, jumps are put right where they happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from greendot.engine.redis.engine_time import JUMP_MS, EngineTime
+from greendot.testing import ManualClock
+
+HOUR_MS = 3_600_000
+TOLD = 1_700_000_000_000
+
+
+def told(clock: ManualClock, ms: int = TOLD) -> EngineTime:
+    time = EngineTime(clock)
+    assert time.heard(ms) == 0
+    return time
+
+
+def test_nothing_is_known_until_a_server_has_told() -> None:
+    time = EngineTime(ManualClock())
+    time.shift(5_000)
+    assert (time.known, time.now(), time.text()) == (False, 0, "")
+
+
+def test_the_time_is_carried_on_by_the_nodes_own_clock() -> None:
+    clock = ManualClock()
+    time = told(clock)
+    clock.advance(12.345)
+    assert (time.known, time.now(), time.text()) == (True, TOLD + 12_345, str(TOLD + 12_345))
+
+
+@pytest.mark.parametrize("jump_s", [-3_600.0, 3_600.0])
+def test_the_nodes_wall_clock_does_not_matter(jump_s: float) -> None:
+    clock = ManualClock()
+    time = told(clock)
+    clock.jump_wall(jump_s)
+    clock.advance(1.0)
+    assert time.now() == TOLD + 1_000
+
+
+@pytest.mark.parametrize("off", [-JUMP_MS, -3, 0, 3, JUMP_MS])
+def test_a_small_difference_is_followed(off: int) -> None:
+    clock = ManualClock()
+    time = told(clock)
+    clock.advance(10.0)
+    assert time.heard(TOLD + 10_000 + off) == 0
+    assert time.now() == TOLD + 10_000 + off
+
+
+@pytest.mark.parametrize("off", [-HOUR_MS, -JUMP_MS - 1, JUMP_MS + 1, HOUR_MS])
+def test_a_jump_is_answered_with_what_makes_up_for_it_and_not_followed(off: int) -> None:
+    clock = ManualClock()
+    time = told(clock)
+    clock.advance(10.0)
+    assert time.heard(TOLD + 10_000 + off) == -off
+    assert time.now() == TOLD + 10_000
+    time.mended(0, str(-off))
+    assert time.heard(TOLD + 10_000, 0, str(-off)) == 0
+
+
+def test_a_node_whose_correction_is_soon_replaced_by_anothers_was_wrong_itself() -> None:
+    clock = ManualClock()
+    time = told(clock)
+    assert time.heard(TOLD + HOUR_MS) == -HOUR_MS
+    time.mended(0, str(-HOUR_MS))
+    clock.advance(30.0)
+    assert time.heard(TOLD + HOUR_MS, 0, "5") == 0
+    assert time.now() == TOLD + HOUR_MS
+
+
+@pytest.mark.parametrize("correction", [str(-HOUR_MS), "0"])
+def test_a_clock_that_jumps_again_or_a_correction_that_is_lost_is_made_up_for_again(correction: str) -> None:
+    time = told(ManualClock())
+    time.mended(0, str(-HOUR_MS))
+    assert time.heard(TOLD + HOUR_MS, 0, correction) == -HOUR_MS
+    assert time.now() == TOLD
+
+
+def test_what_was_mended_in_one_partition_says_nothing_of_another() -> None:
+    time = told(ManualClock())
+    time.mended(0, str(-HOUR_MS))
+    assert time.heard(TOLD + HOUR_MS, 1, "7") == -HOUR_MS
+
+
+def test_long_after_a_mend_a_jump_is_a_jump_again() -> None:
+    clock = ManualClock()
+    time = told(clock)
+    time.mended(0, "7")
+    clock.advance(60.0)
+    assert time.heard(TOLD + 60_000 - HOUR_MS, 0, "8") == HOUR_MS
+    assert time.now() == TOLD + 60_000
+
+
+def test_a_correction_made_on_purpose_is_followed() -> None:
+    time = told(ManualClock())
+    time.shift(-5_000)
+    assert time.now() == TOLD - 5_000
+
+
+def test_a_node_that_starts_believes_what_it_is_told() -> None:
+    time = told(ManualClock())
+    time.learning = True
+    assert time.heard(TOLD + HOUR_MS) == 0
+    assert time.now() == TOLD + HOUR_MS
+
+
+def test_a_young_node_leaves_corrections_to_those_who_were_there_before() -> None:
+    clock = ManualClock()
+    time = told(clock)
+    time.learnt(alone=False)
+    assert time.heard(TOLD + HOUR_MS) == 0
+    assert time.now() == TOLD
+    clock.advance(1.0)
+    assert time.heard(TOLD + 1_000) == 0  # they have made it
+    clock.advance(5.0)
+    assert time.heard(TOLD + 6_000 + HOUR_MS) == -HOUR_MS  # now it makes its own
+
+
+def test_a_young_node_whose_time_is_not_the_others_gives_it_up() -> None:
+    clock = ManualClock()
+    time = told(clock)
+    time.learnt(alone=False)
+    assert time.heard(TOLD - HOUR_MS) == 0
+    clock.advance(2.0)
+    assert time.heard(TOLD + 2_000 - HOUR_MS) == 0
+    assert time.now() == TOLD + 2_000 - HOUR_MS

@@ -1,0 +1,129 @@
+"""Who is in a room when nodes die: their sessions count until the end, every other node is told of it, once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from greendot.engine.port import Entered, Fenced, Topic
+from greendot.engine.redis import keys
+from greendot.engine.redis.nodes import Periods
+from greendot.presence.model import Ref
+from hosts import RedisNode
+from redis_servers import RedisProcess
+
+T, ROOM = "t1", "r1"
+KEY = keys.present_key("", T, ROOM)
+GRACE_S = 10.0
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    with RedisProcess("redis", tmp_path_factory.mktemp("redis")) as process:
+        yield process
+
+
+@asynccontextmanager
+async def two(server: RedisProcess) -> AsyncIterator[tuple[RedisNode, RedisNode]]:
+    nodes = [RedisNode(f"redis://127.0.0.1:{server.port}", "", periods=Periods(grace=GRACE_S)) for _ in range(2)]
+    for node in nodes:
+        await node.start()
+    try:
+        yield nodes[0], nodes[1]
+    finally:
+        for node in nodes:
+            await node.close()
+
+
+def seat(node: RedisNode, name: str) -> Ref:
+    return Ref(f"{node.incarnation}-{name}", node.incarnation, 1)
+
+
+async def test_a_dead_nodes_users_are_there_until_its_end_and_others_are_told_once(server: RedisProcess) -> None:
+    async with two(server) as (dying, living):
+        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        await dying.engine.enter(T, ROOM, "bob", seat(dying, "b"))
+        await living.engine.enter(T, ROOM, "bob", seat(living, "b"))
+        await living.engine.lives.bury(dying.incarnation, "")
+        await living.tick()
+        assert await living.engine.present(T, ROOM) == ["ann", "bob"]
+        assert living.host.ends == []
+        await living.advance(GRACE_S + 0.1, dying)
+        assert await living.engine.present(T, ROOM) == ["bob"]
+        for _ in range(3):
+            await living.tick()
+        assert living.host.ends == [dying.incarnation]
+
+
+async def test_a_node_that_comes_when_another_is_dead_is_told_of_its_end(server: RedisProcess) -> None:
+    async with two(server) as (dying, living):
+        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        await dying.close()
+        young = RedisNode(f"redis://127.0.0.1:{server.port}", "", periods=Periods(grace=GRACE_S))
+        await young.start()
+        try:
+            assert await young.engine.present(T, ROOM) == ["ann"]
+            await young.advance(GRACE_S + 0.1, living)
+            await young.tick()
+            assert young.host.ends == [dying.incarnation]
+            assert await young.engine.present(T, ROOM) == []
+        finally:
+            await young.close()
+
+
+async def test_reading_takes_out_whose_node_is_dead_for_good_and_leaves_whose_node_is_unknown(
+    server: RedisProcess,
+) -> None:
+    async with two(server) as (dying, living):
+        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        server.command("HSET", KEY, "bob", "gone-b")
+        await living.engine.lives.bury(dying.incarnation, "", grace_s=0)
+        assert await living.engine.present(T, ROOM) == []
+        assert server.command("HGETALL", KEY) == [b"bob", b"gone-b"]
+        await living.engine.enter(T, ROOM, "bob", seat(living, "b"))
+        assert server.command("HGETALL", KEY) == [b"bob", seat(living, "b").session.encode()]
+
+
+async def test_whoever_returns_after_the_end_of_a_dead_node_has_entered(server: RedisProcess) -> None:
+    async with two(server) as (dying, living):
+        topic = Topic("room", T, ROOM)
+        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        await living.engine.subscribe([topic])
+        await living.engine.lives.bury(dying.incarnation, "")
+        await living.engine.enter(T, ROOM, "ann", seat(living, "a"))
+        await living.engine.exit(T, ROOM, "ann", seat(living, "a"))
+        await living.settle()
+        assert living.heard == [], "still there by the dead node"
+        await living.advance(GRACE_S + 0.1, dying)
+        await living.engine.enter(T, ROOM, "ann", seat(living, "a"))
+        await living.settle()
+        assert living.heard == [(topic, Entered("ann"))]
+
+
+async def test_a_dead_node_lets_nobody_in_and_goes_on_under_a_new_name(server: RedisProcess) -> None:
+    async with two(server) as (dying, living):
+        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        await living.engine.lives.bury(dying.incarnation, "")
+        with pytest.raises(Fenced):
+            await dying.engine.enter(T, ROOM, "bob", seat(dying, "b"))
+        await dying.engine.settled()
+        name = dying.engine.lives.incarnation
+        assert name != dying.incarnation
+        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a")._replace(incarnation=name))
+        await living.advance(GRACE_S + 0.1, dying)
+        assert await living.engine.present(T, ROOM) == ["ann"]
+        await dying.engine.exit(T, ROOM, "ann", seat(dying, "a")._replace(incarnation=name))
+        assert server.command("EXISTS", KEY) == 0
+
+
+async def test_a_room_nobody_enters_any_more_is_forgotten_after_a_day(server: RedisProcess) -> None:
+    async with two(server) as (node, _):
+        await node.engine.enter(T, ROOM, "ann", seat(node, "a"))
+        server.command("PEXPIRE", KEY, 1_000)
+        await node.engine.exit(T, ROOM, "ann", seat(node, "other"))
+        assert server.command("PTTL", KEY) <= 1_000
+        await node.engine.enter(T, ROOM, "ann", seat(node, "a"))
+        assert DAY_MS - 5_000 < server.command("PTTL", KEY) <= DAY_MS

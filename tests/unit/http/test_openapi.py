@@ -1,0 +1,149 @@
+"""The document is valid, and says of every route what the code does."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import pytest
+from openapi_spec_validator import validate
+
+from greendot import __version__
+from greendot.app.http import KINDS, document
+from greendot.app.http_app import make_app
+from greendot.auth.http import PostRevoke, TokenRoutes
+from greendot.http.backend import Backend
+from greendot.http.operation import Operation, operations_of
+from greendot.http.problem import Problem
+from greendot.http.request import decode
+from greendot.http.scopes import NEEDED, OPEN
+from greendot.testing.clock import ManualClock
+
+DOCUMENT = document()
+OPERATIONS = {operation.name: operation for kind in KINDS for operation in operations_of(kind)}
+every_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS.keys())
+
+
+def described(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    return found
+
+
+def test_it_is_a_valid_openapi_document_of_this_version() -> None:
+    validate(DOCUMENT)
+    assert DOCUMENT["openapi"] == "3.1.0"
+    assert DOCUMENT["info"]["version"] == __version__
+
+
+def test_it_has_every_route_of_the_app_and_no_other() -> None:
+    app = make_app(Backend(*[None] * len(Backend.__struct_fields__)))  # type: ignore[arg-type]  # the routes are asked for, not called
+    served = [route for route in app.routes if not route.path.startswith("/docs")]  # the page that shows it
+    routes = {f"{method} {route.path}" for route in served for method in route.methods - {"HEAD"}}
+    named = {f"{method.upper()} {path}" for path, found in DOCUMENT["paths"].items() for method in found}
+    assert named == routes == OPERATIONS.keys() == OPEN | NEEDED.keys()
+
+
+@every_operation
+def test_an_operation_needs_the_scope_that_is_asked_for(operation: Operation) -> None:
+    scope = NEEDED.get(operation.name)
+    assert described(operation)["security"] == ([{"key": [scope]}] if scope else [])
+    assert ("401" in described(operation)["responses"]) == (scope is not None)
+
+
+@every_operation
+def test_an_operation_says_in_a_sentence_what_it_does(operation: Operation) -> None:
+    assert 5 < len(described(operation)["summary"]) < 120
+    assert described(operation)["summary"].endswith(".")
+
+
+def test_no_two_operations_have_the_same_name() -> None:
+    names = [described(operation)["operationId"] for operation in OPERATIONS.values()]
+    assert len(names) == len({*names})
+
+
+def test_a_body_whose_fields_may_all_be_left_out_may_be_left_out() -> None:
+    required = {
+        name: described(it)["requestBody"]["required"]
+        for name, it in OPERATIONS.items()
+        if "requestBody" in described(it)
+    }
+    assert [name for name, is_required in required.items() if not is_required] == [
+        "PUT /v1/users/{user}/status",
+        "PUT /v1/users/{user}/contacts/{other}",
+        "PUT /v1/users/{user}/push",
+        "PUT /v1/rooms/{room}",
+        "PUT /v1/rooms/{room}/members/{user}",
+    ]
+
+
+def test_patterns_are_such_as_every_language_reads() -> None:
+    (parameter,) = described(OPERATIONS["GET /v1/rooms/{room}"])["parameters"]
+    assert parameter["schema"]["pattern"] == "^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}$"
+    assert r"\Z" not in str(DOCUMENT)
+
+
+def test_a_query_says_its_bounds_and_has_no_null() -> None:
+    found = {each["name"]: each["schema"] for each in described(OPERATIONS["GET /v1/users/{user}/inbox"])["parameters"]}
+    assert found["limit"] == {"type": "integer", "minimum": 1, "maximum": 300, "default": 50}
+    assert found["after"] == found["before"] == {"type": "integer", "minimum": 0, "maximum": 2**31}
+    assert {*found["filter"]["enum"]} == {"all", "unread", "unseen", "archived"}
+
+
+# --- rules between fields: the document and the code agree ---
+
+
+def validator(name: str) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for({"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]})
+
+
+FIELDS = {"jti": "t", "session": "s", "user": "u", "before": ManualClock().now_ms(), "expires_at": 4_000_000_000_000}
+CHOICES = [dict(chosen) for count in range(6) for chosen in combinations(FIELDS.items(), count)]
+
+
+class Revoking:
+    def expires_at(self, before: int) -> int:
+        return before + 1_000
+
+
+@pytest.mark.parametrize("null", [False, True], ids=["left out", "null"])
+@pytest.mark.parametrize("body", CHOICES, ids=lambda body: "+".join(body) or "nothing")
+def test_what_can_be_revoked_together_is_the_same_in_the_document_and_in_the_code(
+    body: dict[str, Any], null: bool
+) -> None:
+    body = dict.fromkeys(FIELDS) | body if null else body
+    parts = dict.fromkeys(Backend.__struct_fields__) | {"clock": ManualClock(), "revoking": Revoking()}
+    routes = TokenRoutes(Backend(**parts))  # type: ignore[arg-type]  # no other part is asked
+    try:
+        routes._revocation("default", decode(msgspec.json.encode(body).decode(), PostRevoke))
+        taken = True
+    except Problem:
+        taken = False
+    assert validator("PostRevoke").is_valid(body) == taken
+
+
+@pytest.mark.parametrize(
+    ("body", "fits"),
+    [
+        ({}, False),
+        ({"room": "r"}, True),
+        ({"user": "u"}, True),
+        ({"room": "r", "user": None}, True),
+        ({"room": None, "user": None}, False),
+        ({"room": "r", "user": "u"}, False),
+    ],
+)
+def test_a_signal_is_for_a_room_or_a_user(body: dict[str, Any], fits: bool) -> None:
+    assert validator("PostSignal").is_valid({"kind": "wave"} | body) == fits
+
+
+def test_a_notification_ends_at_a_moment_or_after_a_time() -> None:
+    notification = {"user": "u", "kind": "k", "body": 1}
+    for fits, fields in [
+        (True, {}),
+        (True, {"ttl_s": 1}),
+        (True, {"expires_at": 1}),
+        (False, {"ttl_s": 1, "expires_at": 1}),
+    ]:
+        assert validator("PostNotification").is_valid(notification | fields) == fits

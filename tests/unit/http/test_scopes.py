@@ -1,0 +1,63 @@
+"""Every route names the scope it needs, or is known to be open."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from greendot.app.http_app import make_app
+from greendot.auth.api_key_model import SCOPES, Caller, Scope
+from greendot.http.backend import Backend
+from greendot.http.scopes import NEEDED, OPEN, UNCOUNTED, guarded
+
+
+def served() -> list[str]:
+    app = make_app(Backend(*[None] * len(Backend.__struct_fields__)))  # type: ignore[arg-type]  # the routes are asked for, not called
+    routes = [route for route in app.routes if not route.path.startswith("/docs")]  # files of a page, the same for all
+    return [f"{method} {route.path}" for route in routes for method in route.methods - {"HEAD"}]
+
+
+def test_every_route_has_exactly_one_scope_or_is_open() -> None:
+    names = served()
+    assert len(names) == len({*names})
+    assert {*names} == OPEN | NEEDED.keys(), "a route and its scope belong into http/scopes.py together"
+    assert not OPEN & NEEDED.keys()
+
+
+def test_every_scope_opens_something() -> None:
+    assert {*NEEDED.values()} | {"admin"} == {*SCOPES, "operator"}
+
+
+def test_what_is_not_counted_is_served() -> None:
+    assert NEEDED.keys() >= UNCOUNTED
+
+
+async def nothing(request: Request) -> Response:
+    return Response()
+
+
+class Closed:
+    async def admit(self, request: Request, scope: Scope) -> None:
+        raise PermissionError(scope)
+
+    def caller(self, request: Request) -> Caller:
+        raise AssertionError("nobody was let in")
+
+    def app_request(self, tenant: str | None, key: str) -> None:
+        raise AssertionError("nobody was let in")
+
+
+def test_a_route_that_names_no_scope_is_not_served() -> None:
+    with pytest.raises(KeyError):
+        guarded(Route("/v1/forgotten", nothing), Closed(), Closed())
+    with pytest.raises(KeyError):
+        guarded(Route("/v1/rooms", nothing, methods=["DELETE"]), Closed(), Closed())
+
+
+async def test_nothing_of_a_request_is_looked_at_before_its_key() -> None:
+    route = guarded(Route("/v1/rooms", nothing), Closed(), Closed())
+    assert route.methods == {"GET", "HEAD"}
+    with pytest.raises(PermissionError, match="rooms:read"):
+        await route.endpoint(Request({"type": "http"}))

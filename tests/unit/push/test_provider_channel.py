@@ -1,0 +1,299 @@
+"""A provider in trouble is left alone and costs little; those that are well notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from greendot.push.provider_channel import DRY_RUN, Bounds, Lane, Lanes
+from greendot.push.providers.fcm import Fcm
+from greendot.push.providers.google_auth import read_account
+from greendot.push.providers.signing import new_vapid_key
+from greendot.push.providers.webpush import Vapid, WebPush
+from greendot.push.sender import Parcel, Sent
+from greendot.store.push import Device
+from greendot.testing import ManualClock
+from greendot.transport.http_client import Terms
+from parcels import PARCEL, device, parcel
+from played import PlayedFcm, PlayedWebPush, playing
+from played.fcm import refusal
+from redis_servers.tls import Certificates
+
+PHONE = device("fcm", "a-token")
+AWAY = Sent("failed", "it is away", is_away=True)
+
+
+class Acted:
+    """A provider whose place is the token's first letter, and that does what a test wants."""
+
+    def __init__(self, does: Callable[[Device], Sent]) -> None:
+        self.does = does
+        self.strangers = ""  # hosts, a letter each, that users chose
+        self.asked: list[str] = []
+        self.at_once = self.most_at_once = 0
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.closed = False
+
+    def place(self, device: Device) -> str:
+        return device.token[0]
+
+    def is_known(self, place: str) -> bool:
+        return place not in self.strangers
+
+    async def send(self, device: Device, parcel: Parcel) -> Sent:
+        self.asked.append(device.token)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await self.hold.wait()
+            await asyncio.sleep(0)
+            return self.does(device)
+        finally:
+            self.at_once -= 1
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def lane(sender: Acted, clock: ManualClock | None = None, *, dry_run: bool = False, **bounds: float) -> Lane:
+    found = Bounds(**bounds)  # type: ignore[arg-type]
+    return Lane(sender, "default", "fcm", clock or ManualClock(), found, dry_run=dry_run)
+
+
+async def test_so_many_at_once_and_no_more() -> None:
+    sender = Acted(lambda device: Sent("sent"))
+    sent = await asyncio.gather(*(lane_.send(PHONE, PARCEL) for lane_ in [lane(sender, at_once=7)] * 100))
+    assert {one.outcome for one in sent} == {"sent"}
+    assert sender.most_at_once == 7
+
+
+async def test_who_finds_no_room_in_time_is_put_off_without_an_attempt() -> None:
+    sender = Acted(lambda device: Sent("sent"))
+    sender.hold.clear()
+    slow = lane(sender, at_once=2, patience_s=0.05)
+    first = [asyncio.create_task(slow.send(PHONE, PARCEL)) for _ in range(2)]
+    put_off = await asyncio.gather(*(slow.send(PHONE, PARCEL) for _ in range(20)))
+    assert {(one.outcome, one.is_tried) for one in put_off} == {("failed", False)}
+    assert all(one.wait_s >= 0.05 for one in put_off)
+    sender.hold.set()
+    assert {one.outcome for one in await asyncio.gather(*first)} == {"sent"}
+    assert len(sender.asked) == 2
+    assert slow.counts.held == 20
+    assert (await slow.send(PHONE, PARCEL)).outcome == "sent"
+
+
+async def test_after_failures_in_a_row_it_rests_and_one_tries_whether_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "greendot.push")
+    clock, sender = ManualClock(), Acted(lambda device: AWAY)
+    resting = lane(sender, clock, rest_after=3, at_once=50)
+    assert {(await resting.send(PHONE, PARCEL)).is_tried for _ in range(3)} == {True}
+    held = await asyncio.gather(*(resting.send(PHONE, PARCEL) for _ in range(100)))
+    assert {(one.outcome, one.is_tried) for one in held} == {("failed", False)}
+    assert all(0 < one.wait_s <= 1.25 for one in held)
+    assert (len(sender.asked), resting.resting()) == (3, 1)
+    clock.advance(1)
+    sender.does = lambda device: Sent("sent")
+    sent = await asyncio.gather(*(resting.send(PHONE, PARCEL) for _ in range(100)))
+    assert [one.outcome for one in sent if one.is_tried] == ["sent"]  # one, to see
+    sent = await asyncio.gather(*(resting.send(PHONE, PARCEL) for _ in range(100)))
+    assert {one.outcome for one in sent} == {"sent"}
+    assert [record.getMessage() for record in caplog.records] == [
+        "push by fcm of tenant default rests: it is away",
+        "push by fcm of tenant default goes on",
+    ]
+
+
+async def test_those_who_wait_for_room_do_not_try_a_provider_that_rests_meanwhile() -> None:
+    sender = Acted(lambda device: AWAY)
+    resting = lane(sender, at_once=5, rest_after=5)
+    sent = await asyncio.gather(*(resting.send(PHONE, PARCEL) for _ in range(100)))
+    assert len(sender.asked) == 5
+    assert sum(one.is_tried for one in sent) == 5
+    assert resting.counts.rests == 1
+
+
+async def test_what_is_wrong_with_devices_or_messages_does_not_make_it_rest() -> None:
+    answers = [Sent("gone"), Sent("refused"), Sent("failed", "too many to this device")]
+    sender = Acted(lambda device: answers[len(sender.asked) % 3])
+    well = lane(sender, rest_after=2)
+    assert {(await well.send(PHONE, PARCEL)).is_tried for _ in range(30)} == {True}
+
+
+async def test_a_provider_that_asks_for_time_gets_it_from_everybody() -> None:
+    clock, sender = ManualClock(), Acted(lambda device: AWAY._replace(wait_s=30))
+    asked = lane(sender, clock)
+    assert (await asked.send(PHONE, PARCEL)).wait_s == 30
+    held = await asked.send(PHONE, PARCEL)
+    assert (held.is_tried, 30 <= held.wait_s <= 37.5) == (False, True)
+    clock.advance(29.9)
+    assert not (await asked.send(PHONE, PARCEL)).is_tried
+    clock.advance(0.1)
+    sender.does = lambda device: Sent("sent")
+    assert (await asked.send(PHONE, PARCEL)).outcome == "sent"
+
+
+async def test_each_place_is_on_its_own() -> None:
+    sender = Acted(lambda device: AWAY if device.token.startswith("b") else Sent("sent"))
+    places = lane(sender, rest_after=1)
+    for _ in range(5):
+        await places.send(device("webpush", "bad"), PARCEL)
+        assert (await places.send(device("webpush", "good"), PARCEL)).outcome == "sent"
+    assert sender.asked.count("bad") == 1
+
+
+async def test_places_are_bounded_in_number_and_those_in_use_are_not_forgotten() -> None:
+    sender = Acted(lambda device: Sent("sent"))
+    few = lane(sender, most_places=2)
+    for token in "abcdefgh":
+        assert (await few.send(device("webpush", token), PARCEL)).outcome == "sent"
+    assert len(few._places) == 2
+    sender.hold.clear()
+    busy = [asyncio.create_task(few.send(device("webpush", token), PARCEL)) for token in "xy"]
+    await asyncio.sleep(0)
+    assert not (await few.send(device("webpush", "z"), PARCEL)).is_tried
+    sender.hold.set()
+    assert {one.outcome for one in await asyncio.gather(*busy)} == {"sent"}
+
+
+async def test_once_a_send_waited_in_vain_others_do_not_wait_until_one_is_answered() -> None:
+    sender = Acted(lambda device: Sent("sent"))
+    sender.hold.clear()
+    slow = lane(sender, at_once=1, patience_s=0.05)
+    first = asyncio.create_task(slow.send(PHONE, PARCEL))
+    await asyncio.sleep(0)
+    assert not (await slow.send(PHONE, PARCEL)).is_tried
+    slow._bounds = Bounds(at_once=1, patience_s=60.0)
+    async with asyncio.timeout(10):
+        assert not (await slow.send(PHONE, PARCEL)).is_tried, "at once"
+    sender.hold.set()
+    assert (await first).outcome == "sent"
+    sent = await asyncio.gather(*(slow.send(PHONE, PARCEL) for _ in range(5)))
+    assert {one.outcome for one in sent} == {"sent"}
+
+
+async def test_hosts_that_users_chose_are_few_at_once_until_they_answer() -> None:
+    sender = Acted(lambda device: Sent("sent"))
+    sender.strangers = "bcdefgh"
+    sender.hold.clear()
+    whole = lane(sender, at_once=10, unproven=3, unproven_each=2, patience_s=0.05)
+    silent = [asyncio.create_task(whole.send(device("webpush", token), PARCEL)) for token in "bcdefgh" * 3]
+    known = [asyncio.create_task(whole.send(PHONE, PARCEL)) for _ in range(10)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert sender.asked.count(PHONE.token) == 10
+    assert len(sender.asked) == 13
+    sender.hold.set()
+    await asyncio.gather(*silent, *known)
+    assert all(task.result().outcome == "sent" for task in known)
+
+
+async def test_a_send_that_was_not_tried_says_nothing_about_the_host() -> None:
+    busy = Sent("failed", "no connection is free", 5.0, is_tried=False)
+    sender = Acted(lambda device: busy)
+    resting = lane(sender, rest_after=2)
+    for _ in range(5):
+        assert await resting.send(PHONE, PARCEL) == busy
+    assert (len(sender.asked), resting.resting()) == (5, 0)
+
+
+async def test_tenants_that_share_an_account_have_lanes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greendot.push.provider_channel.MOST_LANES", 2)
+    sender, clock = Acted(lambda device: AWAY if device.tenant == "t0" else Sent("sent")), ManualClock()
+    made: list[str] = []
+
+    def make(tenant: str) -> Lane:
+        made.append(tenant)
+        return Lane(sender, tenant, "fcm", clock, Bounds(rest_after=1))
+
+    lanes = Lanes(make, sender)
+    sent = [await lanes.send(PHONE._replace(tenant=tenant), PARCEL) for tenant in ("t0", "t1", "t0", "t2", "t1")]
+    assert [(one.outcome, one.is_tried) for one in sent] == [
+        ("failed", True),
+        ("sent", True),
+        ("failed", False),  # it rests, for this tenant
+        ("sent", True),
+        ("sent", True),
+    ]
+    assert made == ["t0", "t1", "t2", "t1"], "the lanes used last are kept"
+    await lanes.close()
+    assert sender.closed
+
+
+async def test_a_try_that_is_cancelled_lets_another_try() -> None:
+    clock, sender = ManualClock(), Acted(lambda device: AWAY)
+    resting = lane(sender, clock, rest_after=1)
+    await resting.send(PHONE, PARCEL)
+    clock.advance(2)
+    sender.hold.clear()
+    trying = asyncio.create_task(resting.send(PHONE, PARCEL))
+    await asyncio.sleep(0)
+    trying.cancel()
+    await asyncio.gather(trying, return_exceptions=True)
+    sender.hold.set()
+    assert (await resting.send(PHONE, PARCEL)).is_tried
+
+
+async def test_an_error_of_ours_is_an_outcome_too(caplog: pytest.LogCaptureFixture) -> None:
+    def wrong(device: Device) -> Sent:
+        raise ZeroDivisionError
+
+    sent = await lane(Acted(wrong)).send(PHONE, PARCEL)
+    assert (sent.outcome, sent.is_away) == ("failed", True)
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_in_a_dry_run_nothing_is_sent_and_everything_is_as_if() -> None:
+    sender = Acted(lambda device: AWAY)
+    dry = lane(sender, dry_run=True)
+    assert await dry.send(PHONE, PARCEL) == Sent("sent", DRY_RUN)
+    assert sender.asked == []
+    await dry.close()
+    assert sender.closed
+
+
+# --- with real connections ---
+
+
+async def test_an_outage_of_fcm_is_asked_about_a_few_times_and_ends_by_itself(made: Certificates, terms: Terms) -> None:
+    clock = ManualClock()
+    async with playing(PlayedFcm(clock), made) as fcm:
+        fcm.behave = lambda asked: refusal(500, "INTERNAL")
+        whole = Lane(Fcm(read_account(fcm.account()), terms, clock, url=fcm.url), "default", "fcm", clock)
+        try:
+            for n in range(60):  # a minute of an outage
+                await asyncio.gather(*(whole.send(PHONE, parcel(key=f"{n}-{m}")) for m in range(3)))
+                clock.advance(1)
+            assert len(fcm.asked) < 15
+            fcm.behave = lambda asked: None
+            clock.advance(60)
+            assert (await whole.send(PHONE, parcel(key="after"))).outcome == "sent"
+            assert fcm.keys == {"after": 1}
+        finally:
+            await whole.close()
+
+
+async def test_a_browser_whose_service_hangs_does_not_hold_up_the_others(made: Certificates, terms: Terms) -> None:
+    terms.timeout_s = 3.0
+    clock = ManualClock()
+    private, public = new_vapid_key()
+    async with playing(PlayedWebPush(clock), made) as good, playing(PlayedWebPush(clock), made) as bad:
+        bad.behave = lambda asked: "hang"
+        whole = Lane(WebPush(Vapid(private, "mailto:x", clock), terms, clock), "default", "webpush", clock)
+        try:
+            hostile = device("webpush", bad.subscribe(public))
+            browser = device("webpush", good.subscribe(public))
+            hanging = [asyncio.create_task(whole.send(hostile, PARCEL)) for _ in range(30)]
+            sent = await asyncio.gather(*(whole.send(browser, PARCEL) for _ in range(10)))
+            assert {one.outcome for one in sent} == {"sent"}
+            assert not any(task.done() for task in hanging)
+            assert {one.outcome for one in await asyncio.gather(*hanging)} == {"failed"}
+            assert not (await whole.send(hostile, PARCEL)).is_tried
+            assert (await whole.send(browser, PARCEL)).outcome == "sent"
+        finally:
+            await whole.close()

@@ -1,0 +1,158 @@
+"""How lines look, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from greendot.ids import Id
+from greendot.telemetry import log, log_events
+from greendot.telemetry.log import live_as, tell
+from greendot.telemetry.log_output import HashedIds, Rendered, Told
+from greendot.telemetry.log_repeats import Repeats
+from greendot.telemetry.spans import span
+from greendot.telemetry.traceparent import read
+from greendot.testing import ManualClock
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+@pytest.fixture
+def output() -> Iterator[io.StringIO]:
+    """Where the lines of this test go."""
+    root, stream = logging.getLogger(), io.StringIO()
+    before, node = root.level, log.node()
+    root.setLevel(logging.DEBUG)
+    live_as("aB3d")
+    try:
+        yield stream
+    finally:
+        root.setLevel(before)
+        live_as(node)
+
+
+def handling(stream: io.StringIO, *, is_text: bool = False, repeat_s: float = 60) -> Told:
+    handler = Told(stream, Repeats(repeat_s))
+    handler.setFormatter(Rendered(is_text=is_text))
+    return handler
+
+
+class handled:
+    """Within it, a handler gets what is told."""
+
+    def __init__(self, handler: logging.Handler) -> None:
+        self._handler = handler
+
+    def __enter__(self) -> None:
+        logging.getLogger().addHandler(self._handler)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().removeHandler(self._handler)
+
+
+def slow(session: str) -> None:
+    tell(log_events.CONNECTION_SLOW, session=session, user="zoe", tenant="shop")
+
+
+def test_a_line_is_one_json_object_with_the_event_its_fields_and_a_sentence(output: io.StringIO) -> None:
+    with handled(handling(output)), span("a test", read(f"00-{TRACE}-b7ad6b7169203331-01")):
+        slow("s1")
+    line = json.loads(output.getvalue())
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "warning",
+        "event": "connection.slow",
+        "node": "aB3d",
+        "trace": TRACE,
+        "session": "s1",
+        "user": "zoe",
+        "tenant": "shop",
+        "text": "a client is slow: half of what may wait for it is used; session s1",
+    }
+
+
+def test_people_read_the_sentence_and_what_is_not_in_it(output: io.StringIO) -> None:
+    with handled(handling(output, is_text=True)):
+        slow("s1")
+    said = output.getvalue()
+    assert "used; session s1 [connection.slow] node=aB3d tenant=shop user=zoe" in said
+    assert said.count("s1") == 1
+
+
+def test_an_error_has_its_traceback_in_the_line(output: io.StringIO) -> None:
+    with handled(handling(output)):
+        try:
+            raise ValueError("a mistake of ours")
+        except ValueError as error:
+            tell(log_events.WORK_FAILED, error, work="a test")
+    assert output.getvalue().count("\n") == 1
+    assert "ValueError: a mistake of ours" in json.loads(output.getvalue())["exception"]
+
+
+def test_what_a_library_says_is_an_event_too(output: io.StringIO) -> None:
+    with handled(handling(output)):
+        logging.getLogger("asyncio").warning("slow: %s", "callback")
+    line = json.loads(output.getvalue())
+    assert (line["event"], line["logger"], line["text"]) == ("library.said", "asyncio", "slow: callback")
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_ids_are_hashed_by_the_name_of_their_field_wherever_they_stand(output: io.StringIO, is_text: bool) -> None:
+    handler = handling(output, is_text=is_text)
+    handler.addFilter(HashedIds(b"k" * 32))
+    with handled(handler):
+        slow("s-marked")
+        tell(log_events.WATCHERS_SWITCHED, user="marked", tenant="marked-t", outcome="ask", watchers=3)
+        tell(
+            log_events.AUDIT_ACTED, key="k", act="a", kind="user", target=Id("marked"), tenant="marked", outcome="done"
+        )
+    said = output.getvalue()
+    assert "marked" not in said
+    assert "zoe" not in said
+    assert said.count("#") >= 5
+    assert "3" in said
+
+
+async def test_what_comes_again_is_summed_up_by_the_loop(output: io.StringIO) -> None:
+    with handled(handling(output, repeat_s=0.01)):
+        for number in range(100):
+            slow(f"s{number}")
+        assert output.getvalue().count("\n") == 1
+        while output.getvalue().count("\n") < 2:  # noqa: ASYNC110  (a timer of the loop)
+            await asyncio.sleep(0.001)
+    first, summed = map(json.loads, output.getvalue().splitlines())
+    assert "repeated" not in first
+    assert (summed["event"], summed["repeated"], summed["session"]) == ("connection.slow", 99, "s99")
+    assert summed["over_s"] >= 0
+
+
+def test_what_was_counted_is_told_at_the_end_and_not_by_a_child(output: io.StringIO) -> None:
+    handler = handling(output)
+    with handled(handler):
+        for _ in range(3):
+            slow("s")
+        handler.sum_up(all=True)
+        assert json.loads(output.getvalue().splitlines()[-1])["repeated"] == 2
+        slow("s")
+        handler.forget()
+        handler.sum_up(all=True)
+    assert output.getvalue().count("\n") == 2
+
+
+def test_without_a_loop_it_is_summed_up_with_the_next_line(output: io.StringIO) -> None:
+    clock = ManualClock()
+    handler = Told(output, Repeats(60), clock.monotonic)
+    handler.setFormatter(Rendered(is_text=False))
+    with handled(handler):
+        for _ in range(3):
+            slow("s")
+        clock.advance(61)
+        slow("s")
+    first, summed = (json.loads(line) for line in output.getvalue().splitlines())
+    assert (summed["repeated"], summed["over_s"]) == (3, 61)
+    assert first["time"] <= summed["time"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from greendot.push.sender import Parcel
+from greendot.push.payload import Parcel
 from greendot.store.push import Device, Provider
 
 BODY = b'{"title":"Mia","text":"Are you there?","room":"lobby"}'

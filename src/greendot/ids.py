@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from hashlib import blake2b
 
 ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}\Z"
 ID_RULE = "1 to 128 of the characters A-Z a-z 0-9 _ . @ = + - and not starting with a sign or dot"
@@ -97,3 +98,18 @@ def number_of(numbered: str) -> int | None:
     """The number an id names; None if it is none of ours."""
     digits = numbered.partition("-")[0]
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 19 else None
+
+
+_SIZE = 8  # bytes: enough to tell the users of a tenant apart
+
+
+def hashed(key: bytes, text: str) -> str:
+    """Sixteen hexadecimal digits that stand for the text under this key."""
+    return blake2b(text.encode(errors="surrogateescape"), digest_size=_SIZE, key=key[:64]).hexdigest()
+
+
+def hash_key(given: str, secret: str) -> bytes | None:
+    """The key to hash with: made of the one that is given, else of the servers' secret. None if there is neither."""
+    if not (given or secret):
+        return None
+    return blake2b((given or secret).encode(), person=b"greendot-given" if given else b"greendot-hash").digest()

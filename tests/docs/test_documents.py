@@ -10,8 +10,8 @@ import click
 import msgspec
 import pytest
 
-from greendot.app.http_app import make_app
-from greendot.auth.api_key_model import SCOPES
+from greendot.app.http import make_app
+from greendot.auth.model import SCOPES
 from greendot.cli import cli
 from greendot.config import AuthKey, Kind, Settings, Tenant
 from greendot.http.backend import Backend

@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from greendot.cli import cli
-from greendot.telemetry.metrics_catalogue import CATALOGUE
-from greendot.telemetry.metrics_reference import renewed
+from greendot.telemetry.metrics_catalogue import CATALOGUE, renewed
 from monitored import ALERTS, DASHBOARD, alerts, expressions, labels_in, metrics_in, panels, records
 from promtool import promtool
 
@@ -38,7 +37,7 @@ OF_PROMETHEUS = {"up"}
 
 def test_the_reference_is_what_the_code_says() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
-    assert renewed(page) == page, "run: python -m greendot.telemetry.metrics_reference docs/metrics.md"
+    assert renewed(page) == page, "run: python -m greendot.telemetry.metrics_catalogue docs/metrics.md"
 
 
 def test_every_metric_is_described_in_a_sentence() -> None:

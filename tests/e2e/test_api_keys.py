@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import Answer, ask
-from greendot.auth.api_key_model import SCOPES, Caller, Scope, hash_of, text_of
+from greendot.auth.model import SCOPES, Caller, Scope, hash_of, text_of
 from greendot.http.scopes import NEEDED
 from greendot.ids import new_key_id, new_key_secret
 from greendot.store.api_keys import OPERATOR, ApiKey, Secret

@@ -11,8 +11,8 @@ from e2e.narrow import Peer, peer
 from e2e.processes import ask, exchange, until
 from greendot.admin.actions import HOLDS_S
 from greendot.admin.dashboard import HELLO_S, KEY_EVERY, MOST_COMMANDS, WRONG_S
-from greendot.admin.socket_admission import MOST_OPERATORS, MOST_PENDING, MOST_TENANT
-from greendot.auth.api_key_model import hash_of, text_of
+from greendot.admin.socket import MOST_OPERATORS, MOST_PENDING, MOST_TENANT
+from greendot.auth.model import hash_of, text_of
 from greendot.ids import new_key_id, new_key_secret
 from greendot.limits.overload_model import Load
 from greendot.node.event_recorder_model import HOLD_S, KINDS

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from greendot.push.payload import Parcel, Sent
 from greendot.push.policy_model import Policy, Seen
 from greendot.push.provider_channel import Bounds, Lane, Lanes
-from greendot.push.sender import Parcel, Sent
 from greendot.push.worker import House, Pace, PushWorker
 from greendot.store.port import Key, Notice, Store
 from greendot.store.postgres import PostgresStore

@@ -16,7 +16,7 @@ import pytest
 from e2e.steps import compared_by_steps, counting
 from e2e.stopwatch import LOOKS, MOST, compared
 from e2e.test_api_keys import make
-from greendot.auth.api_key_model import text_of
+from greendot.auth.model import text_of
 from greendot.ids import new_key_id, new_key_secret
 from greendot.store.port import Draft, Notice
 from greendot.testing import Served, WireClient, serving

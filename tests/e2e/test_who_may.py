@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e import processes
-from greendot.auth.api_key_model import hash_of, text_of
+from greendot.auth.model import hash_of, text_of
 from greendot.http.scopes import NEEDED
 from greendot.ids import new_key_id, new_key_secret
 from greendot.protocol.commands import COMMANDS

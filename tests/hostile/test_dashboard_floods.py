@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import running
-from greendot.admin.socket_admission import MOST_PENDING
+from greendot.admin.socket import MOST_PENDING
 from greendot.testing import WireClient
 from hostile.probe import metric, probing
 

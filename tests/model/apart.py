@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from e2e.processes import Answer, ask
-from greendot.auth.api_key_model import hash_of, text_of
+from greendot.auth.model import hash_of, text_of
 from greendot.ids import new_key_id, new_key_secret
 from greendot.store.api_keys import ApiKey, Secret
 from greendot.testing import Closed, Served, WireClient

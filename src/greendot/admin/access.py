@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from greendot.auth.api_key_model import Caller
-from greendot.auth.model import Revocation
+from greendot.auth.model import Caller, Revocation
 from greendot.clock import Clock
 from greendot.engine.port import Engine
 from greendot.errors import Refused

@@ -17,7 +17,7 @@ from greendot.admin import frames
 from greendot.admin.access import Desk, Viewer, viewer_of
 from greendot.admin.actions import Acting
 from greendot.admin.lookup import Finding
-from greendot.admin.socket_admission import Admission
+from greendot.admin.socket import Admission
 from greendot.admin.summary import Gathering, View, busiest
 from greendot.engine.port import Topic
 from greendot.engine.results import NodeInfo

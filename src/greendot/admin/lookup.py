@@ -12,7 +12,7 @@ from greendot.admin.access import Desk, Viewer
 from greendot.engine.port import Topic
 from greendot.engine.results import NodeInfo, SeatInfo
 from greendot.errors import EngineUnavailable, Refused
-from greendot.presence.projection_model import project
+from greendot.presence.model import project
 from greendot.protocol.cluster import (
     NodeOf,
     RoomOf,

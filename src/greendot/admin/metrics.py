@@ -17,10 +17,9 @@ from greendot.errors import StoreUnavailable
 from greendot.node.timer_model import has_come
 from greendot.protocol.codes import Close
 from greendot.protocol.events import Presence, Signal, TypingStarted
-from greendot.telemetry.histogram_model import Histogram
 from greendot.telemetry.metrics import WHYS
-from greendot.telemetry.process import of_this_process
-from greendot.telemetry.prometheus import Sample
+from greendot.telemetry.metrics_model import Histogram
+from greendot.telemetry.prometheus import Sample, of_this_process
 
 KEEP_S = 1.0  # so long what was looked at is shown
 STORE_S = 1.0  # a store that takes longer counts as away: who asks must not wait for it

@@ -12,7 +12,7 @@ from heapq import nlargest
 from greendot import __version__
 from greendot.admin import stats
 from greendot.app.parts import Parts
-from greendot.connect.disconnect_all import Ending
+from greendot.connect.drain import Ending
 from greendot.engine.port import Topic
 from greendot.errors import StoreUnavailable
 from greendot.node.event_recorder_model import ALL, Event, Name, Only

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from greendot.admin.socket import Onlooker
-from greendot.app.http_app import make_admin_app, make_app, make_metrics_app
+from greendot.app.http import make_admin_app, make_app, make_metrics_app
 from greendot.app.node import Node
 from greendot.config import Settings
 from greendot.errors import ConfigError
 from greendot.http.backend import Backend, Dev
-from greendot.http.headers import Headers
+from greendot.http.pages import Headers
 from greendot.transport.listener import Server
 from greendot.transport.tls import Certificate
 from greendot.transport.websocket import Framing

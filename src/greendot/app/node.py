@@ -41,8 +41,7 @@ from greendot.engine.port import (
     Topic,
     Typing,
 )
-from greendot.hashing import hashed
-from greendot.ids import incarnation_of
+from greendot.ids import hashed, incarnation_of
 from greendot.node.session import named
 from greendot.node.timer_model import Timer
 from greendot.presence.grace_model import Cause, shown_code

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from secrets import token_bytes
 
 from greendot.app.tokens import make_tokens
-from greendot.auth.jwks_refresh import Renewing
+from greendot.auth.jwks import Renewing
 from greendot.auth.revocation import Revoking
 from greendot.auth.tenants import Tenancy
 from greendot.clock import Clock
@@ -23,15 +23,15 @@ from greendot.connect.recovery import Parts as RecoveryParts
 from greendot.connect.token_refresh import Granting
 from greendot.connect.version_fallback import Refreshing
 from greendot.engine.port import Engine
-from greendot.hashing import hash_key
+from greendot.ids import hash_key
 from greendot.inbox.delivery import Inboxes
 from greendot.inbox.kinds_model import Kind, Kinds
 from greendot.inbox.service import Notifying
 from greendot.limits.backpressure import Targets
 from greendot.limits.connection_limits import Headcount
+from greendot.limits.model import ACTIVITIES, SCOPES, Quota
 from greendot.limits.overload import Pressure
 from greendot.limits.overload_model import Bounds, Breaker, Load
-from greendot.limits.quota_model import ACTIVITIES, SCOPES, Quota
 from greendot.limits.rate_limits import Limiting
 from greendot.node.acknowledged import Acks
 from greendot.node.cluster_rpc import Survey
@@ -39,10 +39,10 @@ from greendot.node.context import Shared
 from greendot.node.event_recorder import Witness
 from greendot.node.event_recorder_model import Tail
 from greendot.node.hub import Hub
+from greendot.node.hub_model import Throttle
 from greendot.node.registry import Registry
 from greendot.node.surge_detector import Arrivals
 from greendot.node.tasks import Tasks
-from greendot.node.throttle_model import Throttle
 from greendot.node.timers import Timers
 from greendot.presence.celebrities import Crowds
 from greendot.presence.celebrity_model import Crowding
@@ -51,7 +51,7 @@ from greendot.presence.sessions import Periods, Sessions
 from greendot.presence.status import Statuses
 from greendot.presence.watch import Watching, WatchLimits
 from greendot.protocol.events import TypingTimes
-from greendot.push.registration import Devices
+from greendot.push.devices import Devices
 from greendot.rooms.messages import Speaking
 from greendot.rooms.service import RoomLimits, Rooms
 from greendot.rooms.session_rooms import Seating
@@ -59,8 +59,7 @@ from greendot.store.port import Notice, Store
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 from greendot.transport.ingress import Doorstep, Rules
-from greendot.transport.ingress_model import Proxies
-from greendot.transport.origin_model import Hosts, Origins
+from greendot.transport.ingress_model import Hosts, Origins, Proxies
 from greendot.visibility.cache import Sights
 from greendot.visibility.model import Rule
 from greendot.visibility.updates import Parts as Looking

@@ -13,6 +13,7 @@ from greendot.clock import Clock, SystemClock
 from greendot.config import Settings
 from greendot.config.push import TenantPush
 from greendot.errors import ConfigError
+from greendot.push.payload import Parcel, ProviderSender, Sender, Sent
 from greendot.push.policy_model import Policy, Reason
 from greendot.push.provider_channel import Bounds, Lane, Lanes
 from greendot.push.providers.apns import Account, Apns
@@ -21,7 +22,6 @@ from greendot.push.providers.google_auth import read_account
 from greendot.push.providers.webhook import PushWebhook
 from greendot.push.providers.webpush import Vapid, WebPush
 from greendot.push.recipient_state import Facts, Presence
-from greendot.push.sender import Parcel, ProviderSender, Sender, Sent
 from greendot.push.worker import House, Look, Pace, PushWorker
 from greendot.store.port import Store
 from greendot.store.push import Device, Provider

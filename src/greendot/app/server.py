@@ -25,14 +25,13 @@ from greendot.clock import Clock, SystemClock
 from greendot.config import Look, Settings
 from greendot.config.webhooks import Hook as HookSettings
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.port import Engine
+from greendot.engine.port import Engine, Turn
 from greendot.engine.redis.url import parse
-from greendot.engine.transitions import Turn
 from greendot.errors import ConfigError, StoreUnavailable
 from greendot.http.backend import Backend, Dev, DevPeriods
 from greendot.jobs.job import Planned
 from greendot.jobs.scheduler import Scheduler
-from greendot.node.stopping import all_ended
+from greendot.node.tasks import all_ended
 from greendot.push.devices import check_token
 from greendot.push.quiet_hours import is_zone
 from greendot.store.port import Draft, Notice, Store

@@ -8,7 +8,7 @@ import hmac
 from msgspec import structs
 from starlette.requests import Request
 
-from greendot.auth.api_key_model import Caller, Scope, Shown, hash_of, parse
+from greendot.auth.model import Caller, Scope, Shown, hash_of, parse
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
 from greendot.http.problem import Problem

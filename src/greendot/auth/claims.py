@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from greendot.auth.grants_model import Grants
 from greendot.auth.keyring import Key
+from greendot.auth.model import Grants
 from greendot.errors import TokenError
 from greendot.ids import ID_PATTERN, TEXT_PATTERN
 

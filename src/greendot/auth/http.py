@@ -11,7 +11,7 @@ from greendot.auth.model import Kind, Revocation
 from greendot.http.backend import Backend
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
-from greendot.http.rules import having, never
+from greendot.http.schema import having, never
 from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import Id
 

@@ -7,13 +7,67 @@ but only once in some seconds.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from greendot.auth.jwks_document import read_keys
-from greendot.auth.keyring import PUBLIC, Key
+import jwt
+import msgspec
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from msgspec import Struct
+
+from greendot.auth.keyring import PUBLIC, BadKey, Key, checked
 from greendot.errors import KeysUnavailable
+from greendot.node.context import Shared
+from greendot.protocol.decoding import decode
 from greendot.telemetry import log_events
 from greendot.telemetry.log import tell
+
+MOST_KEYS = 100
+# By kind and curve: the algorithm, what reads the key, and which members it is made of. Private ones are never read.
+_KINDS: dict[tuple[str, str], tuple[str, Any, tuple[str, ...]]] = {
+    ("RSA", ""): ("RS256", RSAAlgorithm, ("n", "e")),
+    ("EC", "P-256"): ("ES256", ECAlgorithm, ("crv", "x", "y")),
+    ("OKP", "Ed25519"): ("EdDSA", OKPAlgorithm, ("crv", "x")),
+}
+
+
+class _Document(Struct):
+    keys: list[Any]
+
+
+def read_keys(document: bytes) -> list[Key]:
+    """The keys that verify tokens; a provider may have others, which are left out. ValueError if there are none."""
+    try:
+        found = decode(document, _Document).keys
+    except msgspec.DecodeError:
+        raise ValueError('what it answers is not a set of keys ({"keys": [...]})') from None
+    if len(found) > MOST_KEYS:
+        raise ValueError(f"it has more than {MOST_KEYS} keys")
+    keys = [key for jwk in found if isinstance(jwk, dict) and (key := _key(jwk)) is not None]
+    if not keys:
+        raise ValueError("it has no key for RS256, ES256 or EdDSA")
+    return keys
+
+
+def _key(jwk: dict[str, Any]) -> Key | None:
+    kid, curve = jwk.get("kid"), jwk.get("crv", "") if jwk.get("kty") != "RSA" else ""
+    if not isinstance(curve, str) or not isinstance(kid, str | None) or not _is_for_signatures(jwk):
+        return None
+    alg, reader, members = _KINDS.get((str(jwk.get("kty")), curve), ("", None, ()))
+    if not alg or jwk.get("alg", alg) != alg:
+        return None
+    try:
+        public = {"kty": jwk["kty"]} | {member: jwk[member] for member in members}
+        return Key(alg, checked(alg, reader.from_jwk(public)), kid)
+    except (BadKey, jwt.InvalidKeyError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None
+
+
+def _is_for_signatures(jwk: dict[str, Any]) -> bool:
+    operations = jwk.get("key_ops", ["verify"])
+    return jwk.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations
+
 
 AGAIN_S = 10.0  # between two fetches at the least
 BUSY_S = 2.0  # when those should come back who cannot wait
@@ -107,3 +161,36 @@ class RemoteKeys:
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)
+
+
+class Renewing:
+    """One for each node. Without such keys it does nothing."""
+
+    def __init__(self, keys: RemoteKeys | None, shared: Shared, every_s: float) -> None:
+        self._keys = keys
+        self._shared = shared
+        self._every_s = every_s
+
+    async def start(self) -> None:
+        """Fetch them for the first time. A node whose keys are not to be had starts without, and asks again."""
+        if self._keys is not None:
+            await self._keys.refresh()
+            self._later(self._keys)
+
+    async def close(self) -> None:
+        if self._keys is not None:
+            await self._keys.close()
+
+    def _later(self, keys: RemoteKeys) -> None:
+        # Not all nodes at once.
+        wait_s = AGAIN_S if keys.away else self._every_s
+        self._shared.timers.set(wait_s * random.uniform(0.9, 1.0), self._due, keys)
+
+    def _due(self, keys: RemoteKeys) -> None:
+        self._shared.tasks.spawn(self._renew(keys))
+
+    async def _renew(self, keys: RemoteKeys) -> None:
+        try:
+            await keys.refresh()
+        finally:
+            self._later(keys)

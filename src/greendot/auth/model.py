@@ -6,12 +6,51 @@ given before a time. An entry is needed only as long as a token from before it c
 
 from __future__ import annotations
 
+import re
+from hashlib import sha256
 from heapq import heappop, heappush
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 from msgspec import Struct, structs
 
-from greendot.auth.grants_model import Grants
+
+class Grants(Struct, frozen=True, gc=False):
+    """The claims of a verified token. The user id comes from here and from nowhere else."""
+
+    tenant: str
+    user: str
+    expires_at: int  # milliseconds UTC
+    name: str | None = None
+    rooms: tuple[str, ...] = ()  # patterns of rooms that may be joined without membership
+    watch: tuple[str, ...] | None = None  # patterns of users that may be watched; None: anyone in the tenant
+    send: bool = True
+    issued_at: int | None = None
+    token_id: str | None = None
+
+    def may_join(self, room: str) -> bool:
+        """Whether the token itself opens `room`; membership and open rooms are the store's to know."""
+        return any(matches(pattern, room) for pattern in self.rooms)
+
+    def may_watch(self, user: str) -> bool:
+        return self.watch is None or user == self.user or any(matches(p, user) for p in self.watch)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether `text` fits `pattern`, in which `*` stands for any run of characters and nothing else is special."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == text
+    if not text.startswith(first):
+        return False
+    *middle, last = rest
+    at = len(first)
+    for part in middle:
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return len(text) - len(last) >= at and text.endswith(last)
+
 
 Kind = Literal["jti", "session", "user", "tenant"]
 EVERY_TENANT = "*"  # in place of a tenant, which cannot be called so
@@ -84,3 +123,57 @@ class Revocations:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+Scope = Literal[
+    "presence:read",  # who is online
+    "rooms:read",  # rooms, members, messages, who is there and types
+    "rooms:write",  # make rooms, change members, speak
+    "notify",  # notifications, and what became of them
+    "signals",
+    "users:write",  # what a user could set: status, devices, contacts
+    "sessions",  # list and end them
+    "stats:read",  # counts of the tenant
+    "admin",  # all of these
+    "operator",  # the nodes themselves; no tenant's key has it
+]
+SCOPES: tuple[Scope, ...] = tuple(scope for scope in get_args(Scope) if scope != "operator")  # a tenant's key may have
+
+_match = re.compile(r"gd_([0-9A-Za-z]{12})_([0-9A-Za-z]{43})\Z", re.ASCII).match
+
+
+class Shown(NamedTuple):
+    """The parts of a key that somebody shows."""
+
+    id: str
+    secret: str
+
+
+class Caller(Struct, frozen=True):
+    """Who asks, by the key that was shown."""
+
+    tenant: str | None  # None: an operator, who belongs to no tenant
+    scopes: frozenset[str]
+    name: str = ""  # of the key, which has it whatever its secret; empty: the one of the settings
+
+    def may(self, scope: Scope) -> bool:
+        if scope in self.scopes:
+            return True
+        if scope == "operator":
+            return False
+        return "admin" in self.scopes or (scope == "stats:read" and "operator" in self.scopes)
+
+
+def parse(text: str) -> Shown | None:
+    """None if it is not the text of a key: nobody need look for it."""
+    found = _match(text)
+    return None if found is None else Shown(*found.groups())
+
+
+def text_of(id: str, secret: str) -> str:
+    return f"gd_{id}_{secret}"
+
+
+def hash_of(secret: str) -> bytes:
+    """What is kept of a secret."""
+    return sha256(secret.encode()).digest()

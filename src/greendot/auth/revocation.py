@@ -18,8 +18,7 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from math import inf
 
-from greendot.auth.grants_model import Grants
-from greendot.auth.model import Name, Revocation, Revocations, names_of
+from greendot.auth.model import Grants, Name, Revocation, Revocations, names_of
 from greendot.engine.port import Acknowledged, Engine, Revoked, Topic
 from greendot.errors import EngineUnavailable, StoreUnavailable, TokenError, TokenRevoked
 from greendot.node.acknowledged import Acks

@@ -10,9 +10,9 @@ import jwt
 import msgspec
 
 from greendot.auth.claims import Claims, Rules, claims_in
-from greendot.auth.grants_model import Grants
 from greendot.auth.jwks import RemoteKeys
 from greendot.auth.keyring import HASHES, Key, Keyring
+from greendot.auth.model import Grants
 from greendot.errors import TokenError
 from greendot.protocol.decoding import decode
 

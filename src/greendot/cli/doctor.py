@@ -22,7 +22,7 @@ from greendot.config import Read, read, strange_variables
 from greendot.ops import probes
 from greendot.ops.doctor.diagnosis import Facts, diagnosis
 from greendot.ops.doctor.finding import Finding, by_weight, exit_code, note
-from greendot.transport.certificate import certificate_facts
+from greendot.transport.tls import certificate_facts
 
 WIDTH = 100
 _LABELS = {"error": "ERROR", "warning": "WARNING", "note": "note", "ok": "ok"}

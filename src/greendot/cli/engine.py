@@ -25,7 +25,7 @@ from greendot.config import Settings, check_id
 from greendot.engine.redis.engine import RedisEngine
 from greendot.engine.results import NodeInfo, Swept
 from greendot.errors import ConfigError
-from greendot.presence.projection_model import project
+from greendot.presence.model import project
 from greendot.protocol.events import Presence
 from greendot.protocol.replies import PresenceReply, Typer
 

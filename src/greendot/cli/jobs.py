@@ -24,7 +24,7 @@ from greendot.config import Settings
 from greendot.engine.port import Engine
 from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import ConfigError
-from greendot.jobs.run import TOLD_S, Telling
+from greendot.jobs.job import TOLD_S, Telling
 from greendot.jobs.runner import Runner
 from greendot.store.jobs import Ended, JobRun, JobState
 from greendot.store.port import Store

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from greendot.auth.api_key_model import SCOPES, hash_of, text_of
+from greendot.auth.model import SCOPES, hash_of, text_of
 from greendot.cli._durations import Duration
 from greendot.cli._settings import config_option
 from greendot.cli._store import on_store, store_option, store_settings

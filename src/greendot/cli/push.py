@@ -18,7 +18,7 @@ from greendot.config import Settings
 from greendot.config.push import TenantPush
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
-from greendot.push.sender import Parcel, Sent
+from greendot.push.payload import Parcel, Sent
 from greendot.store.push import Device, PushRecord
 
 MOST_LISTED = 50

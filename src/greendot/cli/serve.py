@@ -22,11 +22,11 @@ from greendot.app.server import Greendot, load_parts, looks, secret_look
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.config import Api, Settings, strange_variables
 from greendot.engine.redis.url import without_login
-from greendot.hashing import hash_key
-from greendot.node.stopping import end_by
+from greendot.ids import hash_key
+from greendot.node.tasks import end_by
 from greendot.ops.supervisor import Supervisor, reserve
 from greendot.telemetry.log_output import set_up_logging
-from greendot.telemetry.tracing import recording
+from greendot.telemetry.spans import recording
 
 STUCK_S = 10.0  # a server that takes so much longer than its drain will not stop by itself
 # Thresholds of the garbage collector. A collection of the young takes loop time for each object: 10,000 take 1 to 5 ms.

@@ -20,7 +20,7 @@ from greendot.config.webhooks import Hook, check_hook
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
 from greendot.transport.http_client import Answer, NotCalled
-from greendot.webhooks.events import ping_event
+from greendot.webhooks.hook import ping_event
 
 MOST_LISTED = 50
 MOST_SHOWN = 200  # characters of what an app answered

@@ -24,9 +24,9 @@ from greendot.engine.redis.engine import RedisEngine
 from greendot.engine.redis.url import without_login
 from greendot.errors import ConfigError, EngineUnavailable
 from greendot.jobs.scheduler import Scheduler
-from greendot.node.stopping import end_by
+from greendot.node.tasks import end_by
 from greendot.telemetry.log_output import set_up_logging
-from greendot.telemetry.tracing import recording
+from greendot.telemetry.spans import recording
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 1.0  # as often as nodes look at each other

@@ -8,11 +8,9 @@ from greendot.config.checks import check
 from greendot.config.environment import strange_variables
 from greendot.config.ingress import Door
 from greendot.config.logs import Log, Traces
-from greendot.config.mistakes import Mistake
-from greendot.config.names import check_id
-from greendot.config.reference import commented
+from greendot.config.mistakes import Mistake, check_id
+from greendot.config.reference import commented, shown
 from greendot.config.settings import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
-from greendot.config.shown import shown
 from greendot.config.sources import Look, Read, load, read
 from greendot.config.visibility import Visibility
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes
-from greendot.config.names import Secret
+from greendot.config.mistakes import Mistake, Mistakes, Secret
 
 SHORTEST_KEY = 32
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from greendot.config.mistakes import Mistake, Mistakes
-from greendot.config.names import check_name
+from greendot.config.mistakes import Mistake, Mistakes, check_name
 from greendot.config.settings import Auth, AuthKey
 
 _KEYS = ("auth.keys",)

@@ -12,8 +12,7 @@ from greendot.config.ingress import check_door
 from greendot.config.jobs import check_jobs
 from greendot.config.logs import check_traces
 from greendot.config.metrics import check_metrics
-from greendot.config.mistakes import Mistake, Mistakes
-from greendot.config.names import check_name
+from greendot.config.mistakes import Mistake, Mistakes, check_name
 from greendot.config.push import check_networks, check_push
 from greendot.config.settings import POSTGRES, Limits, Privacy, Settings
 from greendot.config.visibility import check_visibility

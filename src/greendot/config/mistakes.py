@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from greendot.errors import ConfigError
+from greendot.ids import ID_RULE, valid_id
 
 
 class Mistake(NamedTuple):
@@ -31,3 +34,23 @@ def refuse(mistakes: Iterable[Mistake]) -> None:
     """ConfigError with all of them, if there are any."""
     if sentences := [mistake.sentence for mistake in mistakes]:
         raise ConfigError(*sentences)
+
+
+Secret = Annotated[str, Meta(extra={"secret": True})]  # a setting that is shown nowhere
+
+
+def check_id(what: str, text: str) -> str:
+    """`text` if it may be an id, else ConfigError."""
+    if not valid_id(text):
+        raise ConfigError(_sentence(what, text))
+    return text
+
+
+def check_name(key: str, what: str, text: str) -> Mistakes:
+    """The same for a name in the settings."""
+    if not valid_id(text):
+        yield Mistake((key,), _sentence(what, text))
+
+
+def _sentence(what: str, text: str) -> str:
+    return f"{what} {text!r} is not a valid id: {ID_RULE}."

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes
-from greendot.config.names import Secret, check_name
+from greendot.config.mistakes import Mistake, Mistakes, Secret, check_name
 from greendot.config.webhooks import LEAST_SECRET, check_url
 
 Importance = Literal["low", "normal", "high", "critical"]

@@ -13,7 +13,7 @@ from greendot.config.ingress import Door, Tls
 from greendot.config.jobs import Jobs
 from greendot.config.logs import Log, Traces
 from greendot.config.metrics import Metrics
-from greendot.config.names import Secret
+from greendot.config.mistakes import Secret
 from greendot.config.push import Push, TenantPush
 from greendot.config.visibility import Visibility
 from greendot.config.webhooks import Hook, Webhooks

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes
-from greendot.config.names import Secret
+from greendot.config.mistakes import Mistake, Mistakes, Secret
 from greendot.config.webhooks import LEAST_SECRET, Webhooks, check_url
 
 

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes
-from greendot.config.names import Secret
+from greendot.config.mistakes import Mistake, Mistakes, Secret
 
 HookType = Literal[
     "user.online",

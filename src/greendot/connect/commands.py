@@ -17,8 +17,7 @@ from greendot.inbox.service import Notifying
 from greendot.limits.rate_limits import Limiting
 from greendot.node.event_recorder import Witness
 from greendot.node.session import Session
-from greendot.presence.model import Manual
-from greendot.presence.projection_model import project
+from greendot.presence.model import Manual, project
 from greendot.presence.status import Statuses
 from greendot.presence.watch import Watching
 from greendot.protocol import commands as wire
@@ -26,7 +25,7 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.events import HeartbeatAck, Signal
 from greendot.protocol.replies import PrivacyReply, RefreshReply, Reply, StatusReply
-from greendot.push.registration import Devices
+from greendot.push.devices import Devices
 from greendot.rooms.messages import Speaking
 from greendot.rooms.service import Rooms
 from greendot.telemetry import spans

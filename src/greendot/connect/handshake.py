@@ -7,7 +7,7 @@ import random
 
 from msgspec import structs
 
-from greendot.auth.grants_model import Grants
+from greendot.auth.model import Grants
 from greendot.auth.revocation import Revoking
 from greendot.auth.tenants import Tenancy
 from greendot.auth.tokens import Tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from greendot.auth.grants_model import Grants
+from greendot.auth.model import Grants
 from greendot.node.session import Session
 from greendot.presence.sessions import Sessions
 from greendot.presence.watch import Watching

@@ -12,8 +12,20 @@ from zlib import crc32
 from msgspec import structs
 
 from greendot.clock import Clock
-from greendot.engine.port import Engine, Entered, Fenced, Host, Left, Message, Pace, Part, Topic, Typing
-from greendot.engine.restoring import RecordsState
+from greendot.engine.port import (
+    Engine,
+    Entered,
+    Fenced,
+    Host,
+    Left,
+    Message,
+    Pace,
+    Part,
+    RecordsState,
+    Topic,
+    Turn,
+    Typing,
+)
 from greendot.engine.results import (
     Adopted,
     Known,
@@ -27,13 +39,12 @@ from greendot.engine.results import (
     page_by_id,
     read_cursor,
 )
-from greendot.engine.transitions import Turn
 from greendot.ids import new_incarnation
 from greendot.limits.overload_model import Level
 from greendot.presence.model import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
 from greendot.rooms.occupancy_model import Occupants
 from greendot.rooms.typing_model import Typist, Typists
-from greendot.telemetry.histogram_model import Histogram
+from greendot.telemetry.metrics_model import Histogram
 
 Key = tuple[str, str]  # tenant and user, or tenant and room
 BUCKETS = 1_024  # of the users of a tenant

@@ -14,22 +14,97 @@ An engine is four small ports on one connection: presence, typing, who is in a r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, Protocol
 
 from msgspec import Meta, Struct, field
 
 from greendot.auth.model import Revocation
-from greendot.engine.counting import CountingEngine
 from greendot.engine.messages import Answered, Asked, Sent
-from greendot.engine.restoring import Part as Part
-from greendot.engine.restoring import RestoringEngine
 from greendot.engine.results import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
-from greendot.engine.transitions import TurnEngine
 from greendot.errors import EngineUnavailable
 from greendot.limits.overload_model import Level
 from greendot.presence.model import Change, Manual, Ref, Snapshot
 from greendot.rooms.typing_model import Typist
+from greendot.telemetry.metrics_model import Histogram
+
+
+class CountingEngine(Protocol):
+    """Costs nothing to ask: all of it is in memory."""
+
+    def counts(self) -> dict[str, float]:
+        """What the engine has counted, by metric name."""
+        ...
+
+    def histograms(self) -> dict[str, Histogram]:
+        """What it has measured, by metric name."""
+        ...
+
+
+RecordsState = Mapping[int, str]  # by partition: another one after a loss
+
+
+class Part:
+    """A part of the users and rooms, by where they are kept."""
+
+    def covers(self, tenant: str, name: str) -> bool:
+        """Whether this user or room is in it. All are, unless a subclass says otherwise."""
+        return True
+
+    def within(self, other: Part) -> bool:
+        """Whether all of it is covered by another part. Unsure is no."""
+        return type(other) is Part
+
+    def away(self) -> Part | None:
+        """What of it cannot be reached at the moment."""
+        return None
+
+
+class RestoringEngine(Protocol):
+    """See `engine.base.Host.found` for how a node is told of a loss."""
+
+    def is_restoring(self, tenant: str, name: str) -> bool:
+        """Whether records of this user or room were lost and not all nodes have restored theirs: absence means nothing.
+
+        It covers what was read before it is asked. It costs nothing.
+        """
+        ...
+
+    async def is_any_restoring(self) -> bool:
+        """Whether anything is being restored: a list may lack some. In one round trip per server."""
+        ...
+
+    def records_state(self, part: Part) -> RecordsState:
+        """Return the state of a part's records, which changes when they are lost. It costs nothing."""
+        ...
+
+    async def restored(self, part: Part, since: RecordsState) -> None:
+        """This node has told the engine all it holds of a part that was lost; it began in the state `since`.
+
+        Where the state has changed since, records were lost again, and this does not count.
+        Returns when every live node has, or a lease after the loss; EngineUnavailable if the part goes away meanwhile.
+        """
+        ...
+
+
+class Turn(NamedTuple):
+    """A user came (online, as others see it) or went; a room came to have somebody in it, or nobody."""
+
+    kind: Literal["user", "room"]
+    tenant: str
+    name: str
+    on: bool
+
+
+class TurnEngine(Protocol):
+    """Tells of turns the one node whose verb made them; nobody if the verb's answer was lost on its way.
+
+    What is restored after a loss is no turn. When a node dies its users are told of by the node that ends their
+    sessions; of its rooms nobody is told before somebody looks into them.
+    """
+
+    turned: Callable[[Turn], None] | None  # called in the loop's thread; must not take long
+
 
 Tenant = str
 User = str

@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from greendot import __version__
-from greendot.http.rules import having, never, one_of
-from greendot.http.schema import Json, ecma
+from greendot.http.schema import Json, ecma, having, never, one_of
 from greendot.protocol import commands
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import CLOSED, REFUSED, RETRYABLE, invites_return

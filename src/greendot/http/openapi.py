@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from greendot import __version__
-from greendot.auth.api_key_model import SCOPES
+from greendot.auth.model import SCOPES
 from greendot.http import problem
 from greendot.http.operation import Content, Operation
 from greendot.http.schema import Json, ecma

@@ -23,3 +23,18 @@ def ecma(schema: Any) -> Any:
 
 def _pattern(python: str) -> str:
     return python.replace(r"\Z", "$").replace(r"\ud800-\udfff", "")
+
+
+def having(*names: str) -> Json:
+    """All of these are given; null is as good as left out."""
+    return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+
+def one_of(*names: str) -> Json:
+    """Exactly one of these."""
+    return {"oneOf": [having(name) for name in names]}
+
+
+def never(*together: Json) -> Json:
+    """None of these."""
+    return {"not": {"anyOf": [*together]}}

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from greendot.auth.api_key_model import Caller, Scope
+from greendot.auth.model import Caller, Scope
 
 OPEN = {
     "GET /livez",

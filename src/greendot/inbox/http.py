@@ -12,7 +12,7 @@ from greendot.http.backend import Backend
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Span, check_size, decode, json, read_text
-from greendot.http.rules import having, never
+from greendot.http.schema import having, never
 from greendot.ids import valid_id
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Id, Seq

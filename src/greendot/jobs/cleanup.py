@@ -8,7 +8,7 @@ from typing import Protocol
 
 from greendot.engine.port import Bus, InboxChanged, Topic
 from greendot.engine.results import Swept
-from greendot.jobs.run import Run
+from greendot.jobs.job import Run
 from greendot.store.port import Store
 from greendot.store.push import PushStore
 

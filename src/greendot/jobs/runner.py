@@ -11,8 +11,7 @@ from socket import gethostname
 from greendot.clock import Clock
 from greendot.errors import GreendotError, StoreUnavailable
 from greendot.ids import new_message_id, storable
-from greendot.jobs.job import Planned
-from greendot.jobs.run import LEASE_S, Lost, Run, Stopped, Telling
+from greendot.jobs.job import LEASE_S, Lost, Planned, Run, Stopped, Telling
 from greendot.store.jobs import Ended, JobState, JobStore, Outcome
 from greendot.telemetry import log_events
 from greendot.telemetry.log import tell

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
-from greendot.jobs.job import Planned
-from greendot.jobs.run import LEASE_S
+from greendot.jobs.job import LEASE_S, Planned
 from greendot.jobs.runner import Runner
 from greendot.store.jobs import Ended, JobStore
 from greendot.telemetry import log_events

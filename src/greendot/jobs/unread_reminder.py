@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from greendot.engine.port import PresenceEngine
-from greendot.jobs.run import Run
+from greendot.jobs.job import Run
 from greendot.store.jobs import REMINDER, JobStore, Unread
 from greendot.store.port import Notice
 

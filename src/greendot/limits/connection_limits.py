@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from greendot.auth.grants_model import Grants
+from greendot.auth.model import Grants
 from greendot.limits.rate_limits import Limiting
 from greendot.node.registry import Registry
 from greendot.protocol.commands import Hello

@@ -12,8 +12,7 @@ from math import ceil
 from greendot.clock import Clock
 from greendot.errors import Refused
 from greendot.limits.frame_limit_model import CommandLimit
-from greendot.limits.model import Excess, Rule, ask, owe
-from greendot.limits.quota_model import CONNECTION, KEY, ROOM, USER, Quota, Rules, all_buckets
+from greendot.limits.model import CONNECTION, KEY, ROOM, USER, Excess, Quota, Rule, Rules, all_buckets, ask, owe
 from greendot.node.session import Session
 from greendot.node.usage import Tallies
 from greendot.protocol.codec import MAX_FRAME

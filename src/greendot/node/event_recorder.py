@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greendot.clock import Clock
-from greendot.engine.transitions import Turn
+from greendot.engine.port import Turn
 from greendot.limits.overload_model import Level
 from greendot.node.event_recorder_model import Event, Tail
 from greendot.node.session import Session

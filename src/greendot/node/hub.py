@@ -18,8 +18,7 @@ from time import monotonic, perf_counter
 
 from greendot.engine.port import Topic
 from greendot.node.channel import Channel, Pending, Run
-from greendot.node.hub_model import Heat
-from greendot.node.throttle_model import Throttle
+from greendot.node.hub_model import Heat, Throttle
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 

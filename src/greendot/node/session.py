@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from greendot.auth.grants_model import Grants
-from greendot.limits.quota_model import NO_RULES
+from greendot.auth.model import Grants
+from greendot.limits.model import NO_RULES
 from greendot.node.timer_model import Timer
 from greendot.presence.model import Ref
 from greendot.protocol.commands import ClientInfo

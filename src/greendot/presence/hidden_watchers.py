@@ -14,8 +14,7 @@ from msgspec import UNSET, structs
 from greendot.node.context import Shared
 from greendot.node.subscriptions import Following
 from greendot.presence.celebrities import Crowds
-from greendot.presence.model import NOBODY
-from greendot.presence.projection_model import entry, polled, without_last_seen
+from greendot.presence.model import NOBODY, entry, polled, without_last_seen
 from greendot.presence.watched_user import Watched
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Presence

@@ -13,9 +13,7 @@ from greendot.http.backend import Backend
 from greendot.http.operation import operation
 from greendot.http.request import json
 from greendot.ids import ID_PATTERN
-from greendot.presence.model import Manual
-from greendot.presence.order_model import ordered, restored_order
-from greendot.presence.projection_model import project
+from greendot.presence.model import Manual, ordered, project, restored_order
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Seq, Text, Users
 from greendot.protocol.events import Presence

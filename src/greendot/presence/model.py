@@ -12,12 +12,12 @@ Times are integer milliseconds of the engine's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, structs
 
-from greendot.protocol.events import State, Status
+from greendot.protocol.events import Presence, State, Status
 
 
 class Manual(Struct, frozen=True, gc=False):
@@ -263,3 +263,70 @@ class UserPresence:
         same = state == old.state
         last_seen = (old.last_seen if same else seen) if state == "offline" else None
         return Face(state, old.since if same else since, last_seen, version, text, manual.status, manual.until)
+
+
+T = TypeVar("T")
+
+
+def ordered(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
+    """Return the items at these positions; the same items for a range of all."""
+    return items if isinstance(order, range) else [items[position] for position in order]
+
+
+def restored_order(items: Sequence[T], order: Sequence[int]) -> Sequence[T]:
+    """Return items that were made in an order of positions, by position."""
+    if isinstance(order, range):
+        return items
+    by_position = dict(zip(order, items, strict=True))
+    return [by_position[position] for position in range(len(items))]
+
+
+RECENTLY_MS = 300_000
+
+
+def entry(
+    user: str,
+    face: Face,
+    name: str | None,
+    devices: list[str] | None = None,
+    *,
+    own: bool = False,
+    stale: bool = False,
+) -> Presence:
+    """The wire's presence entry; `devices` for snapshots, `own` for the user's own devices."""
+    return Presence(
+        user=user,
+        name=name,
+        state=face.state,
+        since=face.since,
+        last_seen=face.last_seen,
+        version=face.version,
+        status_text=face.text,
+        devices=UNSET if devices is None else devices if own or face.state != "offline" else [],
+        status=face.status if own else UNSET,
+        until=face.until if own else UNSET,
+        stale=stale or UNSET,
+    )
+
+
+def without_last_seen(shown: Presence) -> Presence:
+    """The same for those who are not to know when the user was last seen.
+
+    Of somebody offline that is also in `since`, and in the version, which is a time: 0 may replace any.
+    """
+    return structs.replace(shown, since=None, last_seen=None, version=0) if shown.state == "offline" else shown
+
+
+def polled(shown: Presence, now: int) -> Presence:
+    """The same, of a user whose changes are not told: whether they were active lately, in its place.
+
+    It is made of nothing but what this reader is shown anyway, so it tells nothing that is hidden from them.
+    """
+    at = {"idle": shown.since, "offline": shown.last_seen}.get(shown.state, now)
+    return structs.replace(shown, mode="poll", recently_active=at is not None and now - at <= RECENTLY_MS)
+
+
+def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
+    """A snapshot as a reader may see it."""
+    face = snapshot.own if own else snapshot.face
+    return entry(user, face, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)

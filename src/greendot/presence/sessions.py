@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from greendot.auth.grants_model import Grants
+from greendot.auth.model import Grants
 from greendot.engine.port import Disconnect, Engine, Topic
 from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, StoreUnavailable

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from msgspec import Raw, Struct, structs
 
-from greendot.auth.grants_model import Grants
+from greendot.auth.model import Grants
 from greendot.engine.port import Engine, Part, Topic
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.channel import Channel
@@ -24,10 +24,8 @@ from greendot.node.time_slices import STEP
 from greendot.node.timer_model import has_come
 from greendot.presence.celebrities import Crowds
 from greendot.presence.hidden_watchers import Barring, unknown
-from greendot.presence.model import Change, Face, Snapshot
-from greendot.presence.order_model import ordered, restored_order
-from greendot.presence.reads import PresenceReads, watchable
-from greendot.presence.snapshots import Snapshots
+from greendot.presence.model import Change, Face, Snapshot, ordered, restored_order
+from greendot.presence.reads import PresenceReads, Snapshots, watchable
 from greendot.presence.status import Statuses
 from greendot.presence.watched_user import Entry, Watched
 from greendot.protocol.codec import encode_event, encode_part, joined

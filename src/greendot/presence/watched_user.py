@@ -8,8 +8,7 @@ from greendot.node.channel import Channel
 from greendot.node.subscriptions import Followed
 from greendot.node.timer_model import Timer
 from greendot.presence.celebrity_model import Spread
-from greendot.presence.model import NOBODY
-from greendot.presence.projection_model import entry, polled, without_last_seen
+from greendot.presence.model import NOBODY, entry, polled, without_last_seen
 from greendot.protocol.events import Presence
 from greendot.transport.connection import Connection
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from greendot.ids import storable
-from greendot.push.sender import Sender, Sent, parcel
+from greendot.push.payload import Sender, Sent, parcel
 from greendot.store.port import Notification
 from greendot.store.push import Device, Provider, Push, Result, Settled
 from greendot.telemetry import log_events

@@ -11,7 +11,8 @@ for a while (`core.kinds`); if none has acknowledged it by then, it is pushed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -154,3 +155,24 @@ def _waits(seen: Seen, policy: Policy, now: int, quiet_until: int | None, recent
     if policy.per_hour and len(made) >= policy.per_hour:
         waits.append(Decision("later", "over_the_cap", made[-policy.per_hour] + HOUR_MS))
     return waits
+
+
+def divide(due: Mapping[str, int], free: int, held: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Return how many of each tenant's `due` items to take into `free` slots.
+
+    `held`: slots each tenant occupies already. Without it nothing is kept free for others.
+    """
+    taken: dict[str, int] = {}
+    heap = [((held or {}).get(tenant, 0), tenant) for tenant, count in due.items() if count > 0]
+    heapify(heap)
+    while heap and free > 0:
+        count, tenant = heap[0]
+        if held is not None and count >= free:
+            break  # the other tenants hold at least as many
+        taken[tenant] = taken.get(tenant, 0) + 1
+        free -= 1
+        if taken[tenant] < due[tenant]:
+            heapreplace(heap, (count + 1, tenant))
+        else:
+            heappop(heap)
+    return taken

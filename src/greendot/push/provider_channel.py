@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.push.circuit_breaker_model import Rests
+from greendot.push.payload import Parcel, ProviderSender, Sender, Sent
 from greendot.push.send_slots import Host, Slots
-from greendot.push.sender import Parcel, ProviderSender, Sender, Sent
 from greendot.store.push import Device, Provider
 from greendot.telemetry import log_events
 from greendot.telemetry.log import tell

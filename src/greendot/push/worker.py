@@ -18,9 +18,9 @@ from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
 from greendot.ids import new_message_id
 from greendot.push.attempt import AN_ERROR, Trial, sent_to_all
+from greendot.push.payload import Sender, Sent
 from greendot.push.policy_model import HOUR_MS, Decision, Matter, Policy, Seen, decide
 from greendot.push.quiet_hours import Quiet, quiet_until
-from greendot.push.sender import Sender, Sent
 from greendot.store.port import Key, Notification
 from greendot.store.push import Device, Provider, Push, PushCounts, PushStore, Settled
 from greendot.telemetry import log_events

@@ -12,7 +12,7 @@ from greendot.http.backend import Backend
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Page, Span, check_size
-from greendot.http.rules import one_of
+from greendot.http.schema import one_of
 from greendot.ids import new_message_id
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import Id, Text

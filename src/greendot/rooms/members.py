@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
-from greendot.auth.grants_model import Grants
+from greendot.auth.model import Grants
 from greendot.engine.port import Topic
 from greendot.errors import Refused
 from greendot.node.batching import Batched

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +18,7 @@ import httpx2
 import msgspec
 
 from greendot import __version__
+from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.decoding import decode
 from greendot.sdk.errors import BadAnswer, Problem, RateLimited, ServerError, Unavailable, Unreachable, problem_kind
 
@@ -183,3 +186,28 @@ def _problem(answer: httpx2.Response) -> Problem:
 def _seconds(text: str) -> float | None:
     # A date, as some proxies send, is left to the back-off: it would be read by another clock.
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def checked(what: str, text: str) -> str:
+    """An id, as it goes into a path: what is none could lead elsewhere."""
+    if not isinstance(text, str) or not valid_id(text):
+        raise ValueError(f"{what} is not a valid id: {ID_RULE}")
+    return text
+
+
+def given(**fields: object) -> dict[str, object]:
+    """Those that are there."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def query(**fields: str | int | None) -> dict[str, str | int]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def seconds(duration: float | timedelta | None) -> float | None:
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
+def new_key() -> str:
+    """A name for one message or notification, so that asked for again it is the same one."""
+    return secrets.token_hex(12)

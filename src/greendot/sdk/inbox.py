@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from greendot.sdk.arguments import checked, given, new_key, query, seconds
-from greendot.sdk.http import Call, Http
+from greendot.sdk.http import Call, Http, checked, given, new_key, query, seconds
 from greendot.sdk.responses import Inbox, Notified, NotifiedList
 
 Filter = Literal["all", "unread", "unseen", "archived"]

@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from greendot.protocol.replies import Typer
-from greendot.sdk.arguments import checked, given, new_key, query
-from greendot.sdk.http import Call, Http
+from greendot.sdk.http import Call, Http, checked, given, new_key, query
 from greendot.sdk.responses import Bus, Member, Members, Message, Messages, Present, Role, Room, Rooms, Sent, Typers
 
 PAGE = 1_000

@@ -10,8 +10,7 @@ from typing import TypedDict
 
 from greendot.auth.tokens import Tokens
 from greendot.errors import TokenError
-from greendot.sdk.arguments import checked, seconds
-from greendot.sdk.http import Hidden
+from greendot.sdk.http import Hidden, checked, seconds
 
 SHORTEST = 32  # characters; a server takes no shorter secret
 

@@ -7,9 +7,8 @@ from typing import Literal
 
 from greendot.protocol.events import Presence
 from greendot.protocol.replies import SessionInfo
-from greendot.sdk.arguments import checked, given, query
 from greendot.sdk.errors import NotFound
-from greendot.sdk.http import Call, Http
+from greendot.sdk.http import Call, Http, checked, given, query
 from greendot.sdk.responses import Contact, OnePresence, Online, PresenceList, Revoked, Sessions
 
 MOST_ASKED = 10_000  # users in one request

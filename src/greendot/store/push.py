@@ -156,7 +156,7 @@ class PushStore(Protocol):
         """Hold at most `limit` that are due until the lease ends. No two holders have the same.
 
         Tenants get equal shares, and the longest due of each comes first. `held`, the pushes that the holder still
-        has of each tenant, bounds those shares further: see `greendot.push.share_model`.
+        has of each tenant, bounds those shares further: see `greendot.push.policy_model`.
         """
         ...
 

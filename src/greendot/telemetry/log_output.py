@@ -13,7 +13,7 @@ from time import gmtime, monotonic, strftime, time
 from typing import IO, Any
 
 from greendot.config import Log
-from greendot.hashing import hashed
+from greendot.ids import hashed
 from greendot.telemetry.log import event_of, fields_of, is_id, node
 from greendot.telemetry.log_events import LIBRARY_SAID
 from greendot.telemetry.log_repeats import Repeats, Summed

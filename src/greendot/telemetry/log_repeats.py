@@ -7,10 +7,11 @@ full, what is new of an event is counted with all else of that event.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from time import monotonic
 from typing import NamedTuple
 
-from greendot.telemetry.log import Event, event_of, fields_of
+from greendot.telemetry.log import Event, event_of, fields_of, tell
 
 MOST = 256  # told apart at once
 
@@ -93,3 +94,29 @@ def _where(record: logging.LogRecord) -> tuple[Hashable, ...]:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return type(error).__name__, *(() if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+
+
+class Absence:
+    """Of one thing, which `fields` name."""
+
+    def __init__(self, lost: Event, back: Event, now: Callable[[], float] = monotonic, **fields: object) -> None:
+        self._lost = lost
+        self._back = back
+        self._now = now
+        self._fields = fields
+        self._since: float | None = None
+
+    @property
+    def is_away(self) -> bool:
+        return self._since is not None
+
+    def began(self, reason: object) -> None:
+        if self._since is None:
+            self._since = self._now()
+            tell(self._lost, reason=reason, **self._fields)
+
+    def ended(self) -> None:
+        """It answers, as ever or again."""
+        if self._since is not None:
+            away_s, self._since = self._now() - self._since, None
+            tell(self._back, away_s=round(away_s, 3), **self._fields)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from greendot.telemetry.histogram_model import Histogram
+from greendot.telemetry.metrics_model import Histogram
 
 Why = Literal["slow", "crowded", "shed"]  # a signal was dropped
 WHYS: tuple[Why, ...] = get_args(Why)

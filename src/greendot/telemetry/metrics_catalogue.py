@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 Type = Literal["counter", "gauge", "histogram"]
@@ -367,3 +369,30 @@ def _all() -> Iterator[tuple[str, Metric]]:
 
 
 CATALOGUE: dict[str, Metric] = dict(_all())
+
+
+BEGIN, END = "<!-- made of src/greendot/telemetry/metrics_catalogue.py -->", "<!-- end -->"
+
+
+def tables() -> str:
+    """One for each section."""
+    return "\n".join(line for title, metrics in SECTIONS.items() for line in _table(title, metrics))
+
+
+def renewed(page: str) -> str:
+    """The page with the tables as they are now."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{tables()}{END}{rest.partition(END)[2]}"
+
+
+def _table(title: str, metrics: tuple[Metric, ...]) -> list[str]:
+    rows = [
+        f"| `{it.name}` | {it.type} | {', '.join(f'`{label}`' for label in it.labels)} | {it.help} |" for it in metrics
+    ]
+    return [f"## {title}", "", "| metric | type | labels beside `node` | meaning |", "|---|---|---|---|", *rows, ""]
+
+
+if __name__ == "__main__":  # python -m greendot.telemetry.metrics_reference docs/metrics.md
+    for name in sys.argv[1:]:
+        path = Path(name)
+        path.write_text(renewed(path.read_text()))

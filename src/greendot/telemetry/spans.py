@@ -13,6 +13,8 @@ from contextvars import Token
 from random import random
 from typing import Protocol, Self, TypeVar
 
+from greendot import __version__
+from greendot.config import Traces
 from greendot.telemetry.traceparent import SAMPLED, Trace, current, enter, leave, read
 
 T = TypeVar("T")
@@ -131,3 +133,20 @@ def span(name: str, trace: Trace | None = None, /, **fields: object) -> Iterator
         raise
     finally:
         course.leave()
+
+
+@contextmanager
+def recording(traces: Traces) -> Iterator[None]:
+    """Within it spans are recorded, if they are to go anywhere. ConfigError if what sends them is not installed."""
+    if not traces.endpoint:
+        yield
+        return
+    from greendot.telemetry.otel import OtelRecorder  # an extra, and a while to import
+
+    recorder = OtelRecorder(traces.endpoint, traces.service, traces.share, **{"service.version": __version__})
+    record_with(recorder)
+    try:
+        yield
+    finally:
+        record_with(None)
+        recorder.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from greendot.engine.port import Turn
 from greendot.engine.results import Known
-from greendot.engine.transitions import Turn
 from greendot.presence.model import Manual, Ref
 from greendot.testing.engine_harness import AUTO, EngineHarness, EngineTests, T
 

@@ -8,9 +8,7 @@ from typing import NamedTuple
 from greendot.telemetry import log_events
 from greendot.telemetry.log import tell
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.address_limit_model import Household, Households
-from greendot.transport.ingress_model import Proxies, household
-from greendot.transport.origin_model import Hosts, Origins
+from greendot.transport.ingress_model import Hosts, Household, Households, Origins, Proxies, household
 from greendot.transport.request_head import Refusal
 
 FULL_RETRY_S = 30  # when somebody from a full address may try again

@@ -80,3 +80,83 @@ def _read(text: str) -> IPv4Address | IPv6Address | None:
         return None
     # A socket for both kinds shows IPv4 in the clothes of IPv6.
     return getattr(address, "ipv4_mapped", None) or address
+
+
+class Household:
+    """One address, or one subnet, while somebody is there."""
+
+    __slots__ = ("count", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0
+
+
+class Households:
+    """Those with sockets, and no others: there are never more of them than sockets. `most` 0 counts without a bound."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._all: dict[str, Household] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def enter(self, name: str) -> Household:
+        """One more is counted, also where it is one too many: each must `leave`."""
+        found = self._all.get(name)
+        if found is None:
+            found = self._all[name] = Household(name)
+        found.count += 1
+        return found
+
+    def leave(self, household: Household) -> None:
+        household.count -= 1
+        if not household.count:
+            del self._all[household.name]
+
+    def is_full(self, household: Household) -> bool:
+        return 0 < self._most < household.count
+
+    def is_overrun(self, household: Household) -> bool:
+        """So many that they are not even told."""
+        return 0 < 2 * self._most < household.count
+
+
+ANY = "*"
+_DEFAULT_PORTS = {b"https://": b":443", b"http://": b":80"}
+
+
+class Origins:
+    """Without a list, only pages that come from the host the socket goes to. Who is no browser says no origin."""
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        self._any = ANY in allowed
+        self._allowed = frozenset(origin.encode() for origin in allowed)
+
+    def allows(self, origin: bytes | None, host: bytes, *, secure: bool) -> bool:
+        """`secure` if the client is known to have come by TLS: then a page that did not is another's."""
+        if origin is None or self._any:
+            return True
+        if self._allowed:
+            return origin in self._allowed
+        return any(
+            origin == scheme + host.lower().removesuffix(port)
+            for scheme, port in _DEFAULT_PORTS.items()
+            if host and (scheme == b"https://" or not secure)
+        )
+
+
+class Hosts:
+    """Names as they stand in a URL; one without a port holds for every port. Without a list, any name will do."""
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        self._any = not allowed or ANY in allowed
+        self._allowed = frozenset(name.encode() for name in allowed)
+
+    def allows(self, host: bytes) -> bool:
+        if self._any:
+            return True
+        host = host.lower()
+        name, colon, port = host.rpartition(b":")
+        return host in self._allowed or bool(colon and port.isdigit() and name in self._allowed)

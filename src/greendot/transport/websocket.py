@@ -20,8 +20,33 @@ from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Close
 from greendot.telemetry import log_events
 from greendot.telemetry.log import tell
-from greendot.transport.closing_socket import Lingering
 from greendot.transport.websocket_handshake import PATH, SUBPROTOCOL
+
+MOST_BYTES = 256 * 1024  # then reading stops: a flood costs nothing more
+_SINK = memoryview(bytearray(64 * 1024))  # shared: nobody looks at it
+
+
+class Lingering(asyncio.BufferedProtocol):
+    """Protocol of a socket whose last bytes were written. It ends when the peer ends its side."""
+
+    __slots__ = ("_left", "_protocol", "_socket")
+
+    def __init__(self, socket: asyncio.Transport, protocol: asyncio.BaseProtocol) -> None:
+        self._socket = socket
+        self._protocol = protocol  # told when the connection is lost
+        self._left = MOST_BYTES
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _SINK
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._left -= nbytes
+        if self._left <= 0 and not self._socket.is_closing():
+            self._socket.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+
 
 READ = 4096  # bytes read at a time: picows hands over every frame of a read, and the shortest has 6 bytes
 IGNORED = 64  # frames a peer may send after a close frame before they are not looked at any more

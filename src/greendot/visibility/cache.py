@@ -14,8 +14,7 @@ from typing import NamedTuple
 from greendot.node.batching import Batched
 from greendot.node.context import Shared
 from greendot.store.visibility import Key, PrivacyStore
-from greendot.visibility.exceptions_model import Veil
-from greendot.visibility.model import PLAIN, Facts, Person, Privacy, Rule, Sight, may_see
+from greendot.visibility.model import PLAIN, Facts, Person, Privacy, Rule, Sight, Veil, may_see
 from greendot.visibility.webhook import Asking
 
 MOST = 50_000

@@ -14,7 +14,7 @@ from greendot.node.context import Shared
 from greendot.rooms.announcer import devices
 from greendot.transport.connection import Connection
 from greendot.visibility.cache import Sights
-from greendot.visibility.exceptions_model import Veil
+from greendot.visibility.model import Veil
 
 
 class Turned(NamedTuple):

@@ -22,8 +22,7 @@ from greendot.protocol.webhooks import HookEvent
 from greendot.store.webhooks import Failed, HookDepth, HookStore, Queued
 from greendot.telemetry import log_events as events
 from greendot.telemetry.log import tell
-from greendot.webhooks.events import queued_event
-from greendot.webhooks.hook import Hook
+from greendot.webhooks.hook import Hook, queued_event
 from greendot.webhooks.model import ALONE_AFTER, Verdict, batches, pause_s
 
 LEASE_S = 10.0

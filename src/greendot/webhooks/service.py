@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from greendot.clock import Clock
-from greendot.engine.transitions import Turn
+from greendot.engine.port import Turn
 from greendot.protocol.webhooks import SIGNALS
 from greendot.store.webhooks import HookStore
 from greendot.webhooks.hook import Hook, HookCounts

@@ -10,11 +10,10 @@ import random
 from collections import deque
 
 from greendot.clock import Clock
-from greendot.engine.transitions import Turn
+from greendot.engine.port import Turn
 from greendot.ids import new_message_id
 from greendot.protocol.webhooks import HookEvent
-from greendot.webhooks.events import turn_event, turn_type
-from greendot.webhooks.hook import Hook
+from greendot.webhooks.hook import Hook, turn_event, turn_type
 from greendot.webhooks.model import batches, pause_s
 
 MOST_WAITING = 10_000  # events; beyond it the oldest are dropped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greendot.admin.access import Viewer
-from greendot.admin.socket_admission import MOST_OPERATORS, MOST_PENDING, MOST_TENANT, MOST_TENANTS, Admission
+from greendot.admin.socket import MOST_OPERATORS, MOST_PENDING, MOST_TENANT, MOST_TENANTS, Admission
 
 OPERATOR = Viewer("ops", nodes=True)
 

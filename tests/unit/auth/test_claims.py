@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from greendot.auth.claims import Rules, claims_in
-from greendot.auth.grants_model import Grants
 from greendot.auth.keyring import Key
+from greendot.auth.model import Grants
 from greendot.auth.tokens import Tokens
 from greendot.errors import TokenError
 

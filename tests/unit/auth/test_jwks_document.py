@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from greendot.auth.jwks_document import MOST_KEYS, read_keys
+from greendot.auth.jwks import MOST_KEYS, read_keys
 from signers import PUBLIC, signer
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.auth.grants_model import Grants
-from greendot.auth.model import EVERY_TENANT, EVERYTHING, Kind, Revocation, Revocations, names_of
+from greendot.auth.model import EVERY_TENANT, EVERYTHING, Grants, Kind, Revocation, Revocations, names_of
 
 names = st.sampled_from(["a", "b"])
 entries = st.builds(

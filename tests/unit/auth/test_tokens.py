@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from greendot.auth.grants_model import Grants
+from greendot.auth.model import Grants
 from greendot.auth.tokens import Tokens
 from greendot.errors import TokenError
 from greendot.protocol.codec import encode_event

@@ -12,7 +12,7 @@ import pytest
 
 from cli.calls import call, complaint
 from cli.stores import both_stores, opened, said
-from greendot.auth.api_key_model import hash_of, parse
+from greendot.auth.model import hash_of, parse
 from greendot.store.port import Store
 
 DAY_MS = 86_400_000

@@ -11,8 +11,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from greendot import __version__
-from greendot.app.http import KINDS, document
-from greendot.app.http_app import make_app
+from greendot.app.http import KINDS, document, make_app
 from greendot.auth.http import PostRevoke, TokenRoutes
 from greendot.http.backend import Backend
 from greendot.http.operation import Operation, operations_of

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from greendot.app.http_app import make_app
-from greendot.auth.api_key_model import SCOPES, Caller, Scope
+from greendot.app.http import make_app
+from greendot.auth.model import SCOPES, Caller, Scope
 from greendot.http.backend import Backend
 from greendot.http.scopes import NEEDED, OPEN, UNCOUNTED, guarded
 

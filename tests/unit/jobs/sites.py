@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from greendot.errors import EngineUnavailable
-from greendot.jobs.job import Planned
+from greendot.jobs.job import Planned, Run
 from greendot.jobs.model import Every, Plan
-from greendot.jobs.run import Run
 from greendot.jobs.scheduler import Scheduler
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import ManualClock

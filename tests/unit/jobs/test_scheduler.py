@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from greendot.jobs.run import LEASE_S
+from greendot.jobs.job import LEASE_S
 from greendot.jobs.scheduler import Scheduler
 from greendot.testing import ManualClock
 

@@ -14,7 +14,7 @@ from greendot.engine.port import Topic
 from greendot.node import hub as module
 from greendot.node.channel import Channel, Pending
 from greendot.node.hub import Hub
-from greendot.node.throttle_model import Throttle
+from greendot.node.hub_model import Throttle
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greendot.push.attempt import Trial
-from greendot.push.sender import Sent
+from greendot.push.payload import Sent
 from greendot.store.push import Device, Push
 
 PHONE = Device("t1", "ann", "phone", "fcm", "token", 0, 0)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from greendot.push.payload import Parcel, Sent
 from greendot.push.provider_channel import DRY_RUN, Bounds, Lane, Lanes
 from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
 from greendot.push.providers.signing import new_vapid_key
 from greendot.push.providers.webpush import Vapid, WebPush
-from greendot.push.sender import Parcel, Sent
 from greendot.store.push import Device
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms

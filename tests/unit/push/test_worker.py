@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from greendot.errors import StoreUnavailable
+from greendot.push.payload import Parcel, Sent
 from greendot.push.policy_model import HOUR_MS, Policy, Seen
-from greendot.push.sender import Parcel, Sent
 from greendot.push.worker import LEASE_MS, House, Pace, PushWorker
 from greendot.store.port import Notice
 from greendot.store.push import Choices, Device, PushRecord, Settled

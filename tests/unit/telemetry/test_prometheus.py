@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from greendot.telemetry.histogram_model import Histogram
 from greendot.telemetry.metrics_catalogue import CATALOGUE
+from greendot.telemetry.metrics_model import Histogram
 from greendot.telemetry.prometheus import Sample, expose
 from promtool import promtool
 

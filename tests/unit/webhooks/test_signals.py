@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from greendot.engine.transitions import Turn
+from greendot.engine.port import Turn
 from greendot.webhooks import signals
 from greendot.webhooks.hook import Hook
 from greendot.webhooks.signals import KEEP_MS, SignalLane

@@ -18,7 +18,7 @@ from greendot.engine.redis.partitions import Servers
 from greendot.engine.redis.primary import Server
 from greendot.engine.redis.record_codec import nodes_of
 from greendot.errors import EngineUnavailable
-from greendot.telemetry.histogram_model import Histogram
+from greendot.telemetry.metrics_model import Histogram
 
 BATCH = 500  # channels in one SUBSCRIBE at most
 MOST_ROUTED = 10_000  # messages to users waiting to learn which nodes they go to; beyond it they are dropped

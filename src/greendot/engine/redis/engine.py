@@ -8,39 +8,72 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from greendot.clock import Clock, SystemClock
-from greendot.engine.port import Engine, Host, Message, Pace, Part, Topic
+from greendot.engine.port import Engine, Host, Message, Pace, Part, RecordsState, Topic
 from greendot.engine.redis import keys, url
-from greendot.engine.redis.background import Background
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.bus_codec import Messages
-from greendot.engine.redis.engine_metrics import Figures
 from greendot.engine.redis.engine_time import EngineTime
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.losses import Losses
-from greendot.engine.redis.metrics import Census
+from greendot.engine.redis.metrics import Census, Figures
 from greendot.engine.redis.nodes import HOME, Death, Nodes, Periods, Table
-from greendot.engine.redis.occupancy import RedisRooms
 from greendot.engine.redis.partitions import Partitions, Servers
 from greendot.engine.redis.presence import RedisPresence, Verbs
-from greendot.engine.redis.primary import Server
-from greendot.engine.redis.requirements import check
-from greendot.engine.redis.rooms import RedisTyping
+from greendot.engine.redis.primary import Server, check
+from greendot.engine.redis.rooms import RedisRooms, RedisTyping
 from greendot.engine.redis.sweeper import Sweeper
 from greendot.engine.redis.watchdog import Watchdog
-from greendot.engine.restoring import RecordsState
 from greendot.engine.results import NodeInfo, Swept
 from greendot.errors import EngineUnavailable
 from greendot.limits.overload_model import Level
 from greendot.presence.model import Ref
 from greendot.telemetry import log_events
-from greendot.telemetry.histogram_model import Histogram
 from greendot.telemetry.log import live_as, tell
+from greendot.telemetry.metrics_model import Histogram
+
+
+class Background:
+    """Tasks by name, each at most once at a time. Failures are logged."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        """Start the work, unless work of that name is under way."""
+        if name in self._tasks:
+            work.close()
+        else:
+            self._tasks[name] = asyncio.get_running_loop().create_task(self._run(name, work))
+
+    async def _run(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+        except EngineUnavailable as error:
+            tell(log_events.WORK_LATER, work=name, reason=error)
+        except Exception as error:
+            tell(log_events.WORK_FAILED, error, work=name)
+        finally:
+            self._tasks.pop(name, None)
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    async def cancel(self) -> None:
+        """End everything that is under way."""
+        tasks = [*self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()  # also of tasks that were cancelled before they began
+
 
 RESTORE_EVERY_S = 3_600.0  # everything is restored and read again so often, whatever happened
 SILENCE_S = 1.0  # after a slot has gone, until its topics are subscribed again wherever it is

@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 
 from greendot.clock import Clock
-from greendot.engine.port import Part
+from greendot.engine.port import Part, RecordsState
 from greendot.engine.redis.keys import PARTITIONS
 from greendot.engine.redis.nodes import Periods
 from greendot.engine.redis.partitions import Partitions, Servers
 from greendot.engine.redis.watchdog import Watchdog
-from greendot.engine.restoring import RecordsState
 from greendot.errors import EngineUnavailable
 
 SILENT_S = 2.0  # a node of an older version does not say what it has restored: it gets a renewal and so much

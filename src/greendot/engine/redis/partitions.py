@@ -16,8 +16,8 @@ from greendot.engine.redis.scripts import SCRIPTS
 from greendot.engine.redis.url import Address, Place
 from greendot.errors import EngineUnavailable
 from greendot.telemetry import log_events
-from greendot.telemetry.histogram_model import SHORT_S, Histogram
 from greendot.telemetry.log import tell
+from greendot.telemetry.metrics_model import SHORT_S, Histogram
 
 # How often to look for moves and failovers without being told. A primary that was replaced goes on answering those who
 # do not know, so Sentinel is asked often.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, cast
 
-from greendot.engine.port import Fenced, Topic
+from greendot.engine.port import Fenced, Topic, Turn
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus_codec import Messages
 from greendot.engine.redis.engine_time import EngineTime
@@ -15,7 +15,6 @@ from greendot.engine.redis.online_pages import OnlinePages
 from greendot.engine.redis.partitions import Servers
 from greendot.engine.redis.record_codec import STATUS_LETTERS, escape, read_seats, read_snapshot
 from greendot.engine.results import Adopted, Known, Page, SeatInfo, Touched
-from greendot.engine.transitions import Turn
 from greendot.presence.model import Manual, Ref, Snapshot
 
 READ_BATCH = 250  # users in one script where they need not be in one slot

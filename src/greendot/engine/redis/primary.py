@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from greendot.engine.redis.link import Argument, Link, RedisError, connect
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.engine.redis.url import Address, Place
-from greendot.errors import EngineUnavailable
+from greendot.errors import ConfigError, EngineUnavailable
 from greendot.telemetry import log_events
-from greendot.telemetry.histogram_model import Histogram
 from greendot.telemetry.log import tell
-from greendot.telemetry.outage import Absence
+from greendot.telemetry.log_repeats import Absence
+from greendot.telemetry.metrics_model import Histogram
 
 BACKOFF_S, LONGEST_S = 0.05, 2.0
 
@@ -165,3 +165,22 @@ class Server:
         if pushes is None:
             raise EngineUnavailable(f"Redis at {self.address} cannot be reached: {self.trouble}")
         await asyncio.gather(*(pushes.subscribe(kind, batch) for batch in batches))
+
+
+OLDEST = (7, 0)
+
+
+async def check(server: Server) -> None:
+    """ConfigError says what to change."""
+    info = bytes(await server.call("INFO", "everything")).decode(errors="replace")
+    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    version = facts.get("redis_version", "0.0")
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise ConfigError(f"Redis at {server.address} is version {version}; Greendot needs 7.0 or newer, or Valkey.")
+    policy = facts.get("maxmemory_policy", "noeviction").strip()
+    if policy != "noeviction":
+        raise ConfigError(
+            f"Redis at {server.address} has maxmemory-policy {policy}: when its memory is full it would throw away who "
+            "is online. Set it to noeviction (redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf), or "
+            "use a Redis of its own for Greendot."
+        )

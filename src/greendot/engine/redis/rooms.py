@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
 from greendot.engine.port import Topic, Typing
 from greendot.engine.redis import keys
@@ -10,6 +11,7 @@ from greendot.engine.redis.link import Argument
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.record_codec import escape, unescape
 from greendot.engine.redis.scripts import SCRIPTS
+from greendot.presence.model import Ref
 from greendot.rooms.typing_model import Typist, Typists
 
 MOST_ROOMS = 10_000  # kept here while the engine is away
@@ -73,3 +75,36 @@ class RedisTyping:
             user, _, name = member.decode().partition("|")
             found.append(Typist(user, unescape(name), int(remaining)))
         return found
+
+
+class RedisRooms:
+    """See `engine.base.RoomEngine`."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+
+    async def enter(self, tenant: str, room: str, user: str, ref: Ref, *, restoring: bool = False) -> None:
+        await self._verbs.on_room("enter", tenant, room, *ref, user, "r" if restoring else "1")
+
+    async def exit(self, tenant: str, room: str, user: str, ref: Ref) -> None:
+        await self._verbs.on_room("exit", tenant, room, *ref, user)
+
+    async def room_nodes(self, tenant: str, room: str) -> set[str]:
+        return {node.decode() for node in await self._verbs.on_room("room_nodes", tenant, room)}
+
+    async def seated(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
+        key = keys.present_key(self._verbs.prefix, tenant, room)
+        server = self._verbs.servers.of(keys.partition_of(tenant, room))
+        found = await asyncio.gather(*(server.call("HGET", key, user) for user in users))  # sent together
+        # Seats are `session`, or `session,node` for one that has moved.
+        return {
+            user: {seat.partition(",")[0] for seat in text.decode().split(";")}
+            for user, text in zip(users, found, strict=True)
+            if text
+        }
+
+    async def present(self, tenant: str, room: str) -> list[str]:
+        partition = keys.partition_of(tenant, room)
+        present = self._verbs.on_room("present", tenant, room)
+        users, _ = await asyncio.gather(present, self._verbs.compare_epoch(partition))
+        return sorted(user.decode() for user in users)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from greendot.engine.port import Audit, Pace, Topic
+from greendot.engine.port import Audit, Pace, Topic, Turn
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.link import RedisError
@@ -17,7 +17,6 @@ from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, Table
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.primary import Server
 from greendot.engine.results import Swept
-from greendot.engine.transitions import Turn
 from greendot.errors import EngineUnavailable
 from greendot.presence.model import Ref
 from greendot.telemetry import log_events

@@ -11,10 +11,9 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.protocol.decoding import decoder
 from greendot.push.devices import APNS_TOKEN
-from greendot.push.payload import content, fitted, ids_only, short
+from greendot.push.payload import Parcel, ProviderSender, Sent, content, fitted, ids_only, short
 from greendot.push.providers.responses import no_answer, read, said, trouble, word
 from greendot.push.providers.signing import SigningKey, ec_key
-from greendot.push.sender import Parcel, ProviderSender, Sent
 from greendot.store.push import Device
 from greendot.transport.http2_client import MultiplexedCaller
 from greendot.transport.http_client import Answer, NotCalled, Terms

@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.protocol.decoding import decoder
-from greendot.push.payload import fitted, ttl_s
+from greendot.push.payload import Parcel, ProviderSender, Sent, fitted, ttl_s
 from greendot.push.providers.google_auth import AccessTokens, ServiceAccount
 from greendot.push.providers.responses import no_answer, read, said, trouble, word
-from greendot.push.sender import Parcel, ProviderSender, Sent
 from greendot.store.push import Device
 from greendot.transport.http2_client import MultiplexedCaller
 from greendot.transport.http_client import Answer, NotCalled, Terms

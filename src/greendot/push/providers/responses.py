@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from greendot.push.sender import Sent
+from greendot.push.payload import Sent
 from greendot.transport.http_client import Answer, NotCalled, NotTried
 
 LONGEST_WAIT_S = 900.0  # a wrong one must not silence a provider for a day

@@ -9,10 +9,9 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.protocol.webhooks import SIGNATURE, signature
-from greendot.push.payload import Content, content
+from greendot.push.payload import Content, Parcel, ProviderSender, Sent, content
 from greendot.push.policy_model import Importance
 from greendot.push.providers.responses import no_answer, said, trouble
-from greendot.push.sender import Parcel, ProviderSender, Sent
 from greendot.store.push import Device
 from greendot.transport.http_client import Caller, NotCalled, Terms
 from greendot.webhooks.model import GONE

@@ -7,12 +7,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from greendot.clock import Clock
-from greendot.push.payload import content, digest, fitted, ids_only, ttl_s
+from greendot.push.payload import Parcel, ProviderSender, Sent, content, digest, fitted, ids_only, ttl_s
 from greendot.push.providers.responses import no_answer, said, trouble
 from greendot.push.providers.signing import ec_key
-from greendot.push.providers.subscription import decode_subscription, read_subscription
-from greendot.push.providers.webpush_subscription import MOST_BYTES, Recipient, encrypted
-from greendot.push.sender import Parcel, ProviderSender, Sent
+from greendot.push.providers.webpush_subscription import (
+    MOST_BYTES,
+    Recipient,
+    decode_subscription,
+    encrypted,
+    read_subscription,
+)
 from greendot.store.push import Device
 from greendot.transport.http_client import Answer, Callers, NotAllowed, NotCalled, Terms
 

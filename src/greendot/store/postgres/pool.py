@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from greendot.errors import ConfigError, GreendotError, StoreUnavailable, Unstorable
 from greendot.telemetry import log_events
-from greendot.telemetry.outage import Absence
+from greendot.telemetry.log_repeats import Absence
 
 T = TypeVar("T")
 Link = Any  # a connection lent by the pool: asyncpg.Connection behind a proxy

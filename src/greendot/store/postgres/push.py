@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from greendot.push.share_model import divide
+from greendot.push.policy_model import divide
 from greendot.store.port import Key, Notice, Notification, check_text
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Links

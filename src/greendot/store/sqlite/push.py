@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from greendot.push.share_model import divide
+from greendot.push.policy_model import divide
 from greendot.store.port import Created, Notice, Notification, check_text
 from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled
 from greendot.store.sqlite.thread import DatabaseThread

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from greendot.push.payload import Sent
 from greendot.push.providers.apns import Account, Apns
-from greendot.push.sender import Sent
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
 from parcels import BODY, device, parcel

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from greendot.push.payload import Sent
 from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
-from greendot.push.sender import Sent
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
 from parcels import BODY, device, parcel

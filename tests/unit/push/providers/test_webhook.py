@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from greendot.push.payload import Sent
 from greendot.push.providers.webhook import PushWebhook
-from greendot.push.sender import Sent
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
 from parcels import BODY, device, parcel

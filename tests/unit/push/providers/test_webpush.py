@@ -13,10 +13,10 @@ import jwt
 import pytest
 from msgspec import Raw
 
+from greendot.push.payload import Sent
 from greendot.push.providers.signing import new_vapid_key
-from greendot.push.providers.subscription import read_subscription
 from greendot.push.providers.webpush import MOST_SERVICES, Vapid, WebPush
-from greendot.push.sender import Sent
+from greendot.push.providers.webpush_subscription import read_subscription
 from greendot.store.push import Device
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms

@@ -1,0 +1,86 @@
+"""What may be read of the settings: nothing that is secret, and all that is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from greendot.config import Settings, load, reference
+from greendot.config.values import is_secret
+
+HUSH = "hush" * 16
+SECRET_NAMES = ("secret", "secret_before", "ask_secret", "hash_key", "webhook_secret", "webhook_secret_before")
+
+
+def secret_settings(kind: Any = Settings, at: str = "") -> set[str]:
+    """All that are marked, wherever they are."""
+    found = set()
+    for field in msgspec.structs.fields(kind):
+        for inner in (field.type, *getattr(field.type, "__args__", ())):
+            if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+                found |= secret_settings(inner, f"{at}{field.name}.")
+        if is_secret(field.type):
+            found.add(f"{at}{field.name}")
+    return found
+
+
+def all_settings(kind: Any = Settings, at: str = "") -> set[str]:
+    found = set()
+    for field in msgspec.structs.fields(kind):
+        inners = [
+            inner
+            for inner in (field.type, *getattr(field.type, "__args__", ()))
+            if isinstance(inner, type) and issubclass(inner, msgspec.Struct)
+        ]
+        for inner in inners:
+            found |= all_settings(inner, f"{at}{field.name}.")
+        if not inners:
+            found.add(f"{at}{field.name}")
+    return found
+
+
+def test_whatever_is_called_a_secret_is_marked_as_one() -> None:
+    called = {name for name in all_settings() if name.rpartition(".")[2] in SECRET_NAMES}
+    assert secret_settings() == called | {"api.key", "admin.key"}
+
+
+def test_no_secret_is_shown_wherever_it_is() -> None:
+    hook = {"url": f"https://app.example/{HUSH}", "secret": HUSH, "secret_before": HUSH}
+    ask = {"ask_url": f"https://app.example/{HUSH}", "ask_secret": HUSH}
+    push = {f"webhook_{name}": value for name, value in hook.items()}
+    settings = load(
+        None,
+        {},
+        {
+            "auth": {"secret": HUSH, "keys": [{"kid": "k1", "alg": "HS256", "secret": HUSH}]},
+            "api": {"key": HUSH},
+            "admin": {"key": HUSH},
+            "privacy": {"hash_key": HUSH},
+            "webhooks": hook,
+            "visibility": ask,
+            "push": push,
+            "tenants": {"acme": {"webhooks": hook, "visibility": ask, "push": push}},
+            "engine": {"url": f"redis+cluster://ann:{HUSH}@h1,[::1]:1,[::2]"},
+            "store": {"url": f"postgresql://ann:{HUSH}@db/greendot"},
+            "outbox": {"url": f"postgresql://ann:{HUSH}@db/app"},
+        },
+    )
+    found = reference(settings)
+    assert HUSH not in str(found)
+    assert found["auth"]["secret"] == found["tenants"]["acme"]["visibility"]["ask_secret"] == "(set)"
+    assert found["webhooks"]["url"] == found["visibility"]["ask_url"] == "https://app.example/…"
+    assert found["engine"]["url"] == "redis+cluster://h1,[::1]:1,[::2]"
+    assert found["store"]["url"] == "postgresql://db/greendot"
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:///here.db", "sqlite:////var/lib/g.db", "postgresql://[::1]:5432/db"])
+def test_an_address_without_a_login_is_shown_as_it_is(url: str) -> None:
+    assert reference(load(None, {}, {"store": {"url": url}}))["store"]["url"] == url
+
+
+def test_what_is_no_secret_is_shown() -> None:
+    found = reference(Settings())
+    assert found["limits"] == msgspec.to_builtins(Settings().limits)
+    assert found["auth"]["secret"] == "(not set)"

@@ -15,16 +15,15 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "greendot"
 PAGE = (ROOT / "docs" / "logs.md").read_text()
 KNOWN = {name: event for name, event in vars(log_events).items() if isinstance(event, Event)}
-OF_A_SESSION = {"session", "user", "tenant"}  # what `gateway.session.named` makes
+OF_A_SESSION = {"session", "user", "tenant"}  # what `node.session.named` makes
 # Where `logging` itself is used: what tells, what renders it, and the client, which runs in an app and logs with it.
 WITH_LOGGING = {
-    "logs",
-    "telemetry/log_output.py",
+    "telemetry",
     "client",
     "cli/engine.py",
     "cli/_store.py",
-    "multiplexed.py",
-    "outbound.py",
+    "transport/http2_client.py",
+    "transport/http_client.py",
 }
 
 
@@ -45,7 +44,7 @@ def _events(node: ast.AST) -> list[str]:
     if not isinstance(node, ast.Call):
         return []
     plain = [argument for argument in node.args if isinstance(argument, ast.Name | ast.Attribute)]
-    names = [ast.unparse(argument).removeprefix("events.") for argument in plain]
+    names = [ast.unparse(argument).removeprefix("log_events.") for argument in plain]
     return [name for name in names if name in KNOWN]
 
 

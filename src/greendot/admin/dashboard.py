@@ -26,7 +26,7 @@ from greendot.node.event_recorder_model import KINDS, Kind
 from greendot.protocol.cluster import Sample, SampleOf, read_sample
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import CommandId
-from greendot.telemetry import log_events as events
+from greendot.telemetry import log_events
 from greendot.telemetry.log import tell
 
 EVERY_S = 1.0  # between two looks
@@ -183,7 +183,7 @@ class Dashboard:
             self._refuse(socket, Close.OVERLOADED, full)
             return
         look.key, look.viewer = hello.key, viewer
-        tell(events.DASHBOARD_OPENED, key=viewer.name)
+        tell(log_events.DASHBOARD_OPENED, key=viewer.name)
         welcome = {
             "version": __version__,
             "node": self._desk.node.incarnation,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from greendot import __version__
-from greendot.admin import stats as views
+from greendot.admin import stats
 from greendot.admin.metrics import Scraping
 from greendot.admin.node_report import Answering
 from greendot.app.parts import Parts
@@ -316,7 +316,7 @@ class Node(Parts):
 
     async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
         """On all nodes; what only its own node knows of a session is left open for those of others."""
-        return await views.sessions_of(self, tenant, user)
+        return await stats.sessions_of(self, tenant, user)
 
     @property
     def overload(self) -> str | None:
@@ -324,13 +324,13 @@ class Node(Parts):
         return self.pressure.trouble
 
     def stats(self) -> dict[str, Any]:
-        return views.stats(self)
+        return stats.stats(self)
 
     def tenant_stats(self, tenant: str) -> dict[str, Any]:
-        return views.tenant_stats(self, tenant)
+        return stats.tenant_stats(self, tenant)
 
     def metrics_items(self) -> Iterator[tuple[str, float]]:
-        return views.metrics(self)
+        return stats.metrics(self)
 
     async def scrape(self) -> list[Sample]:
         """All it counts, for `/metrics`."""

@@ -11,7 +11,7 @@ import msgspec
 from greendot import __version__
 from greendot.app.server import looks
 from greendot.cli._settings import config_option, settings_from
-from greendot.config import commented, reference, strange_variables
+from greendot.config import commented, shown, strange_variables
 
 
 @click.command("check-config")
@@ -19,7 +19,7 @@ from greendot.config import commented, reference, strange_variables
 def check_config(config: Path | None) -> None:
     """Check the settings and print what they come to; secrets are not shown."""
     settings = settings_from(config, {}, looks())
-    for section, values in reference(settings).items():
+    for section, values in shown(settings).items():
         click.echo(f"[{section}]")
         for key, value in values.items():
             click.echo(f"{key} = {msgspec.json.encode(value).decode()}")

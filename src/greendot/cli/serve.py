@@ -172,7 +172,7 @@ async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], r
     stopping = asyncio.Event()
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    if greendot.config.tls.cert:  # else a terminal that is closed ends us, as it should
+    if greendot.settings.tls.cert:  # else a terminal that is closed ends us, as it should
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, greendot.reload)
     await greendot.start()
     ready()

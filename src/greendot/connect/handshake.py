@@ -35,7 +35,7 @@ from greendot.protocol.replies import JoinReply
 from greendot.protocol.versions import Dialects
 from greendot.rooms.local_room import RECOVER_BYTES
 from greendot.rooms.service import Rooms
-from greendot.telemetry import log_events as events
+from greendot.telemetry import log_events
 from greendot.telemetry.log import tell
 from greendot.transport.connection import Connection
 
@@ -102,7 +102,7 @@ class Greeting:
         code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
         if isinstance(error, TokenRevoked):
             code = Close.REVOKED
-        tell(events.HELLO_REFUSED, reason=error, code=int(code))
+        tell(log_events.HELLO_REFUSED, reason=error, code=int(code))
         # A reason is at most 123 bytes (RFC 6455 5.5).
         connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
 

@@ -27,7 +27,7 @@ from greendot.protocol.events import Event, Resync
 from greendot.rooms.local_room import RECOVER, RECOVER_BYTES
 from greendot.store.port import Inbox, Key, Notification, Store
 from greendot.store.wire import created_event, created_frame, is_over, state_events
-from greendot.telemetry import log_events as events
+from greendot.telemetry import log_events
 from greendot.telemetry.log import tell
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
@@ -221,7 +221,7 @@ class Inboxes:
         try:
             await self._fill(local)
         except StoreUnavailable as error:
-            tell(events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
+            tell(log_events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
 
     async def _fill(self, local: LocalInbox) -> None:
         """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""
@@ -278,7 +278,7 @@ class Inboxes:
         try:
             await self._compare([*self._local])
         except StoreUnavailable as error:
-            tell(events.WORK_LATER, work="comparing inboxes", reason=error)
+            tell(log_events.WORK_LATER, work="comparing inboxes", reason=error)
 
     async def _compare(self, keys: list[Key]) -> None:
         for at in range(0, len(keys), AT_ONCE):

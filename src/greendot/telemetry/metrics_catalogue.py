@@ -392,7 +392,7 @@ def _table(title: str, metrics: tuple[Metric, ...]) -> list[str]:
     return [f"## {title}", "", "| metric | type | labels beside `node` | meaning |", "|---|---|---|---|", *rows, ""]
 
 
-if __name__ == "__main__":  # python -m greendot.telemetry.metrics_reference docs/metrics.md
+if __name__ == "__main__":  # python -m greendot.telemetry.metrics_catalogue docs/metrics.md
     for name in sys.argv[1:]:
         path = Path(name)
         path.write_text(renewed(path.read_text()))

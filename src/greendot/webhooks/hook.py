@@ -25,7 +25,7 @@ from greendot.protocol.webhooks import (
 )
 from greendot.store.webhooks import Queued
 from greendot.store.wire import message_event
-from greendot.telemetry import log_events as events
+from greendot.telemetry import log_events
 from greendot.telemetry.log import tell
 from greendot.telemetry.spans import parent, span
 from greendot.telemetry.traceparent import TRACEPARENT, read
@@ -104,11 +104,11 @@ class Hook:
     def _note(self, found: Verdict) -> None:
         """Once for each trouble, not for each attempt."""
         if found.outcome == "gone" and not self.stopped:
-            tell(events.WEBHOOK_STOPPED, tenant=self.tenant, reason=found.reason)
+            tell(log_events.WEBHOOK_STOPPED, tenant=self.tenant, reason=found.reason)
         elif found.outcome == "failed" and self._trouble != found.reason:
-            tell(events.WEBHOOK_FAILED, tenant=self.tenant, reason=found.reason)
+            tell(log_events.WEBHOOK_FAILED, tenant=self.tenant, reason=found.reason)
         elif found.outcome == "taken" and self._trouble is not None:
-            tell(events.WEBHOOK_TAKEN, tenant=self.tenant)
+            tell(log_events.WEBHOOK_TAKEN, tenant=self.tenant)
         self._trouble = found.reason or None
         if found.outcome == "gone":
             self.stopped, self.gone = True, found.reason

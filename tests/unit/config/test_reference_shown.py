@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from greendot.config import Settings, load, reference
+from greendot.config import Settings, load, shown
 from greendot.config.values import is_secret
 
 HUSH = "hush" * 16
@@ -67,7 +67,7 @@ def test_no_secret_is_shown_wherever_it_is() -> None:
             "outbox": {"url": f"postgresql://ann:{HUSH}@db/app"},
         },
     )
-    found = reference(settings)
+    found = shown(settings)
     assert HUSH not in str(found)
     assert found["auth"]["secret"] == found["tenants"]["acme"]["visibility"]["ask_secret"] == "(set)"
     assert found["webhooks"]["url"] == found["visibility"]["ask_url"] == "https://app.example/…"
@@ -77,10 +77,10 @@ def test_no_secret_is_shown_wherever_it_is() -> None:
 
 @pytest.mark.parametrize("url", ["", "sqlite:///here.db", "sqlite:////var/lib/g.db", "postgresql://[::1]:5432/db"])
 def test_an_address_without_a_login_is_shown_as_it_is(url: str) -> None:
-    assert reference(load(None, {}, {"store": {"url": url}}))["store"]["url"] == url
+    assert shown(load(None, {}, {"store": {"url": url}}))["store"]["url"] == url
 
 
 def test_what_is_no_secret_is_shown() -> None:
-    found = reference(Settings())
+    found = shown(Settings())
     assert found["limits"] == msgspec.to_builtins(Settings().limits)
     assert found["auth"]["secret"] == "(not set)"

@@ -14,7 +14,7 @@ from redis_servers import RedisProcess
 
 HASTY = {
     "FORKED_FIRST": str(Path(__file__).parent / "hasty.py")
-}  # tests/unit/store/test_remembering.py has the ten seconds
+}  # tests/unit/store/test_read_cache.py has the ten seconds
 
 
 async def statuses(nodes: list[Process], key: str, path: str = "/v1/rooms") -> list[int]:

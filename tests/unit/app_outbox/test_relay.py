@@ -12,7 +12,6 @@ from unittest.mock import patch
 
 import asyncpg
 import pytest
-from relay.sites import SAY, TELL, Site, Straight, T, at, site, until
 
 from greendot.app_outbox import relay as relaying
 from greendot.app_outbox.relay import BATCH, Relay
@@ -24,6 +23,8 @@ from greendot.store.port import Draft, Notice
 from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.postgres import app_outbox as outbox
 from postgres_server import fresh_schema, postgres_server
+
+from .sites import SAY, TELL, Site, Straight, T, at, site, until
 
 # --- the app's transactions ---
 

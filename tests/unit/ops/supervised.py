@@ -1,4 +1,4 @@
-"""A process for tests/unit/cli/test_workers.py: a supervisor with workers that behave in one of the ways below.
+"""A process for tests/unit/ops/test_supervisor.py: a supervisor with workers that behave in one of the ways below.
 
 `python supervised.py BEHAVIOUR COUNT FOLDER PATIENCE_S`, run where no thread is: pytest itself must not be forked.
 """

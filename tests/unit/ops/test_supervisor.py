@@ -13,12 +13,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from cli import supervised
 
 from e2e.processes import PATIENCE_S, until
 from greendot.errors import ConfigError
 from greendot.ops.supervisor import FIRST_PAUSE_S, LONG_LIFE_S, LONGEST_PAUSE_S, Backoff, reserve
 from greendot.transport.listener import bind
+
+from . import supervised
 
 Behaviour = Callable[[supervised.Ready], None]
 

@@ -27,9 +27,9 @@ import uvloop
 
 from greendot.engine.port import Deliver, Message, Part, Topic
 from greendot.engine.redis.engine import Options, RedisEngine
-from greendot.engine.redis.nodes import Periods
+from greendot.engine.redis.nodes import LeasePeriods
 from greendot.engine.results import Known
-from greendot.presence.model import Manual, Ref
+from greendot.presence.model import ManualStatus, SessionEpoch
 
 KEY = b"a key that only the bench knows."
 TENANT = "default"
@@ -89,7 +89,7 @@ async def engine(
     url: str, host: Host, *, grace_s: float = 30, driven: bool = True
 ) -> AsyncIterator[tuple[RedisEngine, str]]:
     """A node's engine and its incarnation."""
-    made = RedisEngine(url, Options(key=KEY, periods=Periods(grace=grace_s)), driven=driven)
+    made = RedisEngine(url, Options(key=KEY, periods=LeasePeriods(grace=grace_s)), driven=driven)
     incarnation = await made.start(host)
     try:
         yield made, incarnation
@@ -108,13 +108,13 @@ async def in_batches(verbs: Iterable[Any]) -> None:
     await asyncio.gather(*batch)
 
 
-def ref(incarnation: str, number: int, conn: int = 1) -> Ref:
-    return Ref(f"{incarnation}-{number:09d}", incarnation, conn)
+def ref(incarnation: str, number: int, conn: int = 1) -> SessionEpoch:
+    return SessionEpoch(f"{incarnation}-{number:09d}", incarnation, conn)
 
 
 def connected(e: RedisEngine, incarnation: str, number: int, conn: int = 1) -> Any:
     """A user connects: one session, a status that is known, a name."""
-    known = Known("default", False, f"User {number}", 0, Manual())
+    known = Known("default", False, f"User {number}", 0, ManualStatus())
     return e.restore(TENANT, user(number), ref(incarnation, number, conn), known)
 
 

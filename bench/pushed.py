@@ -32,7 +32,7 @@ from greendot.app.server import make_store  # noqa: E402
 from greendot.clock import SystemClock  # noqa: E402
 from greendot.config import load  # noqa: E402
 from greendot.engine.memory import MemoryEngine  # noqa: E402
-from greendot.push.policy_model import Matter, Policy, Seen, decide  # noqa: E402
+from greendot.push.policy_model import PushCandidate, PushPolicy, RecipientState, decide  # noqa: E402
 from greendot.store.port import Notice, Store  # noqa: E402
 from greendot.store.push import Device  # noqa: E402
 from played import PlayedFcm, playing  # noqa: E402
@@ -60,8 +60,8 @@ def provider(folder: str, ready: Any, taken: Any) -> None:
 
 def gate_us() -> float:
     """One decision, with everything there is to look at."""
-    matter = Matter(1_000, "high", "lobby", 10_000_000)
-    seen, policy = Seen("online", {"hall"}, busy=True, busy_until=90_000), Policy(per_hour=20)
+    matter = PushCandidate(1_000, "high", "lobby", 10_000_000)
+    seen, policy = RecipientState("online", {"hall"}, busy=True, busy_until=90_000), PushPolicy(per_hour=20)
     recent = [*range(1_000, 11_000, 1_000)]
     begun = time.perf_counter()
     for _ in range(GATE_TIMES):

@@ -15,7 +15,7 @@ from typing import Any
 from engine_node import KEY, TENANT, frame, room, user
 from greendot.engine.port import Deliver
 from greendot.engine.redis import keys
-from greendot.engine.redis.bus_codec import Messages
+from greendot.engine.redis.bus_codec import BusCodec
 from measure import SETTLE_S, Bench, Plan, Rounds, controlled, line, say, tell
 from redisd import Redis, running_redis
 from serverd import Cores, Trouble
@@ -190,7 +190,7 @@ class RedisBench(Bench):
     def intake(self, plan: Plan) -> Rounds:
         """Messages a node takes in per second of its core, each on a channel of its own."""
         rounds = Rounds()
-        messages, commands = Messages(KEY), self.folder / "publishes"
+        messages, commands = BusCodec(KEY), self.folder / "publishes"
         with commands.open("wb") as file:
             for number in range(ROOMS):
                 channel = keys.channel("", room(number))

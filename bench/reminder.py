@@ -25,7 +25,7 @@ from greendot.jobs.job import Planned
 from greendot.jobs.model import Every, Plan
 from greendot.jobs.runner import Runner
 from greendot.jobs.unread_reminder import Reminding, UnreadReminder
-from greendot.presence.model import Face, Snapshot
+from greendot.presence.model import Snapshot, VisibleState
 from greendot.store.sqlite import SqliteStore
 
 HOUR_MS = 3_600_000
@@ -37,7 +37,7 @@ class Nobody:
     """An engine in which nobody is there."""
 
     async def read(self, tenant, users):
-        nobody = Snapshot(Face(), Face(), None, [])
+        nobody = Snapshot(VisibleState(), VisibleState(), None, [])
         return [nobody for _ in users]
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from greendot.push.payload import Parcel
+from greendot.push.payload import PushPayload
 from greendot.store.push import Device, Provider
 
 BODY = b'{"title":"Mia","text":"Are you there?","room":"lobby"}'
-PARCEL = Parcel(
+PARCEL = PushPayload(
     key="n1.phone",
     id="n1",
     seq=7,
@@ -23,7 +23,7 @@ PARCEL = Parcel(
 )
 
 
-def parcel(**changes: Any) -> Parcel:
+def parcel(**changes: Any) -> PushPayload:
     return structs.replace(PARCEL, **changes)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from e2e.processes import Patience
 from greendot.engine.port import Deliver, Topic
 from greendot.engine.redis.keys import PARTITIONS, partition_of
-from greendot.engine.redis.nodes import Periods
-from greendot.presence.model import Manual, Ref
+from greendot.engine.redis.nodes import LeasePeriods
+from greendot.presence.model import ManualStatus, SessionEpoch
 from hosts import RedisNode
 
 LEASE_S, RENEW_S, GRACE_S = 3.0, 1.0, 2.0
-PERIODS = Periods(LEASE_S, RENEW_S, GRACE_S)
+PERIODS = LeasePeriods(LEASE_S, RENEW_S, GRACE_S)
 TENANT = "default"
 PREFIX = "gd:"
 FOUND_S = 5.0  # by then a link that does not work is found
@@ -83,15 +83,15 @@ async def all_hear(listener: RedisNode, speaker: RedisNode, topics: Iterable[Top
     return time.monotonic() - begin
 
 
-def ref(node: RedisNode, name: str, conn: int = 1) -> Ref:
-    return Ref(f"{node.incarnation}-{name}", node.incarnation, conn)
+def ref(node: RedisNode, name: str, conn: int = 1) -> SessionEpoch:
+    return SessionEpoch(f"{node.incarnation}-{name}", node.incarnation, conn)
 
 
-async def come(node: RedisNode, user: str, conn: int = 1) -> Ref:
+async def come(node: RedisNode, user: str, conn: int = 1) -> SessionEpoch:
     """The user is online there."""
     here = ref(node, user, conn)
     await node.engine.touch(TENANT, user, here, "default", False, user)
-    await node.engine.set_status(TENANT, user, Manual())
+    await node.engine.set_status(TENANT, user, ManualStatus())
     return here
 
 

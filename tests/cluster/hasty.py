@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from greendot.store.read_cache import Remembered
+from greendot.store.read_cache import ReadCache
 
-Remembered.__init__.__defaults__ = (1.0,)  # type: ignore[misc]
+ReadCache.__init__.__defaults__ = (1.0,)  # type: ignore[misc]

@@ -16,7 +16,7 @@ from e2e.processes import SECRET, Process
 from greendot.auth.tokens import Tokens
 from greendot.engine.port import Topic
 from greendot.engine.redis import keys
-from greendot.engine.redis.nodes import Periods
+from greendot.engine.redis.nodes import LeasePeriods
 from greendot.errors import EngineUnavailable
 from greendot.presence.model import Change
 from hosts import RedisNode
@@ -208,7 +208,9 @@ async def test_a_node_that_starts_when_the_clock_has_jumped_takes_the_time_from_
 
 @every_jump
 async def test_a_reap_cut_short_by_a_jump_is_not_put_off_by_it(redis: RedisProcess, jump: Jump) -> None:
-    dead, alive = (RedisNode(redis_url(redis.port), PREFIX, periods=Periods(3.0, 1.0, grace=0.0)) for _ in range(2))
+    dead, alive = (
+        RedisNode(redis_url(redis.port), PREFIX, periods=LeasePeriods(3.0, 1.0, grace=0.0)) for _ in range(2)
+    )
     await alive.start()
     try:
         await dead.start()

@@ -7,7 +7,7 @@ import pytest
 from cluster.engines import PREFIX, engines
 from cluster.nodes import redis_url
 from greendot.engine.redis import keys, metrics
-from greendot.engine.redis.metrics import Headcount
+from greendot.engine.redis.metrics import UserCounts
 from redis_servers import RedisProcess
 
 PARTITION = 7
@@ -30,10 +30,10 @@ async def test_all_are_counted_and_of_very_many_as_many_as_tell_the_rest(
     async with engines(redis_url(redis.port)) as (one,):
         count, name = one.engine.census, one.engine.lives.incarnation
         assert await count.visit(PARTITION, name, [name])
-        assert count._counted[PARTITION] == Headcount(1280, 1920)
+        assert count._counted[PARTITION] == UserCounts(1280, 1920)
         monkeypatch.setattr(metrics, "MOST", 50)  # five buckets of ten
         assert await count.visit(PARTITION, name, [name])
-        assert count._counted[PARTITION] == Headcount(1280, 1920)  # all buckets are alike here
+        assert count._counted[PARTITION] == UserCounts(1280, 1920)  # all buckets are alike here
 
 
 async def test_what_is_another_s_is_counted_once_and_then_left_to_it_and_a_stranger_is_not_known(
@@ -46,10 +46,10 @@ async def test_what_is_another_s_is_counted_once_and_then_left_to_it_and_a_stran
         mine = [name, *sorted(f"{name}{letter}" for letter in "ab")]  # three nodes, and this one is the first
         assert PARTITION % 3 != 0
         assert await count.visit(PARTITION, name, mine)
-        assert count._counted[PARTITION] == Headcount(128, 128)
+        assert count._counted[PARTITION] == UserCounts(128, 128)
         fill(redis, 3 * keys.BUCKETS)
         assert await count.visit(PARTITION, name, mine)
-        assert count._counted[PARTITION] == Headcount(128, 128)
+        assert count._counted[PARTITION] == UserCounts(128, 128)
         assert await count.visit(PARTITION, name, [name])  # the others are gone
-        assert count._counted[PARTITION] == Headcount(384, 512)
+        assert count._counted[PARTITION] == UserCounts(384, 512)
         assert not await count.visit(PARTITION, "nobody", [name])

@@ -24,8 +24,8 @@ from cluster.engines import (
 from cluster.nodes import Clients, counted, eventually, node, redis_url
 from greendot.engine.port import Deliver, Topic
 from greendot.engine.redis import keys
-from greendot.engine.redis.bus_codec import Messages
-from greendot.engine.redis.nodes import Periods
+from greendot.engine.redis.bus_codec import BusCodec
+from greendot.engine.redis.nodes import LeasePeriods
 from hosts import RedisNode
 from redis_servers import Proxy, RedisProcess, limited
 
@@ -63,7 +63,10 @@ async def is_found(fault: Fault, folder: Path) -> None:
     topics = [Topic("room", TENANT, room) for room in names_everywhere("r")]
     with RedisProcess("redis", folder, **limited("gd:")) as redis, Proxy(redis.port) as proxy:
         urls = redis_url(redis.port), redis_url(proxy.port)
-        async with engines(*urls, periods=Periods()) as (healthy, broken):  # a fault is found before a lease is over
+        async with engines(*urls, periods=LeasePeriods()) as (
+            healthy,
+            broken,
+        ):  # a fault is found before a lease is over
             await broken.engine.subscribe(topics)
             await all_hear(broken, healthy, topics)
             fault(redis, proxy)
@@ -109,7 +112,7 @@ async def test_a_change_in_the_gap_reaches_the_watcher_after_it(tmp_path: Path, 
 
 async def test_what_strangers_publish_on_any_channel_is_dropped_and_counted(redis: RedisProcess) -> None:
     room, watch = Topic("room", TENANT, "r1"), Topic("watch", TENANT, "ann")
-    other_key, ours = Messages(b"somebody else's key"), Messages(b"a key for tests")
+    other_key, ours = BusCodec(b"somebody else's key"), BusCodec(b"a key for tests")
     async with engines(redis_url(redis.port)) as (listener,):
         await listener.engine.subscribe([room, watch])
         own = Topic("node", "", listener.incarnation)
@@ -243,7 +246,7 @@ async def test_a_node_struck_from_a_partition_by_hand_registers_there_again_and_
 async def test_an_idle_node_asks_little_of_redis(redis: RedisProcess) -> None:
     seconds = 2.0
     nodes = 10
-    async with engines(*[redis_url(redis.port)] * nodes, periods=Periods()):
+    async with engines(*[redis_url(redis.port)] * nodes, periods=LeasePeriods()):
         with redis.connect() as monitor:
             redis.command("CONFIG", "RESETSTAT")
             monitor.call("MONITOR")

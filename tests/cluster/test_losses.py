@@ -12,7 +12,7 @@ from cluster.engines import GRACE_S, LEASE_S, PERIODS, PREFIX, RENEW_S, TENANT, 
 from cluster.nodes import redis_url
 from greendot.engine.port import Part
 from greendot.engine.redis import keys
-from greendot.engine.redis.primary import Server
+from greendot.engine.redis.primary import Primary
 from greendot.errors import EngineUnavailable
 from greendot.testing import hold
 from hosts import RedisNode
@@ -144,7 +144,7 @@ async def test_a_loss_is_not_forgotten_when_the_connection_that_found_it_fails(
         await (await restored_by_both(first, _))
         resubscribe, attempts = first.engine.bus.resubscribe, 0
 
-        async def once_lost(server: Server, partitions: set[int]) -> None:
+        async def once_lost(server: Primary, partitions: set[int]) -> None:
             nonlocal attempts
             attempts += 1
             if attempts == 1:

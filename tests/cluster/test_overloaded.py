@@ -12,9 +12,9 @@ from cluster.engines import TENANT, come, engines, ref, until
 from cluster.nodes import GRACE_S, Clients, redis_url, serving
 from greendot.engine.port import Deliver, Topic
 from greendot.errors import Refused
-from greendot.limits.backpressure import Targets
-from greendot.limits.overload import Pressure
-from greendot.limits.overload_model import Bounds, Breaker, Level, Load
+from greendot.limits.backpressure import Backpressure
+from greendot.limits.overload import OverloadMonitor
+from greendot.limits.overload_model import Level, Load, OverloadBounds, OverloadLevels
 from greendot.node.hub import Hub
 from greendot.telemetry.metrics import Metrics
 from greendot.testing import WireClient
@@ -31,9 +31,11 @@ async def test_publishers_are_asked_to_wait_for_those_who_are_on_an_overloaded_n
         for node, user in ((busy, "ann"), (idle, "bob")):
             await come(node, user)
             await node.engine.enter(TENANT, f"{user}s-room", user, ref(node, user))
-        pressure = Pressure(Breaker(Bounds(Load(1, 1, 1), 2), 1), asked.engine, Hub(Metrics()), Metrics())
+        pressure = OverloadMonitor(
+            OverloadLevels(OverloadBounds(Load(1, 1, 1), 2), 1), asked.engine, Hub(Metrics()), Metrics()
+        )
         now = 0.0
-        targets = Targets(asked.engine, pressure, lambda: now)
+        targets = Backpressure(asked.engine, pressure, lambda: now)
         await targets.check_users(TENANT, ["ann", "bob"])
         await targets.check_room(TENANT, "anns-room")
 

@@ -17,8 +17,8 @@ from e2e.pushed import push_settings
 from greendot.app.push import make_senders
 from greendot.clock import SystemClock
 from greendot.config import load
-from greendot.push.policy_model import Policy, Seen
-from greendot.push.worker import LEASE_MS, House, Pace, PushWorker
+from greendot.push.policy_model import PushPolicy, RecipientState
+from greendot.push.worker import LEASE_MS, PushWorker, TenantPushConfig, WorkerPace
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.clock import ShiftedClock
 from played import Asked, PlayedFcm, playing
@@ -151,14 +151,14 @@ async def work_on(folder: Path, environment: dict[str, str]) -> None:
     clock.advance(LEASE_MS / 1000 + 1)
     settings = load(None, environment, {})
     senders = make_senders(settings, "all", settings.push, SystemClock())
-    house = House(senders, lambda kind: Policy(), lambda kind: False)
+    house = TenantPushConfig(senders, lambda kind: PushPolicy(), lambda kind: False)
 
-    async def look(rooms: object) -> dict[tuple[str, str], Seen]:
+    async def look(rooms: object) -> dict[tuple[str, str], RecipientState]:
         return {}
 
     await store.start()
     try:
-        await PushWorker(store, lambda tenant: house, look, clock, Pace()).once()
+        await PushWorker(store, lambda tenant: house, look, clock, WorkerPace()).once()
     finally:
         await store.close()
         for sender in senders.values():

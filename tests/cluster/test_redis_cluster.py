@@ -28,7 +28,7 @@ from cluster.nodes import RENEW_S, Clients, counted, eventually, serving
 from cluster.working import assert_versions_rise, everything_works, states
 from greendot.engine.port import Topic
 from greendot.engine.redis import keys
-from greendot.engine.redis.nodes import Periods
+from greendot.engine.redis.nodes import LeasePeriods
 from greendot.errors import EngineUnavailable
 from greendot.node.time_slices import STEP
 from greendot.presence.model import Change
@@ -36,7 +36,7 @@ from hosts import RedisNode
 from redis_servers import Cluster, redis_cluster
 
 RESTORED_S = RENEW_S + 2.0
-NOT_LOST = {"periods": Periods()}  # nobody is taken for dead while a primary is replaced
+NOT_LOST = {"periods": LeasePeriods()}  # nobody is taken for dead while a primary is replaced
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from cluster.engines import PREFIX, TENANT, all_hear, come, engines, names_every
 from cluster.nodes import eventually, redis_url
 from e2e.processes import greendot
 from greendot.engine.port import Audit, Topic
-from greendot.engine.redis.nodes import Periods
+from greendot.engine.redis.nodes import LeasePeriods
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError
 from hosts import RedisNode
 from redis_servers import (
@@ -39,7 +39,7 @@ async def use_much(url: str) -> None:
 
 async def use_everything(url: str) -> None:
     """What nodes do on a Redis, all of it."""
-    async with engines(url, url, periods=Periods(3.0, 0.3, grace=0.1)) as (first, second):
+    async with engines(url, url, periods=LeasePeriods(3.0, 0.3, grace=0.1)) as (first, second):
         await live(first, second)
         await clean_up(first, second)
 

@@ -10,10 +10,10 @@ import msgspec
 
 from greendot.auth.model import Revocation
 from greendot.engine import port as base
-from greendot.engine.messages import Answered, Asked
+from greendot.engine.messages import ClusterAnswer, ClusterQuestion
 from greendot.engine.redis import keys
-from greendot.engine.redis.bus_codec import Messages
-from greendot.presence.model import Manual, Ref
+from greendot.engine.redis.bus_codec import BusCodec
+from greendot.presence.model import ManualStatus, SessionEpoch
 from hosts import RedisNode
 from redis_servers import RedisProcess
 
@@ -32,11 +32,11 @@ SENT: list[base.AnySent] = [
     base.Revoked(Revocation("t1", "user", "ann", 1_800_000_060_000, 1_800_000_000_000), "k3Fa", 4),
     base.Disconnect("k3Fa-s1", 4503, "operator", "t1"),
     base.Audit(),
-    base.Awaited("k3Fa-s1", "t1", "ann", 1_500),
-    base.Restated(),
-    base.Regarded("t1", "ann", "k3Fa", 6),
-    Asked(b"{}", "k3Fa", 7),
-    Answered(7, "k3Fa", b"{}"),
+    base.HoldSession("k3Fa-s1", "t1", "ann", 1_500),
+    base.StatusChanged(),
+    base.VisibilityChanged("t1", "ann", "k3Fa", 6),
+    ClusterQuestion(b"{}", "k3Fa", 7),
+    ClusterAnswer(7, "k3Fa", b"{}"),
 ]
 
 
@@ -47,7 +47,7 @@ def fields(message: Any) -> Any:
 
 def sent() -> list[dict[str, Any]]:
     """All kinds as they go over the bus, and what is in them."""
-    messages = Messages(KEY)
+    messages = BusCodec(KEY)
     return [
         {
             "kind": type(message).__name__,
@@ -73,12 +73,12 @@ class People:
         await engine.subscribe([base.Topic("room", "t1", "lobby")])
         for number, user in enumerate(users):
             await engine.touch("t1", user, self.ref(user), "phone", False, f"{user} | {number}")
-        await engine.touch("t1", "ann", Ref(f"{node.incarnation}-ann2", node.incarnation, 1), "tv", True, None)
-        await engine.set_status("t1", "ann", Manual("busy", None, "Lunch, soon; 50%", 3))
-        await engine.set_status("t1", "bob", Manual(rev=1))
-        await engine.set_status("t1", "cid", Manual("invisible", rev=2))
+        await engine.touch("t1", "ann", SessionEpoch(f"{node.incarnation}-ann2", node.incarnation, 1), "tv", True, None)
+        await engine.set_status("t1", "ann", ManualStatus("busy", None, "Lunch, soon; 50%", 3))
+        await engine.set_status("t1", "bob", ManualStatus(rev=1))
+        await engine.set_status("t1", "cid", ManualStatus("invisible", rev=2))
         for user in ("dee", "eve"):
-            await engine.set_status("t1", user, Manual())
+            await engine.set_status("t1", user, ManualStatus())
         await engine.touch("t1", "bob", self.ref("bob"), "phone", True, None)
         await engine.linger("t1", "dee", self.ref("dee"), 600_000, 20)
         await engine.linger("t1", "eve", self.ref("eve"), 0, 20)
@@ -88,8 +88,8 @@ class People:
         engine.typing_start("t1", "lobby", "ann", "Ann; A.")
         await node.settle()
 
-    def ref(self, user: str) -> Ref:
-        return Ref(f"{self.node.incarnation}-{user}", self.node.incarnation, 1)
+    def ref(self, user: str) -> SessionEpoch:
+        return SessionEpoch(f"{self.node.incarnation}-{user}", self.node.incarnation, 1)
 
 
 async def seen_by(node: RedisNode) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from compat import bus
 from compat.talk import differences
 from compat.versions import VERSIONS, decoders, written
 from greendot.engine.port import AnySent, Topic
-from greendot.engine.redis.bus_codec import Messages
-from greendot.presence.model import Ref
+from greendot.engine.redis.bus_codec import BusCodec
+from greendot.presence.model import SessionEpoch
 from redis_servers import RedisProcess
 
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -30,7 +30,7 @@ def test_one_of_each_kind_of_message_is_tried() -> None:
 
 @every_version
 def test_what_nodes_of_then_say_is_read_now(version: str) -> None:
-    topic, messages = Topic("node", "", "k3Fa"), Messages(bus.KEY)
+    topic, messages = Topic("node", "", "k3Fa"), BusCodec(bus.KEY)
     for entry in all_of(version):
         _, message = messages.reader(entry["channel"], topic)(b64decode(entry["bytes"]))
         assert type(message).__name__ == entry["kind"]
@@ -69,7 +69,7 @@ async def test_what_a_node_of_then_left_in_redis_is_gone_on_with(version: str, t
         await node.start()
         try:
             assert [*differences(then["seen"], await bus.seen_by(node))] == []
-            taken = Ref(f"{node.incarnation}-ann", node.incarnation, 1)
+            taken = SessionEpoch(f"{node.incarnation}-ann", node.incarnation, 1)
             adopted = await node.engine.adopt("t1", "ann", f"{then['incarnation']}-ann2", taken)
             assert adopted is not None
             assert (adopted.incarnation, adopted.idle) == (then["incarnation"], True)

@@ -9,12 +9,12 @@ import re
 from pathlib import Path
 
 from greendot.telemetry import log_events
-from greendot.telemetry.log import Event
+from greendot.telemetry.log import LogEvent
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "greendot"
 PAGE = (ROOT / "docs" / "logs.md").read_text()
-KNOWN = {name: event for name, event in vars(log_events).items() if isinstance(event, Event)}
+KNOWN = {name: event for name, event in vars(log_events).items() if isinstance(event, LogEvent)}
 OF_A_SESSION = {"session", "user", "tenant"}  # what `node.session.named` makes
 # Where `logging` itself is used: what tells, what renders it, and the client, which runs in an app and logs with it.
 WITH_LOGGING = {

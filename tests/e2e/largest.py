@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from greendot.cli.serve import COLLECTOR
-from greendot.presence.model import Manual, Ref
+from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.store.port import Draft, Notice
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
@@ -103,15 +103,15 @@ class World:
     async def seat(self, room: str, count: int) -> None:
         """Have so many users be in the room, by the engine's word."""
         engine, node = self.served.node.engine, self.served.node.incarnation
-        await together(engine.enter(T, room, name, Ref(f"{node}.{name}", node, 1)) for name in NAMES[:count])
+        await together(engine.enter(T, room, name, SessionEpoch(f"{node}.{name}", node, 1)) for name in NAMES[:count])
 
     async def be_online(self, users: list[str]) -> None:
         """Have these users be online, by the engine's word."""
         engine, node = self.served.node.engine, self.served.node.incarnation
 
         async def one(user: str) -> None:
-            await engine.touch(T, user, Ref(f"{node}-{user}", node, 1), "phone", False, None)
-            await engine.set_status(T, user, Manual())
+            await engine.touch(T, user, SessionEpoch(f"{node}-{user}", node, 1), "phone", False, None)
+            await engine.set_status(T, user, ManualStatus())
 
         await together(one(user) for user in users)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from greendot.engine.port import Part, Topic
-from greendot.presence.celebrity_model import Crowding
+from greendot.presence.celebrity_model import CelebrityThresholds
 from greendot.testing import Served, WireClient, serving
 
 Entry = dict[str, Any]
@@ -50,7 +50,7 @@ def reads(served: Served) -> list[Any]:
 
 
 async def test_two_thousand_watchers_of_a_user_who_toggles_every_second_are_told_in_slices_and_all_end_right() -> None:
-    count, crowding = 2_000, Crowding(200, 20_000)
+    count, crowding = 2_000, CelebrityThresholds(200, 20_000)
     many = {"hellos_per_s": 10_000}  # they all come before the first second has passed
     async with serving(presence={"celebrity_watchers": 200, "idle_s": 0.5}, admission=many) as served:
         star = await served.client("star")

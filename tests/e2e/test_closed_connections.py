@@ -7,10 +7,10 @@ from collections import Counter
 
 from greendot.testing import WireClient, serving
 from greendot.transport.connection import Connection
-from greendot.transport.listener import Entrance
+from greendot.transport.listener import ProtocolSniffer
 
 CLIENTS = 20
-OF_A_CONNECTION = (Connection, Entrance)
+OF_A_CONNECTION = (Connection, ProtocolSniffer)
 
 
 def alive() -> Counter[type]:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from greendot.push.payload import Parcel, Sent
-from greendot.push.policy_model import Policy, Seen
-from greendot.push.provider_channel import Bounds, Lane, Lanes
-from greendot.push.worker import House, Pace, PushWorker
+from greendot.push.payload import PushPayload, SendResult
+from greendot.push.policy_model import PushPolicy, RecipientState
+from greendot.push.provider_channel import ChannelLimits, ProviderChannel, SharedChannels
+from greendot.push.worker import PushWorker, TenantPushConfig, WorkerPace
 from greendot.store.port import Key, Notice, Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.push import Device
@@ -39,7 +39,7 @@ class HangingHosts:
     def is_known(self, place: str) -> bool:
         return False
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         host = self.place(device)
         self.under_way[device.tenant] += 1
         self.changed.set()
@@ -48,7 +48,7 @@ class HangingHosts:
                 await asyncio.Event().wait()
             await asyncio.sleep(0)
             self.sent[host] += 1
-            return Sent("sent")
+            return SendResult("sent")
         finally:
             self.under_way[device.tenant] -= 1
             self.changed.set()
@@ -68,13 +68,15 @@ class HangingHosts:
 class Bench:
     """A worker whose slots are few, on a store."""
 
-    def __init__(self, store: Store, sender: HangingHosts, bounds: Bounds, at_once: int) -> None:
+    def __init__(self, store: Store, sender: HangingHosts, bounds: ChannelLimits, at_once: int) -> None:
         self.store = store
         self.sender = sender
         self.clock = ManualClock()
-        self.lanes = Lanes(lambda tenant: Lane(sender, tenant, "webpush", self.clock, bounds), sender)
-        house = House({"webpush": self.lanes}, lambda kind: Policy(), lambda kind: False)
-        self.worker = PushWorker(store, lambda tenant: house, _offline, self.clock, Pace(at_once, poll_s=0.01))
+        self.lanes = SharedChannels(
+            lambda tenant: ProviderChannel(sender, tenant, "webpush", self.clock, bounds), sender
+        )
+        house = TenantPushConfig({"webpush": self.lanes}, lambda kind: PushPolicy(), lambda kind: False)
+        self.worker = PushWorker(store, lambda tenant: house, _offline, self.clock, WorkerPace(at_once, poll_s=0.01))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         await self.sender.until(holds, self.clock)
@@ -89,7 +91,7 @@ class Bench:
         self.worker.wake()
 
 
-async def _offline(keys: object) -> dict[Key, Seen]:
+async def _offline(keys: object) -> dict[Key, RecipientState]:
     return {}
 
 
@@ -112,11 +114,11 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
 
 @asynccontextmanager
 async def benched(
-    opened: Opened, sender: HangingHosts, bounds: Bounds | None = None, at_once: int = 40
+    opened: Opened, sender: HangingHosts, bounds: ChannelLimits | None = None, at_once: int = 40
 ) -> AsyncIterator[Bench]:
     async with opened() as store:
         await store.start()
-        wide = Bounds(at_once=at_once, unproven=at_once, unproven_each=at_once)
+        wide = ChannelLimits(at_once=at_once, unproven=at_once, unproven_each=at_once)
         bench = Bench(store, sender, bounds or wide, at_once)
         try:
             yield bench
@@ -150,7 +152,7 @@ async def test_a_backlog_of_one_tenant_is_not_served_before_anothers_first(opene
 
 
 async def test_a_hanging_host_delays_no_other_host_of_its_tenant(opened: Opened) -> None:
-    bounds = Bounds(at_once=5, unproven=10, patience_s=0.02)
+    bounds = ChannelLimits(at_once=5, unproven=10, patience_s=0.02)
     async with benched(opened, HangingHosts("hangs"), bounds) as bench:
         await bench.notify("a", "hangs", 100)
         bench.worker.start()
@@ -161,7 +163,7 @@ async def test_a_hanging_host_delays_no_other_host_of_its_tenant(opened: Opened)
 
 
 async def test_hosts_that_never_answered_leave_room_for_those_that_did(opened: Opened) -> None:
-    bounds = Bounds(at_once=5, unproven=6, patience_s=0.02)
+    bounds = ChannelLimits(at_once=5, unproven=6, patience_s=0.02)
     async with benched(opened, HangingHosts("*"), bounds) as bench:
         bench.sender.silent.clear()
         await bench.notify("a", "answers", 1)

@@ -8,7 +8,7 @@ import pytest
 
 from greendot.engine.port import Entered, Topic
 from greendot.errors import EngineUnavailable
-from greendot.presence.model import Change, Face
+from greendot.presence.model import Change, VisibleState
 from greendot.testing import Served, serving
 
 HOLD_S = 7.0
@@ -32,7 +32,7 @@ async def test_a_user_whose_read_fails_is_read_again(monkeypatch: pytest.MonkeyP
     async with serving() as served:
         alice, bob = await served.client("alice"), await served.client("bob")
         await bob.request(type="watch", users=["alice"])
-        topic, restored = Topic("watch", "default", "alice"), Face("idle", version=1)
+        topic, restored = Topic("watch", "default", "alice"), VisibleState("idle", version=1)
         served.node.watching.changed(topic, Change(restored, restored, None, [], True, True, restored=True))
         await alice.request(type="status.set", status="busy")  # not heard: the user is being restored
         calls = fail_once(monkeypatch, served, "read")

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from e2e.processes import SECRET, serves_a_fresh_client
 from fuzz.live import EXAMPLES, Live, fuzzing
 from fuzz.nonsense import JSON, Nonsense
-from greendot.engine.port import AnySent, Entered, Kind, Left, Sent, Topic, Typing
+from greendot.engine.port import AnySent, Entered, Kind, Left, NodeMessage, Topic, Typing
 from greendot.engine.redis import keys
-from greendot.engine.redis.bus_codec import Malformed, Messages
+from greendot.engine.redis.bus_codec import BusCodec, Malformed
 from greendot.presence.model import Change
 from greendot.testing import Served, serving
 from redis_servers import RedisProcess
@@ -62,7 +62,7 @@ def test_whatever_nodes_and_scripts_tell_a_node_goes_on(caplog: pytest.LogCaptur
         known = st.sampled_from([LOBBY, ALICE, Topic("user", "default", "alice"), Topic("node", "", node)])
         topics = known | st.builds(Topic, nonsense.of(Kind), nonsense.names, nonsense.names)
 
-        ours = Messages(b"a key for tests, thirty-two long")
+        ours = BusCodec(b"a key for tests, thirty-two long")
 
         async def hear(topic: Topic, message: Any) -> None:
             served.node.heard(topic, message)
@@ -72,7 +72,7 @@ def test_whatever_nodes_and_scripts_tell_a_node_goes_on(caplog: pytest.LogCaptur
         @settings(fuzzing, max_examples=3 * EXAMPLES)  # they are quick
         @given(topics, st.one_of(*map(nonsense.of, TOLD)))
         def tell(topic: Topic, message: Any) -> None:
-            if isinstance(message, Sent):
+            if isinstance(message, NodeMessage):
                 try:
                     ours.reader("channel", topic)(ours.write("channel", message))
                 except Malformed:
@@ -94,7 +94,7 @@ class Forger:
     def __init__(self, redis: RedisProcess, node: str) -> None:
         self._connection = redis.connect()
         self._topics = LOBBY, ALICE, Topic("node", "", node)
-        self._ours = Messages(blake2b(SECRET.encode(), person=b"greendot-bus").digest())  # as nodes derive it
+        self._ours = BusCodec(blake2b(SECRET.encode(), person=b"greendot-bus").digest())  # as nodes derive it
 
     def close(self) -> None:
         self._connection.close()

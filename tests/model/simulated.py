@@ -22,9 +22,9 @@ from greendot.app.node import Node
 from greendot.config import Settings
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.port import Host, Message, Topic
-from greendot.engine.results import Adopted, SeatInfo, Touched
+from greendot.engine.results import Adopted, EngineSession, Touched
 from greendot.errors import StoreUnavailable
-from greendot.presence.model import NodeLife, Ref
+from greendot.presence.model import NodeLife, SessionEpoch
 from greendot.rooms.typing_model import Typist
 from greendot.store.sqlite import SqliteStore
 from greendot.store.sqlite.thread import _open, _transact
@@ -255,16 +255,16 @@ class SimulatedEngine(MemoryEngine):
         await asyncio.sleep(self._world.lag())
 
     async def touch(
-        self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None
+        self, tenant: str, user: str, ref: SessionEpoch, device: str, idle: bool | None, name: str | None
     ) -> Touched:
         await self._wait()
         return await super().touch(tenant, user, ref, device, idle, name)
 
-    async def adopt(self, tenant: str, user: str, session: str, ref: Ref) -> Adopted | None:
+    async def adopt(self, tenant: str, user: str, session: str, ref: SessionEpoch) -> Adopted | None:
         await self._wait()
         return await super().adopt(tenant, user, session, ref)
 
-    async def sessions(self, tenant: str, user: str) -> list[SeatInfo]:
+    async def sessions(self, tenant: str, user: str) -> list[EngineSession]:
         await self._wait()
         return await super().sessions(tenant, user)
 

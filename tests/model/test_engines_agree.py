@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.port import Engine, Entered, Fenced, Left, Topic
 from greendot.engine.redis import keys
-from greendot.engine.redis.nodes import Periods
+from greendot.engine.redis.nodes import LeasePeriods
 from greendot.engine.results import Known, Swept
-from greendot.presence.model import Change, Face, Manual, NodeLife, Ref, Snapshot
+from greendot.presence.model import Change, ManualStatus, NodeLife, SessionEpoch, Snapshot, VisibleState
 from greendot.testing import ManualClock
 from hosts import RecordingHost, RedisNode
 from redis_servers import redis_server
@@ -101,7 +101,7 @@ class Side:
         """Half seconds since the story began: what both sides must agree on."""
         return ms and (ms - self.start_ms + 100) // 500
 
-    def face(self, face: Face) -> Any:
+    def face(self, face: VisibleState) -> Any:
         stamps = [self.stamp(ms) for ms in (face.since, face.last_seen, face.version, face.until)]
         return face.state, face.text, face.status, *stamps
 
@@ -152,7 +152,7 @@ class RedisSide(Side):
     """Kept from story to story; each has a tenant of its own."""
 
     def __init__(self, port: int) -> None:
-        periods = Periods(grace=GRACE_S)
+        periods = LeasePeriods(grace=GRACE_S)
         self.nodes = [RedisNode(f"redis://127.0.0.1:{port}", "model:", periods=periods) for _ in NODES]
         self.stories = 0
 
@@ -186,7 +186,7 @@ class RedisSide(Side):
         """It is refused wherever it comes, and goes on under a new name by itself."""
         before, engine = self.incarnation(node), self.nodes[node].engine
         with pytest.raises(Fenced):
-            await engine.touch("nobody's", "nobody", Ref(f"{before}-1", before, 1), "phone", None, None)
+            await engine.touch("nobody's", "nobody", SessionEpoch(f"{before}-1", before, 1), "phone", None, None)
         await self.renamed(node, before)
 
     async def renamed(self, node: int, before: str) -> None:
@@ -304,7 +304,7 @@ class Story:
         session, seat = [*there.seats.items()][step.session % len(there.seats)]
         if step.verb == "move":
             return step._replace(verb="adopt", more=(session,))
-        return step._replace(verb="linger", more=(Ref(session, seat.incarnation, seat.conn), *step.more))
+        return step._replace(verb="linger", more=(SessionEpoch(session, seat.incarnation, seat.conn), *step.more))
 
     async def go_on(self, node: int) -> None:
         """A node that was refused lives on under a new name, by itself."""
@@ -313,7 +313,7 @@ class Story:
 
     async def do(self, side: Side, step: Step) -> Any:
         engine, who = side.engine(step.node), (self.tenant, step.user)
-        ref = Ref(self.sessions[step.session], self.lives_now[step.node], step.conn)
+        ref = SessionEpoch(self.sessions[step.session], self.lives_now[step.node], step.conn)
         try:
             match step.verb:
                 case "open" | "touch":
@@ -322,7 +322,7 @@ class Story:
                     before = self.lives_before.get(step.node)
                     return before and await self.touch(engine, step, ref._replace(incarnation=before))
                 case "linger":
-                    its, *how = step.more if isinstance(step.more[0], Ref) else (ref, *step.more)
+                    its, *how = step.more if isinstance(step.more[0], SessionEpoch) else (ref, *step.more)
                     return await engine.linger(*who, its, *how)
                 case "leave":
                     left = await engine.leave(*who, ref)
@@ -344,18 +344,18 @@ class Story:
             return "fenced"
         return await self.look_after(side, step)
 
-    async def touch(self, engine: Engine, step: Step, ref: Ref) -> Any:
+    async def touch(self, engine: Engine, step: Step, ref: SessionEpoch) -> Any:
         touched = await engine.touch(self.tenant, step.user, ref, *step.more)
         if step.verb == "open" and not touched.status_known:  # as a node does it
-            await engine.set_status(self.tenant, step.user, Manual(rev=1))
+            await engine.set_status(self.tenant, step.user, ManualStatus(rev=1))
         return touched
 
     def known(self, side: Side, device: str, idle: bool, name: str | None, age: int, *status: Any) -> Known:
         kind, until, rev = status
         return Known(device, idle, name, age, self.manual(side, kind, until, None, rev))
 
-    def manual(self, side: Side, status: Any, until: int | None, text: str | None, rev: int) -> Manual:
-        return Manual(status, until and side.start_ms + self.memory.elapsed_ms + until, text, rev)
+    def manual(self, side: Side, status: Any, until: int | None, text: str | None, rev: int) -> ManualStatus:
+        return ManualStatus(status, until and side.start_ms + self.memory.elapsed_ms + until, text, rev)
 
     async def look_after(self, side: Side, step: Step) -> Any:
         """What is not a verb on one user."""

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.port import Fenced, Topic
-from greendot.presence.model import NOBODY, Change, Face, Manual, Ref, Snapshot
+from greendot.presence.model import NOBODY, Change, ManualStatus, SessionEpoch, Snapshot, VisibleState
 from greendot.testing import ManualClock
 from hosts import RecordingHost
 
@@ -43,7 +43,7 @@ class Said(NamedTuple):
 
     at: int
     kind: Literal["touch", "linger"]
-    ref: Ref
+    ref: SessionEpoch
     device: str = ""
     idle: bool | None = None
     deadline: int = 0
@@ -51,7 +51,7 @@ class Said(NamedTuple):
 
 
 class Session(NamedTuple):
-    ref: Ref
+    ref: SessionEpoch
     device: str
     idle: bool
     deadline: int | None  # None: connected
@@ -62,7 +62,7 @@ class Person:
 
     def __init__(self) -> None:
         self.said: list[Said] = []  # since the user was last seen to have no session
-        self.manual: Manual | None = None
+        self.manual: ManualStatus | None = None
         self.heard = 0  # the latest moment any of the user's clients is known to have been heard
         self.shown: tuple[str, str | None] = ("offline", None)  # state and text, as last told to others
         self.since: int | None = None
@@ -93,9 +93,9 @@ class Person:
                     del found[other]
         return _counting(found, now, ends)
 
-    def status(self, now: int) -> Manual:
-        manual = self.manual or Manual()
-        return Manual(rev=manual.rev) if manual.until is not None and manual.until <= now else manual
+    def status(self, now: int) -> ManualStatus:
+        manual = self.manual or ManualStatus()
+        return ManualStatus(rev=manual.rev) if manual.until is not None and manual.until <= now else manual
 
     def truth(self, now: int, ends: dict[str, int]) -> tuple[str, str | None]:
         """State and text as the user's own devices should see them."""
@@ -193,7 +193,7 @@ class PresenceMachine(RuleBasedStateMachine):
 
     @rule(user=users, session=sessions, device=devices, conn=connections, idle=st.sampled_from([None, False, True]))
     def touch(self, user: str, session: str, device: str, conn: int, idle: bool | None) -> None:
-        person, ref = self.people[user], Ref(session, self.node, conn)
+        person, ref = self.people[user], SessionEpoch(session, self.node, conn)
         known = person.sessions(self.now, self.ends).get(session)
         device = device if known is None else known.device  # a session stays on its device
         touched = done(self.engine.touch(TENANT, user, ref, device, idle, user.title()))
@@ -245,7 +245,7 @@ class PresenceMachine(RuleBasedStateMachine):
 
     @rule(user=users, session=sessions, conn=connections, grace=graces, silent=silences)
     def linger(self, user: str, session: str, conn: int, grace: int, silent: int) -> None:
-        person, ref = self.people[user], Ref(session, self.node, conn)
+        person, ref = self.people[user], SessionEpoch(session, self.node, conn)
         known = person.sessions(self.now, self.ends).get(session)
         ours = known is not None and known.ref == ref
         # A connection was heard when it came, if never since, and what was heard once stays heard.
@@ -259,7 +259,7 @@ class PresenceMachine(RuleBasedStateMachine):
 
     @rule(user=users, session=sessions, conn=connections)
     def leave(self, user: str, session: str, conn: int) -> None:
-        ref = Ref(session, self.node, conn)
+        ref = SessionEpoch(session, self.node, conn)
         known = self.people[user].sessions(self.now, self.ends).get(session)
         deadline = known.deadline if known is not None and known.ref == ref else None
         expected = None if deadline is None else deadline - self.now
@@ -276,7 +276,7 @@ class PresenceMachine(RuleBasedStateMachine):
     def set_status(self, user: str, status: Any, until: int | None, text: str | None, step: int) -> None:
         person = self.people[user]
         self.revision += max(step, 0)
-        manual = Manual(status, None if until is None else self.now + until, text, self.revision + min(step, 0))
+        manual = ManualStatus(status, None if until is None else self.now + until, text, self.revision + min(step, 0))
         snapshot = done(self.engine.set_status(TENANT, user, manual))
         if person.said and (person.manual is None or manual.rev >= person.status(self.now).rev):
             person.manual = manual
@@ -310,7 +310,7 @@ class PresenceMachine(RuleBasedStateMachine):
     def a_dead_node_is_refused(self, user: str, session: str) -> None:
         for incarnation in self.ends:
             try:
-                done(self.engine.touch(TENANT, user, Ref(session, incarnation, 9), "phone", False, None))
+                done(self.engine.touch(TENANT, user, SessionEpoch(session, incarnation, 9), "phone", False, None))
             except Fenced:
                 continue
             raise AssertionError("a write of a dead incarnation was taken")
@@ -331,7 +331,7 @@ class PresenceMachine(RuleBasedStateMachine):
             assert (snapshot.own.status, snapshot.own.until) == (manual.status, manual.until)
             assert snapshot.name == user.title()
 
-    def told(self, user: str) -> list[Face]:
+    def told(self, user: str) -> list[VisibleState]:
         return [change.face for change in self.published[user] if change.public]
 
     @invariant()

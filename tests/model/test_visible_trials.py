@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from greendot.testing import Served, WireClient, serving
-from greendot.visibility.model import Facts, Person, Policy, Privacy, Rule, may_see
+from greendot.visibility.model import Person, Policy, Privacy, VisibilityFacts, VisibilityPolicy, may_see
 
 USERS = ["ann", "bob", "carl", "dan"]
 ROOMS = ["r1", "r2"]
@@ -33,12 +33,12 @@ class Trial:
         self.inside: dict[str, set[str]] = {user: set() for user in USERS}
         self.story: list[str] = []
 
-    def facts(self, user: str) -> Facts:
+    def facts(self, user: str) -> VisibilityFacts:
         privacy = Privacy("hidden" if user in self.discreet else "shown", frozenset(self.hides[user]))
-        return Facts(privacy, frozenset(self.members[user]), self.contacts[user])
+        return VisibilityFacts(privacy, frozenset(self.members[user]), self.contacts[user])
 
     def sight(self, viewer: str, target: str, *, in_room: bool = False) -> str:
-        rule = Rule(self.policy)
+        rule = VisibilityPolicy(self.policy)
         people = Person(viewer, self.facts(viewer)), Person(target, self.facts(target))
         return may_see(rule.in_room if in_room else rule, *people, self.served.clock.now_ms())
 

@@ -74,7 +74,7 @@ class Counters(Protocol):
     dashboard_refused_total: int
 
 
-class Lasting(Struct, frozen=True):
+class RetentionPeriods(Struct, frozen=True):
     """How long things last that are found: from the settings."""
 
     lease_s: float  # a node that has not renewed it for so long is dead
@@ -83,7 +83,7 @@ class Lasting(Struct, frozen=True):
     unused_days: float  # devices are kept so long that are not used
 
 
-class Desk(Struct, frozen=True):
+class DashboardServices(Struct, frozen=True):
     """All the dashboard works with."""
 
     engine: Engine
@@ -96,7 +96,7 @@ class Desk(Struct, frozen=True):
     node: NodeView
     revoking: Revoking
     notifying: Notifying
-    lasting: Lasting
+    lasting: RetentionPeriods
     metrics: Counters
     key: str = ""  # the operator's, from the settings
     dev: bool = False
@@ -126,7 +126,7 @@ class Viewer(Struct, frozen=True):
         return self.tenant
 
 
-async def viewer_of(desk: Desk, key: str) -> Viewer | None:
+async def viewer_of(desk: DashboardServices, key: str) -> Viewer | None:
     """Who shows this key; None if it opens nothing here. StoreUnavailable if that cannot be said now."""
     if desk.key and hmac.compare_digest(_hash(desk.key), _hash(key)):
         return Viewer("admin.key", nodes=True, every=True)

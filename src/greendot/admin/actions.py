@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from greendot.admin.access import Desk, Viewer
+from greendot.admin.access import DashboardServices, Viewer
 from greendot.admin.frames import Act
 from greendot.auth.model import Revocation
 from greendot.engine.results import NodeInfo
 from greendot.errors import Refused
 from greendot.ids import Id
-from greendot.protocol.cluster import EndAll, NodeOf, read_ended, read_node
+from greendot.protocol.cluster import DisconnectAll, NodeQuery, read_ended, read_node
 from greendot.protocol.codes import Err, invites_return
 from greendot.store.port import Notice
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 WITHIN_S = 2.0  # a node has to answer
 HOLDS_S = 60.0  # what is not confirmed by then was not meant
@@ -39,10 +39,10 @@ class Offer(NamedTuple):
     ends_at: float  # monotonic seconds
 
 
-class Acting:
+class Actions:
     """Offers that were made to one onlooker. The latest counts: nobody decides two things at once."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: DashboardServices) -> None:
         self._desk = desk
         self._numbers = 0
         self._offer: Offer | None = None
@@ -75,7 +75,7 @@ class Acting:
             raise Refused(Err.FORBIDDEN, "this key is for a tenant: nodes are for the server's own key")
         if not any(it.node == node and it.state == "live" for it in nodes):
             raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}")
-        answer = await self._desk.survey.ask_one(node, NodeOf(tenant), WITHIN_S)
+        answer = await self._desk.survey.ask_one(node, NodeQuery(tenant), WITHIN_S)
         if answer is None:
             raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; try again in a moment")
         there = read_node(answer)
@@ -91,7 +91,7 @@ class Acting:
         act = offer.act
         target = act.user or act.session or act.node or ""
         kind = "user" if act.user else "session" if act.session else "node"
-        tell(
+        log(
             log_events.AUDIT_ACTED,
             key=viewer.name,
             act=offer.act.do,
@@ -114,7 +114,7 @@ class Acting:
     async def _disconnect(self, offer: Offer, tenant: str) -> tuple[str, int]:
         act, closed = offer.act, 0
         if act.node is not None:
-            end = EndAll(act.code, act.reason, offer.all_of)
+            end = DisconnectAll(act.code, act.reason, offer.all_of)
             if (answer := await self._desk.survey.ask_one(act.node, end, WITHIN_S)) is None:
                 raise Refused(Err.UNAVAILABLE, f"node {act.node} does not answer: whether it closed any is not known")
             closed = read_ended(answer).sessions

@@ -14,20 +14,20 @@ from msgspec import to_builtins
 
 from greendot import __version__
 from greendot.admin import frames
-from greendot.admin.access import Desk, Viewer, viewer_of
-from greendot.admin.actions import Acting
-from greendot.admin.lookup import Finding
-from greendot.admin.socket import Admission
-from greendot.admin.summary import Gathering, View, busiest
+from greendot.admin.access import DashboardServices, Viewer, viewer_of
+from greendot.admin.actions import Actions
+from greendot.admin.lookup import Lookup
+from greendot.admin.socket import ViewerAdmission
+from greendot.admin.summary import ClusterSummary, View, busiest
 from greendot.engine.port import Topic
 from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.node.event_recorder_model import KINDS, Kind
-from greendot.protocol.cluster import Sample, SampleOf, read_sample
+from greendot.protocol.cluster import Sample, SampleQuery, read_sample
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import CommandId
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 EVERY_S = 1.0  # between two looks
 WITHIN_S = 0.6  # for the other nodes to answer
@@ -62,7 +62,7 @@ class Group(NamedTuple):
 class _Look:
     """What is known of one onlooker."""
 
-    def __init__(self, acting: Acting) -> None:
+    def __init__(self, acting: Actions) -> None:
         self.acting = acting
         self.asked = False  # it has said hello
         self.key = ""
@@ -80,12 +80,12 @@ class _Look:
 class Dashboard:
     """See the module (gateway.onlooker.Audience)."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: DashboardServices) -> None:
         self._desk = desk
         self._looks: dict[Socket, _Look] = {}
-        self._admission: Admission[Socket] = Admission()
-        self._finding = Finding(desk)
-        self._gathered: dict[Group, Gathering] = {}
+        self._admission: ViewerAdmission[Socket] = ViewerAdmission()
+        self._finding = Lookup(desk)
+        self._gathered: dict[Group, ClusterSummary] = {}
         self._nodes: list[NodeInfo] = []
         self._jobs: list[dict[str, Any]] = []
         self._turn = 0
@@ -100,7 +100,7 @@ class Dashboard:
     def opened(self, socket: Socket) -> None:
         if (displaced := self._admission.open(socket)) is not None:
             self._refuse(displaced, Close.OVERLOADED, "too many sockets wait to sign in: come back")
-        look = self._looks[socket] = _Look(Acting(self._desk))
+        look = self._looks[socket] = _Look(Actions(self._desk))
         look.deadline = self._desk.timers.set(HELLO_S, self._too_late, socket)
 
     def gone(self, socket: Socket) -> None:
@@ -183,7 +183,7 @@ class Dashboard:
             self._refuse(socket, Close.OVERLOADED, full)
             return
         look.key, look.viewer = hello.key, viewer
-        tell(log_events.DASHBOARD_OPENED, key=viewer.name)
+        log(log_events.DASHBOARD_OPENED, key=viewer.name)
         welcome = {
             "version": __version__,
             "node": self._desk.node.incarnation,
@@ -300,7 +300,7 @@ class Dashboard:
         for socket, look in looks.items():
             assert look.viewer is not None
             groups.setdefault(_group(look.viewer, look.wants), []).append(socket)
-        self._gathered = {group: self._gathered.get(group) or Gathering(group.view) for group in groups}
+        self._gathered = {group: self._gathered.get(group) or ClusterSummary(group.view) for group in groups}
         await asyncio.gather(*(self._show(group, sockets) for group, sockets in groups.items()))
 
     async def _look_at_jobs(self) -> None:
@@ -322,12 +322,12 @@ class Dashboard:
             for state, runs in zip(states, last, strict=True)
         ]
 
-    def _question(self, group: Group, sockets: list[Socket]) -> SampleOf:
+    def _question(self, group: Group, sockets: list[Socket]) -> SampleQuery:
         looks = [self._looks[socket] for socket in sockets if socket in self._looks]
         kinds = frozenset[str]().union(*(look.kinds for look in looks))
         # What waits for those who see nodes is not what waits for those who do not, even of one tenant.
         names = "nodes" if group.view.nodes else "tenant", group.user or "", group.room or "", group.node or ""
-        return SampleOf(
+        return SampleQuery(
             asker="/".join((self._desk.node.incarnation, *names)).rstrip("/"),
             nodes=group.view.nodes,
             tenant=group.view.tenant,
@@ -343,7 +343,7 @@ class Dashboard:
         answers = await self._desk.survey.ask(self._live(), question, WITHIN_S)
         samples = {node: read_sample(text) for node, text in answers.items()}
         now = self._desk.clock.now_ms()
-        gathering = self._gathered.get(group) or Gathering(group.view)
+        gathering = self._gathered.get(group) or ClusterSummary(group.view)
         shown = gathering.frame(self._nodes, samples, now)
         if group.view.nodes:
             shown["jobs"] = self._jobs

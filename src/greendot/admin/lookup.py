@@ -8,18 +8,18 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from greendot.admin.access import Desk, Viewer
+from greendot.admin.access import DashboardServices, Viewer
 from greendot.engine.port import Topic
-from greendot.engine.results import NodeInfo, SeatInfo
+from greendot.engine.results import EngineSession, NodeInfo
 from greendot.errors import EngineUnavailable, Refused
 from greendot.presence.model import project
 from greendot.protocol.cluster import (
-    NodeOf,
-    RoomOf,
-    SessionThere,
-    TopicOf,
-    UserOf,
-    UserThere,
+    NodeQuery,
+    RoomQuery,
+    SessionReport,
+    TopicQuery,
+    UserQuery,
+    UserReport,
     read_node,
     read_room,
     read_topic,
@@ -35,16 +35,16 @@ MOST_PUSHES = 20  # notifications, the newest that are unread, that are looked u
 DAY_MS = 86_400_000
 
 
-class Finding:
+class Lookup:
     """Reads, and changes nothing. It shows what the user's own devices are shown: hiding is from other users."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: DashboardServices) -> None:
         self._desk = desk
 
     async def user(self, tenant: str, user: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         desk = self._desk
         answers, seats, rooms, inbox, statuses, devices = await asyncio.gather(
-            desk.survey.ask(_live(nodes), UserOf(tenant, user), WITHIN_S),
+            desk.survey.ask(_live(nodes), UserQuery(tenant, user), WITHIN_S),
             desk.engine.sessions(tenant, user),
             desk.store.rooms_of(tenant, user),
             desk.store.inbox(tenant, user),
@@ -148,7 +148,7 @@ class Finding:
         found: dict[str, Any] = {"node": node, "known": False, "answered": False}
         for lease in self._leases(nodes, {node}):
             found |= lease | {"known": True}
-        text = await self._desk.survey.ask_one(node, NodeOf(), WITHIN_S) if found.get("state") == "live" else None
+        text = await self._desk.survey.ask_one(node, NodeQuery(), WITHIN_S) if found.get("state") == "live" else None
         if text is not None:
             there = to_builtins(read_node(text))
             there["tenants"] = {name: it for name, it in there["tenants"].items() if viewer.tail in ("", name)}
@@ -156,7 +156,7 @@ class Finding:
         return found
 
     async def topic(self, topic: Topic, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
-        question = TopicOf(topic.kind, topic.tenant, topic.name)  # type: ignore[arg-type]  # a node's is not asked for
+        question = TopicQuery(topic.kind, topic.tenant, topic.name)  # type: ignore[arg-type]  # a node's is not asked for
         answers = await self._desk.survey.ask(_live(nodes), question, WITHIN_S)
         there = {node: read_topic(text) for node, text in answers.items()}
         rows = [{"node": node} | to_builtins(it) for node, it in sorted(there.items())]
@@ -174,7 +174,7 @@ class Finding:
         desk = self._desk
         found, answers = await asyncio.gather(
             desk.store.member_page(tenant, room, None, MOST),
-            desk.survey.ask(_live(nodes), RoomOf(tenant, room), WITHIN_S),
+            desk.survey.ask(_live(nodes), RoomQuery(tenant, room), WITHIN_S),
         )
         try:
             present, typers = await asyncio.gather(desk.engine.present(tenant, room), desk.engine.typers(tenant, room))
@@ -199,7 +199,7 @@ class Finding:
         }
 
 
-def _session(node: str, found: SessionThere) -> dict[str, Any]:
+def _session(node: str, found: SessionReport) -> dict[str, Any]:
     return {
         "session": found.session,
         "node": node,
@@ -219,7 +219,7 @@ def _session(node: str, found: SessionThere) -> dict[str, Any]:
     }
 
 
-def _seat(seat: SeatInfo, dead_in_ms: int | None) -> dict[str, Any]:
+def _seat(seat: EngineSession, dead_in_ms: int | None) -> dict[str, Any]:
     """One whose node did not answer: what the engine knows of it."""
     known = [ms for ms in (seat.ends_in_ms, dead_in_ms) if ms is not None]
     return {
@@ -232,7 +232,7 @@ def _seat(seat: SeatInfo, dead_in_ms: int | None) -> dict[str, Any]:
     }
 
 
-def _watchers(read: dict[str, UserThere]) -> dict[str, Any]:
+def _watchers(read: dict[str, UserReport]) -> dict[str, Any]:
     """How many there are on all nodes; on some they may be told in slices, or ask."""
     ways = [way for way in ("asked", "slices") if any(it.told == way for it in read.values())]
     return {"count": sum(it.watchers for it in read.values()), "told": ways[0] if ways else "live"}

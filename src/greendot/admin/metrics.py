@@ -29,7 +29,7 @@ Numbers = list[tuple[str, float]]
 _AWAY: Numbers = [("store_up", 0)]
 
 
-class Scraping:
+class MetricsPage:
     """One for each node."""
 
     def __init__(self, parts: Parts) -> None:

@@ -15,36 +15,36 @@ from greendot.app.parts import Parts
 from greendot.connect.drain import Ending
 from greendot.engine.port import Topic
 from greendot.errors import StoreUnavailable
-from greendot.node.event_recorder_model import ALL, Event, Name, Only
+from greendot.node.event_recorder_model import ALL, EventFilter, RecordedEvent, TailKey
 from greendot.node.session import Session
-from greendot.node.subscriptions import Followed
-from greendot.presence.watched_user import Watched
+from greendot.node.subscriptions import TopicSubscription
+from greendot.presence.watched_user import WatchedUser
 from greendot.protocol.cluster import (
     MOST_SESSIONS,
     Answer,
-    EndAll,
+    DisconnectAll,
     Ended,
     HotTopic,
-    NodeOf,
-    NodeThere,
+    NodeQuery,
+    NodeReport,
     Question,
-    RoomOf,
-    RoomThere,
+    RoomQuery,
+    RoomReport,
     Sample,
-    SampleOf,
-    SessionThere,
+    SampleQuery,
+    SessionReport,
     SlowClient,
-    Told,
-    TopicOf,
-    TopicThere,
-    UserOf,
-    UserThere,
+    TopicQuery,
+    TopicReport,
+    UserQuery,
+    UserReport,
+    WatchMode,
 )
 
 MOST_TENANTS = 100  # named of a node
 
 
-class Answering:
+class NodeReporter:
     """One for each node."""
 
     def __init__(self, parts: Parts, is_draining: Callable[[], bool]) -> None:
@@ -56,29 +56,29 @@ class Answering:
 
     def reply(self, question: Question) -> Answer:
         match question:
-            case SampleOf():
+            case SampleQuery():
                 return self._sample(question)
-            case UserOf():
+            case UserQuery():
                 return self._user(question)
-            case RoomOf():
+            case RoomQuery():
                 channel = self._parts.hub.find(Topic("room", question.tenant, question.room))
-                return RoomThere(0 if channel is None else len(channel.listeners))
-            case NodeOf():
+                return RoomReport(0 if channel is None else len(channel.listeners))
+            case NodeQuery():
                 return self._node(question)
-            case TopicOf():
+            case TopicQuery():
                 return self._topic(Topic(question.kind, question.tenant, question.name))
-            case EndAll():
+            case DisconnectAll():
                 return Ended(self._ending.end_all(question.code, question.reason, question.tenant))
 
     # --- how it is here ---
 
-    def _sample(self, question: SampleOf) -> Sample:
+    def _sample(self, question: SampleQuery) -> Sample:
         parts = self._parts
         now = parts.clock.monotonic()
-        events: list[Event] = []
+        events: list[RecordedEvent] = []
         skipped = 0
         if question.tail is not None:
-            name, only = Name(question.asker, question.tail), Only(question.user, question.room)
+            name, only = TailKey(question.asker, question.tail), EventFilter(question.user, question.room)
             events, skipped = parts.witness.tail.take(name, question.kinds, now, only)
         if question.nodes:
             values = dict(stats.metrics(parts))
@@ -107,7 +107,7 @@ class Answering:
             slow=self._slow(question),
         )
 
-    def _hot(self, question: SampleOf, now: float) -> list[HotTopic]:
+    def _hot(self, question: SampleQuery, now: float) -> list[HotTopic]:
         """Names are of tenants: who sees none of their events sees none of these."""
         if not question.most or question.tail is None:
             return []
@@ -120,7 +120,7 @@ class Answering:
             found.append(HotTopic(topic.kind, topic.tenant, topic.name, listeners, round(per_s, 1)))
         return found
 
-    def _slow(self, question: SampleOf) -> list[SlowClient]:
+    def _slow(self, question: SampleQuery) -> list[SlowClient]:
         if not question.most or question.tail is None:
             return []
         connections = self._parts.registry.connections.values()
@@ -154,25 +154,25 @@ class Answering:
 
     # --- who is here ---
 
-    def _user(self, question: UserOf) -> UserThere:
+    def _user(self, question: UserQuery) -> UserReport:
         sessions = self._parts.registry.sessions_of(question.tenant, question.user)
         watched = self._parts.watching.watched(Topic("watch", question.tenant, question.user))
         there = [self._session(session) for session in sessions[:MOST_SESSIONS]]
         if watched is None:
-            return UserThere(there)
-        return UserThere(there, len(watched.channel.listeners), _told(watched))
+            return UserReport(there)
+        return UserReport(there, len(watched.channel.listeners), _told(watched))
 
-    def _topic(self, topic: Topic) -> TopicThere:
+    def _topic(self, topic: Topic) -> TopicReport:
         if topic.kind == "user":
-            return TopicThere(sum(1 for _ in self._parts.registry.connections_of(topic.tenant, topic.name)))
+            return TopicReport(sum(1 for _ in self._parts.registry.connections_of(topic.tenant, topic.name)))
         channel = self._parts.hub.find(topic)
         if channel is None:
-            return TopicThere(0)
+            return TopicReport(0)
         watched = self._parts.watching.watched(topic)
-        followed: Followed | None = watched or self._parts.rooms.local(topic)
+        followed: TopicSubscription | None = watched or self._parts.rooms.local(topic)
         timer = None if followed is None else followed.timer
         now = self._parts.timers.now()
-        return TopicThere(
+        return TopicReport(
             listeners=len(channel.listeners),
             frames=len(channel.pending),
             writes=channel.waiting,
@@ -182,11 +182,11 @@ class Answering:
             unheard_in_ms=None if timer is None else max(0, round((timer.due - now) * 1000)),
         )
 
-    def _node(self, question: NodeOf) -> NodeThere:
+    def _node(self, question: NodeQuery) -> NodeReport:
         parts = self._parts
         registry, kinds = parts.registry, parts.hub.kinds()
         tallies = [(registry.tallies.shown(tenant).connections, tenant) for tenant in registry.tallies]
-        return NodeThere(
+        return NodeReport(
             version=__version__,
             started_at=parts.started_at,
             draining=self._is_draining(),
@@ -204,10 +204,10 @@ class Answering:
             gauges={name: it for name, it in stats.metrics(parts) if not name.endswith("_total")},
         )
 
-    def _session(self, session: Session) -> SessionThere:
+    def _session(self, session: Session) -> SessionReport:
         info = stats.info(self._parts, session)
         connection = session.connection
-        return SessionThere(
+        return SessionReport(
             session=session.id,
             device=session.device,
             client=f"{session.client.name} {session.client.version}".strip(),
@@ -225,7 +225,7 @@ class Answering:
         )
 
 
-def _told(watched: Watched) -> Told:
+def _told(watched: WatchedUser) -> WatchMode:
     """How those who watch learn of changes."""
     if watched.is_polled:
         return "asked"

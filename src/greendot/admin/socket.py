@@ -23,20 +23,20 @@ LINGER_S = 2.0  # for a peer that goes on sending to read the close frame
 RATE, BURST = 20, 100  # frames a second, and at once: a page sends a few when somebody clicks
 
 
-class Audience(Protocol):
+class SocketListener(Protocol):
     """Who is told of onlookers."""
 
-    def opened(self, onlooker: Onlooker) -> None: ...
-    def said(self, onlooker: Onlooker, text: str) -> None: ...
-    def gone(self, onlooker: Onlooker) -> None: ...
+    def opened(self, onlooker: DashboardSocket) -> None: ...
+    def said(self, onlooker: DashboardSocket, text: str) -> None: ...
+    def gone(self, onlooker: DashboardSocket) -> None: ...
 
 
-class Onlooker(Framing):
+class DashboardSocket(Framing):
     """One of them."""
 
     __slots__ = ("_audience", "_limit")
 
-    def __init__(self, audience: Audience) -> None:
+    def __init__(self, audience: SocketListener) -> None:
         super().__init__()
         self._audience = audience
         self._limit = CommandLimit(RATE, BURST, monotonic())
@@ -106,7 +106,7 @@ MOST_TENANT = 8  # of one tenant
 S = TypeVar("S")  # a socket; hashable
 
 
-class Admission(Generic[S]):
+class ViewerAdmission(Generic[S]):
     """Sockets that wait and sockets that view. Each is in at most one of the two sets."""
 
     def __init__(self) -> None:

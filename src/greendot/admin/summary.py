@@ -60,7 +60,7 @@ class _Kept(NamedTuple):
     at_ms: int
 
 
-class Gathering:
+class ClusterSummary:
     """Remembers the last sample of each node, for one view."""
 
     def __init__(self, view: View) -> None:

@@ -17,7 +17,7 @@ from greendot.jobs.unread_reminder import Notify, Reminding, UnreadReminder
 from greendot.store.port import InboxStore, Notice, Store
 
 
-class Around(Struct, frozen=True):
+class JobServices(Struct, frozen=True):
     """What jobs have to do with besides store and engine."""
 
     notify: Notify
@@ -25,13 +25,13 @@ class Around(Struct, frozen=True):
     pruned: Callable[[int], None] | None = None
 
 
-def make_jobs(settings: Settings, store: Store, engine: Engine, around: Around) -> list[Planned]:
+def make_jobs(settings: Settings, store: Store, engine: Engine, around: JobServices) -> list[Planned]:
     """Those that are switched on. ConfigError if one has a timetable that is none."""
     found = all_jobs(settings, store, engine, around)
     return [one for one in found if settings.jobs.enabled and _times(settings, one.job.name).enabled]
 
 
-def all_jobs(settings: Settings, store: Store, engine: Engine, around: Around) -> list[Planned]:
+def all_jobs(settings: Settings, store: Store, engine: Engine, around: JobServices) -> list[Planned]:
     """Also those that run only by hand."""
     jobs, reminder = settings.jobs, settings.jobs.unread_reminder
     reminding = Reminding(around.pushes, round(reminder.after_s * 1000), reminder.text)

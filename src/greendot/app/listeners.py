@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from greendot.admin.socket import Onlooker
+from greendot.admin.socket import DashboardSocket
 from greendot.app.http import make_admin_app, make_app, make_metrics_app
 from greendot.app.node import Node
 from greendot.config import Settings
 from greendot.errors import ConfigError
 from greendot.http.backend import Backend, Dev
 from greendot.http.pages import Headers
-from greendot.transport.listener import Server
+from greendot.transport.listener import Listener
 from greendot.transport.tls import Certificate
 from greendot.transport.websocket import Framing
 
@@ -32,10 +32,10 @@ class Ports:
         tls = settings.tls
         self._certificate = Certificate(tls.cert, tls.key) if tls.cert else None
         self._hsts_s = 0 if settings.server.dev else tls.hsts_s
-        onlooker = None if dashboard is None else lambda: Onlooker(dashboard)
+        onlooker = None if dashboard is None else lambda: DashboardSocket(dashboard)
         here = onlooker is not None and not settings.admin.port
         app = make_app(backend, dev, admin=here, docs=settings.api.docs, metrics=not settings.metrics.port)
-        self.main = Server(
+        self.main = Listener(
             node,
             Headers(app, self._is_ending),
             self._certificate,
@@ -45,9 +45,9 @@ class Ports:
         self.admin = None if onlooker is None or here else self._own(make_admin_app(), onlooker)
         self.metrics = self._own(make_metrics_app(backend)) if settings.metrics.port else None
 
-    def _own(self, app: Any, onlooker: Callable[[], Framing] | None = None) -> Server:
+    def _own(self, app: Any, onlooker: Callable[[], Framing] | None = None) -> Listener:
         """A port for one purpose; no client comes in by it."""
-        return Server(
+        return Listener(
             self._node,
             Headers(app, self._is_ending),
             self._certificate,
@@ -59,7 +59,7 @@ class Ports:
     def _is_ending(self) -> bool:
         return self._node.draining
 
-    def __iter__(self) -> Iterator[Server]:
+    def __iter__(self) -> Iterator[Listener]:
         return iter([server for server in (self.main, self.admin, self.metrics) if server is not None])
 
     def share(self, worker: int) -> None:

@@ -12,22 +12,22 @@ from typing import Any
 
 from greendot import __version__
 from greendot.admin import stats
-from greendot.admin.metrics import Scraping
-from greendot.admin.node_report import Answering
+from greendot.admin.metrics import MetricsPage
+from greendot.admin.node_report import NodeReporter
 from greendot.app.parts import Parts
 from greendot.clock import Clock
 from greendot.config import Settings
-from greendot.connect.disconnect import Departures
-from greendot.connect.drain import Draining, Pace
-from greendot.engine.messages import Answered, Asked
+from greendot.connect.disconnect import DisconnectCleanup
+from greendot.connect.drain import Drainer, DrainPace
+from greendot.engine.messages import ClusterAnswer, ClusterQuestion
 from greendot.engine.port import (
     Acknowledged,
     Audit,
-    Awaited,
     Deliver,
     Disconnect,
     Engine,
     Entered,
+    HoldSession,
     InboxChanged,
     Left,
     MemberRemoved,
@@ -35,22 +35,22 @@ from greendot.engine.port import (
     Message,
     Notified,
     Part,
-    Regarded,
-    Restated,
     Revoked,
+    StatusChanged,
     Topic,
     Typing,
+    VisibilityChanged,
 )
 from greendot.ids import hashed, incarnation_of
-from greendot.node.session import named
+from greendot.node.session import log_fields
 from greendot.node.timer_model import Timer
-from greendot.presence.grace_model import Cause, shown_code
+from greendot.presence.grace_model import EndCause, shown_code
 from greendot.presence.model import Change
 from greendot.protocol.codes import Close
 from greendot.protocol.replies import SessionInfo
 from greendot.store.port import Store
 from greendot.telemetry import log_events
-from greendot.telemetry.log import live_as, tell
+from greendot.telemetry.log import log, set_node
 from greendot.telemetry.prometheus import Sample
 from greendot.telemetry.spans import span
 from greendot.telemetry.traceparent import read
@@ -67,12 +67,12 @@ class Node(Parts):
         self.draining = False  # no new clients are wanted here
         self._driven = driven
         self._numbers = 0
-        pace = Pace(settings.admission.hellos_per_s, settings.presence.grace_s)
-        self._drain = Draining(self.registry.connections, clock, pace)
-        self._departures = Departures(self._quiet)
-        self._scraping = Scraping(self)
+        pace = DrainPace(settings.admission.hellos_per_s, settings.presence.grace_s)
+        self._drain = Drainer(self.registry.connections, clock, pace)
+        self._departures = DisconnectCleanup(self._quiet)
+        self._scraping = MetricsPage(self)
         self.intake.quiet = self._quiet
-        self.survey.reply = Answering(self, lambda: self.draining).reply
+        self.survey.reply = NodeReporter(self, lambda: self.draining).reply
         engine.turned = self.witness.turned
 
     # --- life ---
@@ -90,8 +90,8 @@ class Node(Parts):
             self.pressure.start()
         await self.renewing.start()
         await self.revoking.start()
-        live_as(self.sessions.incarnation)
-        tell(log_events.NODE_STARTED, node=self.sessions.incarnation, version=__version__)
+        set_node(self.sessions.incarnation)
+        log(log_events.NODE_STARTED, node=self.sessions.incarnation, version=__version__)
 
     def announce_end(self) -> None:
         """This node will stop: it goes on as ever, but `/readyz` says that nobody is to be sent here any more."""
@@ -166,11 +166,11 @@ class Node(Parts):
     def violated(self, connection: Connection, code: int, reason: str) -> None:
         self.intake.violated(connection, code, reason)
 
-    def ended(self, connection: Connection, cause: Cause, code: int) -> None:
+    def ended(self, connection: Connection, cause: EndCause, code: int) -> None:
         if code == Close.TOO_SLOW:
             self.metrics.realtime_client_slow_closed_total += 1
-        if cause is Cause.CLIENT_CLOSE and self.intake.bye_waits(connection):
-            cause = Cause.BYE
+        if cause is EndCause.CLIENT_CLOSE and self.intake.bye_waits(connection):
+            cause = EndCause.BYE
         connection.ended_by = (cause, code)
         self.registry.ended(connection, shown_code(cause, code))
         if self.reception.forget(connection):
@@ -185,10 +185,10 @@ class Node(Parts):
             connection.ended_by = None
             session = connection.session
             if log_events.CONNECTION_ENDED.is_wanted:
-                tell(log_events.CONNECTION_ENDED, outcome=cause.name, code=code or "", **named(session))
+                log(log_events.CONNECTION_ENDED, outcome=cause.name, code=code or "", **log_fields(session))
             self.witness.ended(session, shown_code(cause, code))
             self.watching.forget(connection)
-            self.rooms.forget(connection, said_bye=cause is Cause.BYE)
+            self.rooms.forget(connection, said_bye=cause is EndCause.BYE)
             self.sessions.lost(connection, cause, code)
 
     def gone(self, connection: Connection) -> None:
@@ -209,7 +209,7 @@ class Node(Parts):
 
     def slow(self, connection: Connection) -> None:
         self.metrics.realtime_client_slow_total += 1
-        tell(log_events.CONNECTION_SLOW, **named(connection.session))
+        log(log_events.CONNECTION_SLOW, **log_fields(connection.session))
 
     def count_send_failed(self) -> None:
         self.metrics.realtime_socket_send_failed_total += 1
@@ -239,9 +239,9 @@ class Node(Parts):
                 self._disconnect(message.session, message.code, message.reason, message.tenant)
             case Audit():
                 self.recovery.audit()
-            case Awaited():
+            case HoldSession():
                 self.reception.awaited(message)
-            case Restated():
+            case StatusChanged():
                 self.statuses.look_again((topic.tenant, topic.name))
             case Notified() if message.traceparent is not None and message.records:
                 with self._heard_of(topic, message.traceparent, message.records[-1][0]):
@@ -255,15 +255,15 @@ class Node(Parts):
                     self.rooms.received(topic, message)
             case MemberRemoved():
                 self.rooms.removed(message, topic.name)
-            case Regarded():
+            case VisibilityChanged():
                 self.regarding.heard(message, topic.name)
             case Revoked():
                 self.revoking.heard(message, topic.name)
             case Acknowledged():
                 self.acks.acknowledged(message)
-            case Asked():
+            case ClusterQuestion():
                 self.survey.asked(message, topic.name)
-            case Answered():
+            case ClusterAnswer():
                 self.survey.answered(message)
             case Deliver() | Typing() | Entered() | Left() | MembersChanged():
                 self.rooms.received(topic, message)
@@ -272,7 +272,7 @@ class Node(Parts):
     def _heard_of(self, topic: Topic, traceparent: str, seq: int | None) -> Iterator[None]:
         """What follows from it here is in the course of what it was said in the course of elsewhere."""
         with span("bus.receive", read(traceparent), kind=topic.kind):
-            tell(log_events.RECORD_HEARD, seq=seq, tenant=topic.tenant, channel=topic.name)
+            log(log_events.RECORD_HEARD, seq=seq, tenant=topic.tenant, channel=topic.name)
             yield
 
     def _to_user(self, topic: Topic, message: Deliver) -> None:

@@ -6,65 +6,65 @@ from collections.abc import Callable, Mapping
 from secrets import token_bytes
 
 from greendot.app.tokens import make_tokens
-from greendot.auth.jwks import Renewing
-from greendot.auth.revocation import Revoking
-from greendot.auth.tenants import Tenancy
+from greendot.auth.jwks import JwksRefresh
+from greendot.auth.revocation import RevocationService
+from greendot.auth.tenants import Tenants
 from greendot.clock import Clock
 from greendot.config import Limits, Settings, Visibility
 from greendot.config.settings import Typing as TypingSettings
-from greendot.connect.admission import Reception
-from greendot.connect.admission_model import Admission
+from greendot.connect.admission import HelloAdmission
+from greendot.connect.admission_model import HelloQueue
 from greendot.connect.commands import Commands
 from greendot.connect.commands import Parts as Acting
-from greendot.connect.dispatch import Intake
-from greendot.connect.handshake import Greeting
-from greendot.connect.recovery import Pace, Recovery
-from greendot.connect.recovery import Parts as RecoveryParts
-from greendot.connect.token_refresh import Granting
-from greendot.connect.version_fallback import Refreshing
+from greendot.connect.dispatch import Dispatcher
+from greendot.connect.handshake import Handshake
+from greendot.connect.recovery import Recovery, RecoveryPace
+from greendot.connect.recovery import RecoveryServices as RecoveryParts
+from greendot.connect.token_refresh import TokenRefreshService
+from greendot.connect.version_fallback import VersionFallback
 from greendot.engine.port import Engine
 from greendot.ids import hash_key
-from greendot.inbox.delivery import Inboxes
+from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.kinds_model import Kind, Kinds
-from greendot.inbox.service import Notifying
-from greendot.limits.backpressure import Targets
-from greendot.limits.connection_limits import Headcount
+from greendot.inbox.service import InboxService
+from greendot.limits.backpressure import Backpressure
+from greendot.limits.connection_limits import ConnectionLimits
 from greendot.limits.model import ACTIVITIES, SCOPES, Quota
-from greendot.limits.overload import Pressure
-from greendot.limits.overload_model import Bounds, Breaker, Load
-from greendot.limits.rate_limits import Limiting
+from greendot.limits.overload import OverloadMonitor
+from greendot.limits.overload_model import Load, OverloadBounds, OverloadLevels
+from greendot.limits.rate_limits import RateLimits
 from greendot.node.acknowledged import Acks
 from greendot.node.cluster_rpc import Survey
-from greendot.node.context import Shared
-from greendot.node.event_recorder import Witness
-from greendot.node.event_recorder_model import Tail
+from greendot.node.context import NodeContext
+from greendot.node.event_recorder import EventRecorder
+from greendot.node.event_recorder_model import EventTail
 from greendot.node.hub import Hub
-from greendot.node.hub_model import Throttle
+from greendot.node.hub_model import WriteThrottle
 from greendot.node.registry import Registry
-from greendot.node.surge_detector import Arrivals
+from greendot.node.surge_detector import SurgeDetector
 from greendot.node.tasks import Tasks
 from greendot.node.timers import Timers
-from greendot.presence.celebrities import Crowds
-from greendot.presence.celebrity_model import Crowding
+from greendot.presence.celebrities import Celebrities
+from greendot.presence.celebrity_model import CelebrityThresholds
 from greendot.presence.grace_model import Graces
-from greendot.presence.sessions import Periods, Sessions
-from greendot.presence.status import Statuses
-from greendot.presence.watch import Watching, WatchLimits
+from greendot.presence.sessions import SessionPeriods, SessionService
+from greendot.presence.status import StatusService
+from greendot.presence.watch import WatchLimits, WatchService
 from greendot.protocol.events import TypingTimes
 from greendot.push.devices import Devices
-from greendot.rooms.messages import Speaking
-from greendot.rooms.service import RoomLimits, Rooms
-from greendot.rooms.session_rooms import Seating
+from greendot.rooms.messages import RoomMessages
+from greendot.rooms.service import RoomLimits, RoomService
+from greendot.rooms.session_rooms import SessionRooms
 from greendot.store.port import Notice, Store
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
-from greendot.transport.ingress import Doorstep, Rules
+from greendot.transport.ingress import IngressPolicy, IngressRules
 from greendot.transport.ingress_model import Hosts, Origins, Proxies
-from greendot.visibility.cache import Sights
-from greendot.visibility.model import Rule
+from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.model import VisibilityPolicy
 from greendot.visibility.updates import Parts as Looking
-from greendot.visibility.updates import Regarding
-from greendot.visibility.webhook import Asking
+from greendot.visibility.updates import VisibilityUpdates
+from greendot.visibility.webhook import VisibilityWebhook
 
 RESTORE_S = 2.0  # beside a renewal, what all nodes need to restore their sessions
 
@@ -81,8 +81,8 @@ class Parts:
         self.registry = Registry()
         self.hub = Hub(self.metrics, _throttle(settings, clock), clock.monotonic)
         quotas = {name: _quota(tenant.limits) for name, tenant in settings.tenants.items()}
-        self.limiting = Limiting(_quota(settings.limits), quotas, clock, self.metrics, self.registry.tallies)
-        self.headcount = Headcount(self.registry, self.limiting)
+        self.limiting = RateLimits(_quota(settings.limits), quotas, clock, self.metrics, self.registry.tallies)
+        self.headcount = ConnectionLimits(self.registry, self.limiting)
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
         self.tokens = make_tokens(settings.auth, clock.monotonic)
@@ -94,50 +94,54 @@ class Parts:
 
     def _build(self, settings: Settings, engine: Engine, store: Store, clock: Clock) -> None:
         typing, presence = settings.typing, settings.presence
-        self.witness = Witness(Tail(bodies=settings.server.dev), clock)
-        shared = Shared(clock, self.timers, self.tasks, self.hub, self.registry, Arrivals(clock), self.witness)
+        self.witness = EventRecorder(EventTail(bodies=settings.server.dev), clock)
+        shared = NodeContext(
+            clock, self.timers, self.tasks, self.hub, self.registry, SurgeDetector(clock), self.witness
+        )
         self.slices = shared.slices
-        self.refreshing = Refreshing(shared)
-        self.statuses = Statuses(engine, store, shared)
+        self.refreshing = VersionFallback(shared)
+        self.statuses = StatusService(engine, store, shared)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
         accept = settings.engine.when_away == "accept"
-        periods = Periods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept)
-        seating = Seating(engine, self.statuses, shared)
-        self.sessions = Sessions(engine, self.statuses, seating, shared, periods)
-        pace = Pace(settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S)
+        periods = SessionPeriods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept)
+        seating = SessionRooms(engine, self.statuses, shared)
+        self.sessions = SessionService(engine, self.statuses, seating, shared, periods)
+        pace = RecoveryPace(
+            settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S
+        )
         crowds = self._expect_crowds(settings, engine, shared)
-        self.asking = Asking(shared, _answer_periods(settings))
-        sights = Sights(store, shared, _rules(settings), self.asking, engine.now_ms)
+        self.asking = VisibilityWebhook(shared, _answer_periods(settings))
+        sights = VisibilityCache(store, shared, _rules(settings), self.asking, engine.now_ms)
         watch_limits = WatchLimits(self.limiting.most_watches, pace.hold_s)
-        self.watching = Watching(engine, shared, crowds, sights, self.statuses, watch_limits)
+        self.watching = WatchService(engine, shared, crowds, sights, self.statuses, watch_limits)
         room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, _typing_times(typing), pace.hold_s)
-        self.rooms = Rooms(engine, store, seating, sights, shared, room_limits)
+        self.rooms = RoomService(engine, store, seating, sights, shared, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
         self.survey = Survey(engine, lambda: self.incarnation)
         looking = Looking(sights, self.watching, self.rooms, self.acks, self.asking)
-        self.regarding = Regarding(engine, store, looking, shared)
-        self.speaking = Speaking(engine, store, self.rooms, shared, self.acks, self.limiting)
+        self.regarding = VisibilityUpdates(engine, store, looking, shared)
+        self.speaking = RoomMessages(engine, store, self.rooms, shared, self.acks, self.limiting)
         self.speaking.moved = self.regarding.members_changed
-        self.inboxes = Inboxes(store, shared, self.metrics)
+        self.inboxes = InboxDelivery(store, shared, self.metrics)
         self.sessions.left = self.inboxes.left
         self.devices = Devices(store, clock)
-        self.notifying = Notifying(engine, store, shared, self.inboxes, _kinds(settings), self.metrics)
+        self.notifying = InboxService(engine, store, shared, self.inboxes, _kinds(settings), self.metrics)
         self.notifying.is_pushed = _pushed(settings)
         recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
         self.recovery = Recovery(engine, recovering, shared, pace, self.metrics)
-        self.renewing = Renewing(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
-        self.tenancy = Tenancy(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
-        self.revoking = Revoking(engine, store, self.sessions, shared, self.acks, _longest_ms(settings))
+        self.renewing = JwksRefresh(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
+        self.tenancy = Tenants(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
+        self.revoking = RevocationService(engine, store, self.sessions, shared, self.acks, _longest_ms(settings))
         self.revoking.alone = settings.engine.url == "memory"
         entry, promises = (
             (self.tokens, self.tenancy, self.revoking),
             (presence.heartbeat_s, self.limiting, self.headcount),
         )
-        greeting = Greeting(self.sessions, self.rooms, self.inboxes, shared, entry, promises)
+        greeting = Handshake(self.sessions, self.rooms, self.inboxes, shared, entry, promises)
         self.reception = self._receive(settings, engine, shared, greeting)
         self.pressure = self._measure(settings, engine)
-        self.targets = Targets(engine, self.pressure, self.timers.now)
-        self.intake = Intake(
+        self.targets = Backpressure(engine, self.pressure, self.timers.now)
+        self.intake = Dispatcher(
             self._commands(engine, clock), self.reception, self.sessions, shared, self.metrics, self.limiting
         )
         self.pressure.told += [self.reception.loaded, self.intake.loaded, self.witness.loaded]
@@ -145,7 +149,7 @@ class Parts:
     def _commands(self, engine: Engine, clock: Clock) -> Commands:
         return Commands(
             Acting(
-                granting=Granting(self.sessions, self.rooms, self.watching),
+                granting=TokenRefreshService(self.sessions, self.rooms, self.watching),
                 revoking=self.revoking,
                 statuses=self.statuses,
                 regarding=self.regarding,
@@ -162,22 +166,24 @@ class Parts:
             )
         )
 
-    def _expect_crowds(self, settings: Settings, engine: Engine, shared: Shared) -> Crowds:
+    def _expect_crowds(self, settings: Settings, engine: Engine, shared: NodeContext) -> Celebrities:
         presence = settings.presence
-        crowding = Crowding(presence.celebrity_watchers, presence.celebrity_polling)
+        crowding = CelebrityThresholds(presence.celebrity_watchers, presence.celebrity_polling)
         forced = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
-        return Crowds(shared, self.metrics, engine.now_ms, crowding, forced)
+        return Celebrities(shared, self.metrics, engine.now_ms, crowding, forced)
 
-    def _measure(self, settings: Settings, engine: Engine) -> Pressure:
+    def _measure(self, settings: Settings, engine: Engine) -> OverloadMonitor:
         bounds = settings.overload
         load = Load(bounds.lag_s, bounds.backlog, bounds.bus_lag_s)
-        return Pressure(Breaker(Bounds(load, bounds.refuse_times), bounds.hold_s), engine, self.hub, self.metrics)
+        return OverloadMonitor(
+            OverloadLevels(OverloadBounds(load, bounds.refuse_times), bounds.hold_s), engine, self.hub, self.metrics
+        )
 
-    def _receive(self, settings: Settings, engine: Engine, shared: Shared, greeting: Greeting) -> Reception:
+    def _receive(self, settings: Settings, engine: Engine, shared: NodeContext, greeting: Handshake) -> HelloAdmission:
         admission, limited = settings.admission, settings.limits.enabled
         rate = admission.hellos_per_s if limited else None
-        queue = Admission[Connection](rate, admission.hellos_at_once, admission.waiting)
-        return Reception(queue, greeting, self.sessions, engine, shared, self.metrics)
+        queue = HelloQueue[Connection](rate, admission.hellos_at_once, admission.waiting)
+        return HelloAdmission(queue, greeting, self.sessions, engine, shared, self.metrics)
 
     @property
     def incarnation(self) -> str:
@@ -185,11 +191,11 @@ class Parts:
         return self.sessions.incarnation
 
 
-def _doorstep(settings: Settings, metrics: Metrics, clock: Clock) -> Doorstep:
+def _doorstep(settings: Settings, metrics: Metrics, clock: Clock) -> IngressPolicy:
     door = settings.door
     proxies = Proxies(door.trusted_proxies, door.proxy_header)
-    rules = Rules(Origins(door.origins), Hosts(door.hosts), proxies, door.connections_per_ip)
-    return Doorstep(rules, metrics, clock.monotonic)
+    rules = IngressRules(Origins(door.origins), Hosts(door.hosts), proxies, door.connections_per_ip)
+    return IngressPolicy(rules, metrics, clock.monotonic)
 
 
 def _kinds(settings: Settings) -> Kinds:
@@ -217,9 +223,9 @@ def _typing_times(typing: TypingSettings) -> TypingTimes:
     return TypingTimes(*(round(time_s * 1000) for time_s in seconds))
 
 
-def _throttle(settings: Settings, clock: Clock) -> Throttle | None:
+def _throttle(settings: Settings, clock: Clock) -> WriteThrottle | None:
     limits = settings.limits
-    return Throttle(limits.sends_per_s, clock.monotonic()) if limits.enabled and limits.sends_per_s else None
+    return WriteThrottle(limits.sends_per_s, clock.monotonic()) if limits.enabled and limits.sends_per_s else None
 
 
 def _quota(limits: Limits) -> Quota:
@@ -234,7 +240,7 @@ def _quota(limits: Limits) -> Quota:
     )
 
 
-def _rules(settings: Settings) -> Callable[[str], Rule]:
+def _rules(settings: Settings) -> Callable[[str], VisibilityPolicy]:
     """The policies of tenants, by name."""
     common = _rule(settings.visibility)
     own = {name: _rule(tenant.visibility) for name, tenant in settings.tenants.items()}
@@ -246,5 +252,5 @@ def _answer_periods(settings: Settings) -> dict[str, float]:
     return own | {"": settings.visibility.ask_cache_s}
 
 
-def _rule(visibility: Visibility) -> Rule:
-    return Rule(visibility.policy, round(visibility.recent_days * 86_400_000))
+def _rule(visibility: Visibility) -> VisibilityPolicy:
+    return VisibilityPolicy(visibility.policy, round(visibility.recent_days * 86_400_000))

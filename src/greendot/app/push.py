@@ -13,16 +13,16 @@ from greendot.clock import Clock, SystemClock
 from greendot.config import Settings
 from greendot.config.push import TenantPush
 from greendot.errors import ConfigError
-from greendot.push.payload import Parcel, ProviderSender, Sender, Sent
-from greendot.push.policy_model import Policy, Reason
-from greendot.push.provider_channel import Bounds, Lane, Lanes
+from greendot.push.payload import ProviderSender, PushPayload, Sender, SendResult
+from greendot.push.policy_model import PushPolicy, Reason
+from greendot.push.provider_channel import ChannelLimits, ProviderChannel, SharedChannels
 from greendot.push.providers.apns import Account, Apns
 from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
 from greendot.push.providers.webhook import PushWebhook
 from greendot.push.providers.webpush import Vapid, WebPush
-from greendot.push.recipient_state import Facts, Presence
-from greendot.push.worker import House, Look, Pace, PushWorker
+from greendot.push.recipient_state import Presence, RecipientStates
+from greendot.push.worker import Look, PushWorker, TenantPushConfig, WorkerPace
 from greendot.store.port import Store
 from greendot.store.push import Device, Provider
 from greendot.transport.address_model import networks
@@ -35,7 +35,7 @@ ALL = "all"  # the name in logs of what tenants share
 T = TypeVar("T")
 
 
-class Pushing:
+class PushService:
     """All of a process that pushes."""
 
     def __init__(self, settings: Settings, store: Store, look: Look, clock: Clock) -> None:
@@ -44,16 +44,16 @@ class Pushing:
         self._own = {name: self._house(settings, name, own.push, clock) for name, own in settings.tenants.items()}
         self._common = self._house(settings, ALL, settings.push, clock)
         push = settings.push
-        pace = Pace(push.concurrency, give_up_ms=round(push.give_up_after_s * 1000))
+        pace = WorkerPace(push.concurrency, give_up_ms=round(push.give_up_after_s * 1000))
         self.worker = PushWorker(store, lambda tenant: self._own.get(tenant, self._common), look, clock, pace)
 
-    def _house(self, settings: Settings, tenant: str, push: TenantPush, clock: Clock) -> House | None:
+    def _house(self, settings: Settings, tenant: str, push: TenantPush, clock: Clock) -> TenantPushConfig | None:
         if not push.pushes:
             return None
         senders = make_senders(settings, tenant, push, clock, self._terms)
         self._senders += senders.values()
         hints = {name for name, kind in settings.kinds.items() if kind.bus == "hint"}
-        return House(senders, policies(push), lambda kind: kind in hints)
+        return TenantPushConfig(senders, policies(push), lambda kind: kind in hints)
 
     async def close(self) -> None:
         await self.worker.close(FINISH_S)
@@ -85,14 +85,14 @@ class Pushing:
         }
 
 
-def make_pushing(settings: Settings, engine: Presence, store: Store, clock: Clock) -> Pushing:
+def make_pushing(settings: Settings, engine: Presence, store: Store, clock: Clock) -> PushService:
     """With the engine asked who is here."""
-    return Pushing(settings, store, Facts(engine, store).look, clock)
+    return PushService(settings, store, RecipientStates(engine, store).look, clock)
 
 
-def policies(push: TenantPush) -> Callable[[str], Policy]:
+def policies(push: TenantPush) -> Callable[[str], PushPolicy]:
     """What holds for each kind."""
-    common = Policy(push.enabled, push.active_hold_s, push.idle_hold_s, push.per_hour, push.least)
+    common = PushPolicy(push.enabled, push.active_hold_s, push.idle_hold_s, push.per_hour, push.least)
     own = {
         name: structs.replace(
             common,
@@ -110,10 +110,10 @@ def make_senders(
     settings: Settings, tenant: str, push: TenantPush, clock: Clock, terms: Terms | None = None
 ) -> dict[Provider, Sender]:
     """Those that are set up. ConfigError names the setting if a file cannot be used."""
-    terms, bounds = terms or push_terms(settings), Bounds(at_once=settings.push.at_once)
+    terms, bounds = terms or push_terms(settings), ChannelLimits(at_once=settings.push.at_once)
     made: dict[Provider, ProviderSender] = {}
     if push.dry_run:
-        made = dict.fromkeys(get_args(Provider), Nobody())
+        made = dict.fromkeys(get_args(Provider), DryRunProvider())
     else:
         section = "push" if tenant == ALL else f"tenants.{tenant}.push"
         if push.fcm_credentials_file:
@@ -128,16 +128,18 @@ def make_senders(
             secrets = (push.webhook_secret, push.webhook_secret_before)
             made["webhook"] = PushWebhook(push.webhook_url, secrets, terms, clock)
 
-    def lane(provider: Provider, sender: ProviderSender, of: str) -> Lane:
-        return Lane(sender, of, provider, clock, bounds, dry_run=push.dry_run)
+    def lane(provider: Provider, sender: ProviderSender, of: str) -> ProviderChannel:
+        return ProviderChannel(sender, of, provider, clock, bounds, dry_run=push.dry_run)
 
     return {
-        provider: Lanes(partial(lane, provider, sender), sender) if tenant == ALL else lane(provider, sender, tenant)
+        provider: SharedChannels(partial(lane, provider, sender), sender)
+        if tenant == ALL
+        else lane(provider, sender, tenant)
         for provider, sender in made.items()
     }
 
 
-class Nobody:
+class DryRunProvider:
     """Stands for a provider where nothing is to be sent."""
 
     def place(self, device: Device) -> str:
@@ -146,7 +148,7 @@ class Nobody:
     def is_known(self, place: str) -> bool:
         return True
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         raise AssertionError("a dry run sends nothing")
 
     async def close(self) -> None:

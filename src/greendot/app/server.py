@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from greendot.app.jobs import Around, check_timetables, make_jobs
+from greendot.app.jobs import JobServices, check_timetables, make_jobs
 from greendot.app.listeners import Ports
 from greendot.app.node import Node
 from greendot.app.tokens import make_tokens
@@ -25,7 +25,7 @@ from greendot.clock import Clock, SystemClock
 from greendot.config import Look, Settings
 from greendot.config.webhooks import Hook as HookSettings
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.port import Engine, Turn
+from greendot.engine.port import Engine, Transition
 from greendot.engine.redis.url import parse
 from greendot.errors import ConfigError, StoreUnavailable
 from greendot.http.backend import Backend, Dev, DevPeriods
@@ -42,12 +42,12 @@ from greendot.transport.tls import Certificate
 
 if TYPE_CHECKING:
     from greendot.admin.dashboard import Dashboard
-    from greendot.app.push import Pushing
+    from greendot.app.push import PushService
     from greendot.app_outbox.relay import Relay
     from greendot.engine.redis.engine import Options
     from greendot.store.postgres import PostgresOutbox
     from greendot.transport.http_client import Terms
-    from greendot.visibility.webhook_client import AskedApp
+    from greendot.visibility.webhook_client import HttpVisibilityClient
     from greendot.webhooks.hook import Hook
     from greendot.webhooks.service import Webhooks
 
@@ -77,7 +77,7 @@ class Greendot:
             self.node.engine.turned = both(self.node.witness.turned, self._webhooks.turned)
             self.node.counters.append(self._webhooks.items)
         self.node.devices.check = check_token
-        self.pushing: Pushing | None = None
+        self.pushing: PushService | None = None
         if settings.pushes and settings.push.in_server:
             from greendot.app.push import make_pushing
 
@@ -143,7 +143,7 @@ class Greendot:
         def pruned(inboxes: int) -> None:
             self.node.metrics.inbox_pruned_total += inboxes
 
-        around = Around(self.node.notifying.notify, pushes(self.settings), pruned)
+        around = JobServices(self.node.notifying.notify, pushes(self.settings), pruned)
         return make_jobs(self.settings, self.node.store, self.node.engine, around)
 
 
@@ -154,12 +154,12 @@ def make_dev_periods(settings: Settings) -> DevPeriods:
 
 
 def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
-    from greendot.admin.access import Desk, Lasting
+    from greendot.admin.access import DashboardServices, RetentionPeriods
     from greendot.admin.dashboard import Dashboard
 
     days = settings.presence.last_seen_days, settings.inbox.keep_days, settings.jobs.cleanup_tokens.unused_days
     return Dashboard(
-        Desk(
+        DashboardServices(
             engine=node.engine,
             store=node.store,
             clock=node.clock,
@@ -170,7 +170,7 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
             node=node,
             revoking=node.revoking,
             notifying=node.notifying,
-            lasting=Lasting(settings.node.lease_s, *days),
+            lasting=RetentionPeriods(settings.node.lease_s, *days),
             metrics=node.metrics,
             key=settings.admin.key,
             dev=settings.server.dev,
@@ -178,7 +178,7 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
     )
 
 
-class Delivery:
+class AppPublisher:
     """The way of what an app says, by HTTP or by its outbox (relay.relay.Delivery)."""
 
     def __init__(self, node: Node) -> None:
@@ -192,8 +192,8 @@ class Delivery:
         return await self._node.notifying.notify(notices)
 
 
-def both(one: Callable[[Turn], None], other: Callable[[Turn], None]) -> Callable[[Turn], None]:
-    def turned(turn: Turn) -> None:
+def both(one: Callable[[Transition], None], other: Callable[[Transition], None]) -> Callable[[Transition], None]:
+    def turned(turn: Transition) -> None:
         one(turn)
         other(turn)
 
@@ -304,14 +304,14 @@ def make_engine(settings: Settings, clock: Clock) -> Engine:
 
 def redis_options(settings: Settings) -> Options:
     from greendot.engine.redis.engine import Options
-    from greendot.engine.redis.nodes import Periods
+    from greendot.engine.redis.nodes import LeasePeriods
 
     presence, typing, node = settings.presence, settings.typing, settings.node
     return Options(
         # Nodes that verify the same tokens trust each other: what signs the one signs the other.
         key=blake2b(settings.auth.secret.encode(), person=b"greendot-bus").digest(),
         prefix=settings.engine.prefix,
-        periods=Periods(node.lease_s, node.renew_s, presence.grace_s),
+        periods=LeasePeriods(node.lease_s, node.renew_s, presence.grace_s),
         typing_ttl_ms=round(typing.ttl_s * 1000),
         typing_throttle_ms=round(typing.throttle_s * 1000),
         seen_retention_ms=round(presence.last_seen_days * 86_400_000),
@@ -374,12 +374,12 @@ def pushes(settings: Settings) -> Callable[[str], bool]:
 
 
 def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:
-    from greendot.webhooks.records import Pace
+    from greendot.webhooks.records import DeliveryPace
     from greendot.webhooks.service import Webhooks
 
     common, terms = settings.webhooks, call_terms(settings)
     hooks = {tenant: make_hook(tenant, hook, terms, clock) for tenant, hook in settings.hooks.items()}
-    pace = Pace(common.batch_max, common.batch_wait_ms / 1000, round(common.give_up_after_s * 1000))
+    pace = DeliveryPace(common.batch_max, common.batch_wait_ms / 1000, round(common.give_up_after_s * 1000))
     return Webhooks(hooks, store, clock, pace)
 
 
@@ -391,16 +391,16 @@ def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Ho
     return Hook(tenant, hook.url, secrets, hook.events, Caller(hook.url, terms), clock)
 
 
-def make_asked(settings: Settings, clock: Clock) -> dict[str, AskedApp]:
+def make_asked(settings: Settings, clock: Clock) -> dict[str, HttpVisibilityClient]:
     """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
     own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
     asking = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}
     if not asking:
         return {}
-    from greendot.visibility.webhook_client import AskedApp
+    from greendot.visibility.webhook_client import HttpVisibilityClient
 
     return {
-        tenant: AskedApp(of.ask_url, of.ask_secret, call_terms(settings, of.ask_timeout_s), clock)
+        tenant: HttpVisibilityClient(of.ask_url, of.ask_secret, call_terms(settings, of.ask_timeout_s), clock)
         for tenant, of in asking.items()
     }
 
@@ -421,7 +421,7 @@ def call_terms(settings: Settings, timeout_s: float | None = None) -> Terms:
 def make_relay(settings: Settings, node: Node, clock: Clock) -> Relay:
     from greendot.app_outbox.relay import Relay
 
-    return Relay(make_outbox(settings), Delivery(node), clock, settings.outbox.poll_s)
+    return Relay(make_outbox(settings), AppPublisher(node), clock, settings.outbox.poll_s)
 
 
 def make_outbox(settings: Settings) -> PostgresOutbox:

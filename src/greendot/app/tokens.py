@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from greendot.auth.claims import Rules
+from greendot.auth.claims import TokenRules
 from greendot.auth.jwks import RemoteKeys
 from greendot.auth.keyring import HASHES, BadKey, Key, public_key_of, secret_of
 from greendot.auth.tokens import Tokens
@@ -58,7 +58,7 @@ class Auth(Protocol):
 
 def make_tokens(auth: Auth, now: Callable[[], float]) -> Tokens:
     """Tokens as the settings have them. ConfigError names a key that is none. `now` is in monotonic seconds."""
-    rules = Rules(
+    rules = TokenRules(
         algorithms=frozenset(auth.algorithms) or None,
         audience=auth.audience,
         issuer=auth.issuer,
@@ -66,9 +66,9 @@ def make_tokens(auth: Auth, now: Callable[[], float]) -> Tokens:
     )
     remote = None
     if auth.jwks_url:
-        from greendot.auth.jwks_fetch import Fetching  # only who needs it pays for an HTTP client
+        from greendot.auth.jwks_fetch import JwksFetch  # only who needs it pays for an HTTP client
 
-        remote = RemoteKeys(Fetching(auth.jwks_url, auth.jwks_timeout_s), now)
+        remote = RemoteKeys(JwksFetch(auth.jwks_url, auth.jwks_timeout_s), now)
     return Tokens(auth.secret, [_key(key) for key in auth.keys], rules, remote)
 
 

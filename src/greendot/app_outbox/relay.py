@@ -14,14 +14,14 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from greendot.app_outbox.rows import MessageLetter, NoticeLetter, letter_of
+from greendot.app_outbox.rows import MessageRow, NoticeRow, parse_row
 from greendot.clock import Clock
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError, StoreUnavailable
 from greendot.ids import Id
 from greendot.store.app_outbox import Aside, Outbox, OutboxRow, OutboxSession
 from greendot.store.port import Draft, Key, Notice
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 BATCH = 256  # rows read at once; all inboxes among them are written in one commit
 FINISH_S = 2.0  # what is being written when the relay is told to end may take so long
@@ -32,7 +32,7 @@ COUNT_S = 10.0  # between two counts of what waits
 MOST_COUNTED = 100_000  # rows: a backlog is not to be held up by being counted
 
 
-class Delivery(Protocol):
+class Publisher(Protocol):
     """The way everything is sent: written first, then told to those who are connected."""
 
     async def append(self, tenant: str, room: str, draft: Draft) -> object:
@@ -65,7 +65,7 @@ class Counts(Struct):
 class Relay:
     """Runs from `start` to `close`; whatever happens to the outbox or the store, it goes on when they are back."""
 
-    def __init__(self, outbox: Outbox, delivery: Delivery, clock: Clock, poll_s: float = 1.0) -> None:
+    def __init__(self, outbox: Outbox, delivery: Publisher, clock: Clock, poll_s: float = 1.0) -> None:
         self._outbox = outbox
         self._delivery = delivery
         self._clock = clock
@@ -116,20 +116,20 @@ class Relay:
                 self._lost(str(error))
             except Exception as error:
                 pause = LONGEST_PAUSE_S
-                tell(log_events.WORK_FAILED, error, work="the relay of the outbox")
+                log(log_events.WORK_FAILED, error, work="the relay of the outbox")
             self.counts.up, self.counts.shards = False, 0
             if not self._ending:
                 await asyncio.sleep(pause * random.uniform(0.7, 1.0))
 
     def _lost(self, trouble: str) -> None:
         if trouble != self._trouble:
-            tell(log_events.OUTBOX_AWAY, reason=trouble)
+            log(log_events.OUTBOX_AWAY, reason=trouble)
         self._trouble = trouble
 
     def _found(self) -> None:
         self.counts.up = True
         if self._trouble is not None:
-            tell(log_events.OUTBOX_BACK)
+            log(log_events.OUTBOX_BACK)
             self._trouble = None
 
     # --- shards ---
@@ -176,7 +176,7 @@ class Relay:
             self.counts.set_aside += len(aside)
             for row in aside:
                 # Why quotes ids of the row, so it is logged as they are; `greendot outbox` shows it in any case.
-                tell(log_events.OUTBOX_SET_ASIDE, message=row.id, reason=Id(row.reason))
+                log(log_events.OUTBOX_SET_ASIDE, message=row.id, reason=Id(row.reason))
             if held:
                 self._resting[shard] = asyncio.get_running_loop().time() + self._poll_s
                 return
@@ -185,18 +185,18 @@ class Relay:
 
     async def _send(self, rows: Sequence[OutboxRow]) -> _Outcome:
         """Inboxes together, rooms beside each other, one message after the other in each."""
-        notices: list[NoticeLetter] = []
-        rooms: dict[Key, list[MessageLetter]] = {}
+        notices: list[NoticeRow] = []
+        rooms: dict[Key, list[MessageRow]] = {}
         aside: list[Aside] = []
         expired: list[int] = []  # while they waited: nobody is to hear of them any more
         now = self._clock.now_ms()
         for row in rows:
-            match letter_of(row):
-                case NoticeLetter(id, notice) if notice.expires_at is not None and notice.expires_at <= now:
+            match parse_row(row):
+                case NoticeRow(id, notice) if notice.expires_at is not None and notice.expires_at <= now:
                     expired.append(id)
-                case NoticeLetter() as letter:
+                case NoticeRow() as letter:
                     notices.append(letter)
-                case MessageLetter() as letter:
+                case MessageRow() as letter:
                     rooms.setdefault((letter.tenant, letter.room), []).append(letter)
                 case Aside() as unfit:
                     aside.append(unfit)
@@ -208,7 +208,7 @@ class Relay:
             any(outcome.held for outcome in outcomes),
         )
 
-    async def _notify(self, letters: Sequence[NoticeLetter]) -> _Outcome:
+    async def _notify(self, letters: Sequence[NoticeRow]) -> _Outcome:
         if len(letters) > 1:
             try:
                 await self._delivery.notify([letter.notice for letter in letters])
@@ -216,14 +216,14 @@ class Relay:
             except (StoreUnavailable, EngineUnavailable):
                 return _Outcome([], [], held=True)
             except Exception as error:
-                tell(log_events.OUTBOX_ONE_BY_ONE, rows=len(letters), reason=type(error).__name__)
+                log(log_events.OUTBOX_ONE_BY_ONE, rows=len(letters), reason=type(error).__name__)
         return await self._one_by_one(letters)
 
-    async def _one_by_one(self, letters: Sequence[NoticeLetter | MessageLetter]) -> _Outcome:
+    async def _one_by_one(self, letters: Sequence[NoticeRow | MessageRow]) -> _Outcome:
         outcome = _Outcome([], [])
         for letter in letters:
             try:
-                if isinstance(letter, NoticeLetter):
+                if isinstance(letter, NoticeRow):
                     await self._delivery.notify([letter.notice])
                 else:
                     await self._delivery.append(letter.tenant, letter.room, letter.draft)
@@ -233,7 +233,7 @@ class Relay:
             except GreendotError as error:
                 outcome.aside.append(Aside(letter.id, str(error)[:MOST_REASON]))
             except Exception as error:
-                tell(log_events.OUTBOX_NOT_SENT, error, message=letter.id)
+                log(log_events.OUTBOX_NOT_SENT, error, message=letter.id)
                 outcome.aside.append(Aside(letter.id, f"{type(error).__name__}: {error}"[:MOST_REASON]))
         return outcome
 

@@ -17,14 +17,14 @@ _BEYOND_S = 253_402_300_800.0  # the year 10,000
 _TOO_DEEP = f"body may be nested at most {MAX_DEPTH} levels deep"
 
 
-class NoticeLetter(NamedTuple):
+class NoticeRow(NamedTuple):
     """For an inbox."""
 
     id: int
     notice: Notice
 
 
-class MessageLetter(NamedTuple):
+class MessageRow(NamedTuple):
     """For a room."""
 
     id: int
@@ -37,16 +37,16 @@ class _Unfit(Exception):
     """Says why."""
 
 
-def letter_of(row: OutboxRow) -> NoticeLetter | MessageLetter | Aside:
+def parse_row(row: OutboxRow) -> NoticeRow | MessageRow | Aside:
     try:
         tenant, user = _id("tenant", row.tenant), _id("user_id", row.user)
         at, body, key = _ms("created_at", row.created_s), _body(row.body), _key(row)
         if row.target == "message":
             if len(row.name or "") > MOST_NAME:
                 raise _Unfit(f"name may have at most {MOST_NAME} characters")
-            return MessageLetter(row.id, tenant, _id("room", row.room), Draft(user, row.name, body, key, at))
+            return MessageRow(row.id, tenant, _id("room", row.room), Draft(user, row.name, body, key, at))
         expires_at = None if row.expires_s is None else _ms("expires_at", row.expires_s)
-        return NoticeLetter(row.id, Notice(tenant, user, _id("kind", row.kind), body, key, at, expires_at))
+        return NoticeRow(row.id, Notice(tenant, user, _id("kind", row.kind), body, key, at, expires_at))
     except _Unfit as error:
         return Aside(row.id, str(error))
 

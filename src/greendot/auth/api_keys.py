@@ -14,7 +14,7 @@ from greendot.errors import StoreUnavailable
 from greendot.http.problem import Problem
 from greendot.protocol.codes import Err
 from greendot.store.api_keys import OPERATOR, ApiKey, KeyStore, Secret
-from greendot.store.read_cache import Remembered
+from greendot.store.read_cache import ReadCache
 
 USED_EVERY_MS = 3_600_000  # that a secret is in use is written down no more often
 # The key in the settings is of those who run the server: they could read everything anyhow.
@@ -28,7 +28,7 @@ class ApiKeys:
         self._given = _hash(given) if given else None
         self._store = store
         self._clock = clock
-        self._known: Remembered[str, tuple[ApiKey, Secret] | None] = Remembered(store.key_of_secret, clock)
+        self._known: ReadCache[str, tuple[ApiKey, Secret] | None] = ReadCache(store.key_of_secret, clock)
 
     async def admit(self, request: Request, scope: Scope) -> None:
         """See `Guard`. From here on the request knows who asks."""

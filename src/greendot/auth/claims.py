@@ -37,7 +37,7 @@ class Claims(Struct):
     iss: Any = None
 
 
-class Rules(Struct, frozen=True):
+class TokenRules(Struct, frozen=True):
     """What is asked of every token, whoever signed it."""
 
     algorithms: frozenset[str] | None = None  # None: those of the keys

@@ -18,10 +18,10 @@ from msgspec import Struct
 
 from greendot.auth.keyring import PUBLIC, BadKey, Key, checked
 from greendot.errors import KeysUnavailable
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.protocol.decoding import decode
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 MOST_KEYS = 100
 # By kind and curve: the algorithm, what reads the key, and which members it is made of. Private ones are never read.
@@ -141,10 +141,10 @@ class RemoteKeys:
             self.away = True
             if not self._told:
                 self._told = True
-                tell(log_events.KEYS_AWAY, reason=error)
+                log(log_events.KEYS_AWAY, reason=error)
         else:
             if self._told:
-                tell(log_events.KEYS_BACK)
+                log(log_events.KEYS_BACK)
             self.away = self._told = False
             kept = self._absent if len(self._absent) < _MOST_ASKED else set()
             self._absent, self._asked = kept | self._asked, set()
@@ -163,10 +163,10 @@ class RemoteKeys:
             await asyncio.gather(self._under_way, return_exceptions=True)
 
 
-class Renewing:
+class JwksRefresh:
     """One for each node. Without such keys it does nothing."""
 
-    def __init__(self, keys: RemoteKeys | None, shared: Shared, every_s: float) -> None:
+    def __init__(self, keys: RemoteKeys | None, shared: NodeContext, every_s: float) -> None:
         self._keys = keys
         self._shared = shared
         self._every_s = every_s

@@ -19,7 +19,7 @@ from greendot.transport.resolver import CONFIGURED, NotResolved, Resolver, Resol
 MOST_BYTES: Final = 256 * 1024
 
 
-class Fetching:
+class JwksFetch:
     """Gets one URL, each time anew."""
 
     def __init__(self, url: str, timeout_s: float) -> None:

@@ -22,13 +22,13 @@ from greendot.auth.model import Grants, Name, Revocation, Revocations, names_of
 from greendot.engine.port import Acknowledged, Engine, Revoked, Topic
 from greendot.errors import EngineUnavailable, StoreUnavailable, TokenError, TokenRevoked
 from greendot.node.acknowledged import Acks
-from greendot.node.batching import Batched
-from greendot.node.context import Shared
+from greendot.node.batching import BatchedReads
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.presence.sessions import Sessions
+from greendot.presence.sessions import SessionService
 from greendot.store.revocations import RevocationStore
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 EVERY_S = 15.0
 EVERY_ALONE_S = 2.0  # with the memory engine, where nobody else can say that something was revoked
@@ -39,15 +39,15 @@ PAGE = 1_000
 REASON = "revoked"
 
 
-class Revoking:
+class RevocationService:
     """One for each node. No token may hold for longer than `longest_ms`: by then its revocation is forgotten."""
 
     def __init__(
         self,
         engine: Engine,
         store: RevocationStore,
-        sessions: Sessions,
-        shared: Shared,
+        sessions: SessionService,
+        shared: NodeContext,
         acks: Acks,
         longest_ms: int,
     ) -> None:
@@ -59,7 +59,7 @@ class Revoking:
         self._shared = shared
         self._acks = acks
         self._known = Revocations()
-        self._kept: Batched[Name, Revocation | None] = Batched(shared, store.find_revocations, None)
+        self._kept: BatchedReads[Name, Revocation | None] = BatchedReads(shared, store.find_revocations, None)
         self._after = 0  # the number of the newest that was read
         self._asked = -inf  # when the store was last asked, by the monotonic clock
         self._failed = False  # the last time
@@ -92,7 +92,7 @@ class Revoking:
         try:
             found = await asyncio.gather(*(self._kept.get(name) for name in names_of(grants)))
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work="what was revoked", reason=error)
+            log(log_events.WORK_LATER, work="what was revoked", reason=error)
             return
         if any(found):
             raise TokenRevoked("the token was revoked, or one like it: it does not say when it was issued (`iat`)")
@@ -212,7 +212,7 @@ class Revoking:
         try:
             await self.revoke(revocation, grants.user)
         except (EngineUnavailable, StoreUnavailable) as error:
-            tell(log_events.REVOCATION_UNSURE, reason=error)
+            log(log_events.REVOCATION_UNSURE, reason=error)
 
     def expires_at(self, before: int) -> int:
         """When no token that was issued before can be valid any more."""
@@ -248,7 +248,7 @@ class Revoking:
             self._failed = False
         except StoreUnavailable as error:
             self._failed = True
-            tell(log_events.WORK_LATER, work="what was revoked", reason=error)
+            log(log_events.WORK_LATER, work="what was revoked", reason=error)
 
     async def _read(self) -> None:
         now = self._shared.clock.now_ms()
@@ -277,7 +277,7 @@ class Revoking:
             await self._store.confirm_revocations(number)
         except StoreUnavailable as error:
             self._confirmed_at = -inf  # the next look does it
-            tell(log_events.WORK_LATER, work="confirming revocations", reason=error)
+            log(log_events.WORK_LATER, work="confirming revocations", reason=error)
 
 
 def _values(revoked: Collection[Revocation], kind: str) -> set[tuple[str, str | None]]:

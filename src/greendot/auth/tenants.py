@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from greendot.errors import StoreUnavailable, TokenError
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.protocol.codes import Close
-from greendot.store.api_keys import Registered, TenantStore
-from greendot.store.read_cache import BELIEVED_S, Remembered
+from greendot.store.api_keys import RegisteredTenant, TenantStore
+from greendot.store.read_cache import BELIEVED_S, ReadCache
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 MOST_LABELS = 1_000  # registered tenants with metrics of their own
 
 
-class Tenancy:
+class Tenants:
     """`named` are the tenants of the settings, which need not be registered. With `strict`, others must be."""
 
-    def __init__(self, store: TenantStore, shared: Shared, named: Collection[str], *, strict: bool) -> None:
+    def __init__(self, store: TenantStore, shared: NodeContext, named: Collection[str], *, strict: bool) -> None:
         self._shared = shared
         self._named = frozenset(named)
         self._strict = strict
-        self._registered: Remembered[str, Registered | None] = Remembered(store.tenant, shared.clock)
-        self._page: Remembered[int, list[Registered]] = Remembered(lambda most: store.tenants(None, most), shared.clock)
+        self._registered: ReadCache[str, RegisteredTenant | None] = ReadCache(store.tenant, shared.clock)
+        self._page: ReadCache[int, list[RegisteredTenant]] = ReadCache(
+            lambda most: store.tenants(None, most), shared.clock
+        )
 
     def start(self) -> None:
         """From now on those go whose tenant is registered no more."""
@@ -56,7 +58,7 @@ class Tenancy:
                 if not await self._is_known(tenant):
                     self._close(tenant)
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work="looking up tenants", reason=error)
+            log(log_events.WORK_LATER, work="looking up tenants", reason=error)
 
     def _close(self, tenant: str) -> None:
         for connection in [*self._shared.registry.connections.values()]:

@@ -9,7 +9,7 @@ from typing import Any
 import jwt
 import msgspec
 
-from greendot.auth.claims import Claims, Rules, claims_in
+from greendot.auth.claims import Claims, TokenRules, claims_in
 from greendot.auth.jwks import RemoteKeys
 from greendot.auth.keyring import HASHES, Key, Keyring
 from greendot.auth.model import Grants
@@ -38,9 +38,13 @@ class Tokens:
     """
 
     def __init__(
-        self, secret: str = "", keys: Iterable[Key] = (), rules: Rules | None = None, remote: RemoteKeys | None = None
+        self,
+        secret: str = "",
+        keys: Iterable[Key] = (),
+        rules: TokenRules | None = None,
+        remote: RemoteKeys | None = None,
     ) -> None:
-        rules = rules or Rules()
+        rules = rules or TokenRules()
         own = [Key("HS256", secret.encode())] if secret else []
         allowed = rules.algorithms
         self._own = [key for key in (*own, *keys) if allowed is None or key.alg in allowed]

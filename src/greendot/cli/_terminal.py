@@ -20,7 +20,7 @@ STYLES = {"head": "\x1b[1m", "dim": "\x1b[2m", "warn": "\x1b[33m", "alarm": "\x1
 SMALLEST, LARGEST = 10, 1_000  # columns and lines that are believed
 
 
-class Line(NamedTuple):
+class ScreenLine(NamedTuple):
     """A line on the screen."""
 
     text: str
@@ -84,12 +84,12 @@ class Terminal:
             loop.remove_reader(self._keys)
         self._give_back()
 
-    def draw(self, lines: Sequence[Line]) -> None:
+    def draw(self, lines: Sequence[ScreenLine]) -> None:
         """All of the screen, from the top; what was there is written over, so that nothing flickers."""
         drawn = [f"{self._styled(line)}\x1b[K" for line in lines]
         self._write("\x1b[H" + "\r\n".join(drawn) + "\x1b[J")
 
-    def _styled(self, line: Line) -> str:
+    def _styled(self, line: ScreenLine) -> str:
         code = STYLES.get(line.style, "")
         if not code or (not self._colours and line.style != "head"):
             return line.text

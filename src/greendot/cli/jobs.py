@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from greendot.app.jobs import JOBS, Around, all_jobs, plainly
+from greendot.app.jobs import JOBS, JobServices, all_jobs, plainly
 from greendot.app.server import make_engine, make_store, pushes
 from greendot.cli._settings import config_option, with_dev_secret
 from greendot.cli._store import INTERRUPTED, on_a_loop, on_store, store_option, store_settings
@@ -24,7 +24,7 @@ from greendot.config import Settings
 from greendot.engine.port import Engine
 from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import ConfigError
-from greendot.jobs.job import TOLD_S, Telling
+from greendot.jobs.job import TOLD_S, ProgressReport
 from greendot.jobs.runner import Runner
 from greendot.store.jobs import Ended, JobRun, JobState
 from greendot.store.port import Store
@@ -118,7 +118,7 @@ def _check(name: str) -> None:
 
 async def _run(settings: Settings, name: str) -> Ended | None:
     async with _opened(settings) as (store, engine):
-        around = Around(plainly(store, engine), pushes(settings))
+        around = JobServices(plainly(store, engine), pushes(settings))
         (planned,) = [one for one in all_jobs(settings, store, engine, around) if one.job.name == name]
         runner = Runner(store, SystemClock(), settings.jobs.lease_s)
         if name not in {state.name for state in await store.jobs()}:
@@ -136,11 +136,11 @@ def _stop(runner: Runner, name: str) -> None:
         runner.runs[name].stop()
 
 
-def _telling() -> Telling:
+def _telling() -> ProgressReport:
     def tell(name: str, done: int) -> None:
         click.echo(f"{name}: {done:,} done …", err=True)
 
-    return Telling(tell, 1.0 if sys.stderr.isatty() else TOLD_S)
+    return ProgressReport(tell, 1.0 if sys.stderr.isatty() else TOLD_S)
 
 
 @asynccontextmanager

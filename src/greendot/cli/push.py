@@ -18,7 +18,7 @@ from greendot.config import Settings
 from greendot.config.push import TenantPush
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
-from greendot.push.payload import Parcel, Sent
+from greendot.push.payload import PushPayload, SendResult
 from greendot.store.push import Device, PushRecord
 
 MOST_LISTED = 50
@@ -206,16 +206,16 @@ def test(user: str, device: str | None, dry_run: bool, tenant: str, store: str |
         raise ConfigError("not all of them were sent to.")
 
 
-async def _send(settings: Settings, tenant: str, to: list[Device], *, dry_run: bool) -> list[Sent]:
+async def _send(settings: Settings, tenant: str, to: list[Device], *, dry_run: bool) -> list[SendResult]:
     own, clock = settings.push_of(tenant), SystemClock()
     name = tenant if tenant in settings.tenants else ALL
     senders = make_senders(settings, name, structs.replace(own, dry_run=own.dry_run or dry_run), clock)
     made, sent = new_message_id(), []
     try:
         for device in to:
-            parcel = Parcel(f"{made}.{device.device}", made, 0, "test", "high", clock.now_ms(), None, *SHOWN)
+            parcel = PushPayload(f"{made}.{device.device}", made, 0, "test", "high", clock.now_ms(), None, *SHOWN)
             sender = senders.get(device.provider)
-            missing = Sent("refused", f"{device.provider} is not set up for tenant {tenant}")
+            missing = SendResult("refused", f"{device.provider} is not set up for tenant {tenant}")
             sent.append(missing if sender is None else await sender.send(device, parcel))
         return sent
     finally:

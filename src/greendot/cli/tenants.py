@@ -16,7 +16,7 @@ from greendot.cli.records import after_option, limit_option
 from greendot.clock import SystemClock
 from greendot.config import check_id
 from greendot.errors import ConfigError
-from greendot.store.api_keys import Registered
+from greendot.store.api_keys import RegisteredTenant
 from greendot.store.port import Store
 
 AT_ONCE = 1_000  # rows erased in one commit: others wait no longer for it than for anything else
@@ -128,9 +128,9 @@ def delete(tenant: str, yes: bool, as_json: bool, engine: str | None, store: str
     sys.exit(ended.report(tenant))
 
 
-async def _look(there: Store, tenant: str) -> tuple[Registered | None, dict[str, int]]:
+async def _look(there: Store, tenant: str) -> tuple[RegisteredTenant | None, dict[str, int]]:
     return await there.tenant(tenant), await there.tenant_rows(tenant)
 
 
-def _when(registered: Registered) -> str:
+def _when(registered: RegisteredTenant) -> str:
     return ago(registered.created_at, SystemClock().now_ms())

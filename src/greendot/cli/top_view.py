@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from greendot.cli._tables import NOTHING, duration, left, several
-from greendot.cli._terminal import Line, Size
+from greendot.cli._terminal import ScreenLine, Size
 
 LEVELS = ("normal", "shedding", "refusing")
 STYLES = {"shedding": "warn", "refusing": "alarm"}
@@ -62,11 +62,11 @@ class Shown(Struct):
     trouble: str = ""  # why there is nothing newer
 
 
-def laid_out(shown: Shown, size: Size | None, keys: str = "") -> list[Line]:
+def laid_out(shown: Shown, size: Size | None, keys: str = "") -> list[ScreenLine]:
     """The lines that fit, or all there are, without a `size`. `keys` are told of in the last line."""
     columns, height = size or (100_000, 100_000)
     if columns < SMALLEST.columns or height < SMALLEST.lines:
-        return [Line("too small"[:columns])]
+        return [ScreenLine("too small"[:columns])]
     head = _head(shown, columns)
     foot = _foot(shown, keys)
     if size is not None:
@@ -83,11 +83,11 @@ def laid_out(shown: Shown, size: Size | None, keys: str = "") -> list[Line]:
         room -= len(body)
     if size is not None:
         lines = lines[: height - len(foot)]
-        lines += [Line("")] * (height - len(foot) - len(lines))
-    return [Line(line.text[:columns], line.style) for line in (*lines, *foot)]
+        lines += [ScreenLine("")] * (height - len(foot) - len(lines))
+    return [ScreenLine(line.text[:columns], line.style) for line in (*lines, *foot)]
 
 
-def _head(shown: Shown, columns: int) -> list[Line]:
+def _head(shown: Shown, columns: int) -> list[ScreenLine]:
     sample, at = shown.sample, datetime.fromtimestamp(shown.at_ms / 1000)
     rates, worst, sums = sample["rates"], sample.get("worst", {}), sample["sums"]
     first = [f"greendot {shown.welcome['version']}", f"{at:%H:%M:%S}", *(["paused"] if shown.paused else [])]
@@ -108,11 +108,14 @@ def _head(shown: Shown, columns: int) -> list[Line]:
     queues += [_queue(name.removesuffix(WAITING), waiting) for name in sorted(waiting) if name.endswith(WAITING)]
     closes = [f"{code} {rate(per_s)}" for code, per_s in sorted(sample["closes"].items()) if per_s]
     return [
-        *(Line(text, "head") for text in flow("", first, columns)),
-        *(Line(text, STYLES.get(level, "")) for text in flow("", load, columns)),
-        *(Line(text, "warn" if lost else "") for text in flow("per second:", flows or ["not known yet"], columns)),
-        *(Line(text) for text in flow("waiting:", queues, columns)),
-        *(Line(text) for text in flow("closed, per second:", closes, columns) if closes),
+        *(ScreenLine(text, "head") for text in flow("", first, columns)),
+        *(ScreenLine(text, STYLES.get(level, "")) for text in flow("", load, columns)),
+        *(
+            ScreenLine(text, "warn" if lost else "")
+            for text in flow("per second:", flows or ["not known yet"], columns)
+        ),
+        *(ScreenLine(text) for text in flow("waiting:", queues, columns)),
+        *(ScreenLine(text) for text in flow("closed, per second:", closes, columns) if closes),
     ]
 
 
@@ -123,25 +126,25 @@ def _queue(name: str, gauges: Mapping[str, float]) -> str:
     return f"{name} {many(gauges[f'{name}{WAITING}'])}{old}"
 
 
-def _of_tenant(shown: Shown, first: list[str], columns: int) -> list[Line]:
+def _of_tenant(shown: Shown, first: list[str], columns: int) -> list[ScreenLine]:
     """Who may not see nodes sees how it is with their tenant."""
     sums, rates = shown.sample["sums"], shown.sample["rates"]
     first += [f"tenant {shown.welcome['tenant']}", f"{many(sums.get('tenant_connections', 0))} connections"]
     first += [f"{many(sums.get('tenant_users_online', 0))} users"]
     flows = [f"{name.removeprefix('tenant_').removesuffix('_total')} {rate(per_s)}" for name, per_s in rates.items()]
     return [
-        *(Line(text, "head") for text in flow("", first, columns)),
-        *(Line(text) for text in flow("per second:", flows or ["not known yet"], columns)),
+        *(ScreenLine(text, "head") for text in flow("", first, columns)),
+        *(ScreenLine(text) for text in flow("per second:", flows or ["not known yet"], columns)),
     ]
 
 
-def _foot(shown: Shown, keys: str) -> list[Line]:
+def _foot(shown: Shown, keys: str) -> list[ScreenLine]:
     if shown.trouble:
-        return [Line(shown.trouble, "alarm")]
-    return [Line(f"{keys}: {shown.sort}", "dim")] if keys else []
+        return [ScreenLine(shown.trouble, "alarm")]
+    return [ScreenLine(f"{keys}: {shown.sort}", "dim")] if keys else []
 
 
-def _tables(shown: Shown) -> list[tuple[Sequence[str], list[Line]]]:
+def _tables(shown: Shown) -> list[tuple[Sequence[str], list[ScreenLine]]]:
     """Each with the names of its columns, the first of which matter most; cells are parted by tabs."""
     sample = shown.sample
     nodes = sorted(sample.get("nodes", ()), key=SORTS[shown.sort])
@@ -160,7 +163,7 @@ def _tables(shown: Shown) -> list[tuple[Sequence[str], list[Line]]]:
     ]
 
 
-def _nodes(rows: Sequence[Row], shown: Shown) -> list[Line]:
+def _nodes(rows: Sequence[Row], shown: Shown) -> list[ScreenLine]:
     lines = []
     for row in rows:
         state = row["level"] if row["state"] == "live" else "dead"
@@ -178,15 +181,15 @@ def _nodes(rows: Sequence[Row], shown: Shown) -> list[Line]:
             NOTHING if started is None else duration(shown.at_ms - started),
         )
         style = STYLES.get(state, "dim" if state == "dead" else "warn" if state == "silent" else "")
-        lines.append(Line(line.text, style))
+        lines.append(ScreenLine(line.text, style))
     return lines
 
 
-def _row(*cells: str) -> Line:
-    return Line("\t".join(cells))
+def _row(*cells: str) -> ScreenLine:
+    return ScreenLine("\t".join(cells))
 
 
-def table(names: Sequence[str], rows: Sequence[Line], columns: int) -> list[Line]:
+def table(names: Sequence[str], rows: Sequence[ScreenLine], columns: int) -> list[ScreenLine]:
     """As many of its columns as fit, the first ones; the names are in the first line."""
     cells = [[*names], *(row.text.split("\t") for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
@@ -200,7 +203,10 @@ def table(names: Sequence[str], rows: Sequence[Line], columns: int) -> list[Line
         ).rstrip()
         for line in cells
     ]
-    return [Line(texts[0], "head"), *(Line(text, row.style) for text, row in zip(texts[1:], rows, strict=True))]
+    return [
+        ScreenLine(texts[0], "head"),
+        *(ScreenLine(text, row.style) for text, row in zip(texts[1:], rows, strict=True)),
+    ]
 
 
 def _is_number(name: str) -> bool:

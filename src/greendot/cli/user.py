@@ -19,7 +19,7 @@ from greendot.cli.engine import check_ids, engine_option, json_option, print_jso
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.store.port import Store
-from greendot.store.user_data import Place
+from greendot.store.user_data import ExportCursor
 
 AT_ONCE = 1_000  # rows looked at in one step: nobody waits for it
 OWN = ("tenant", "user", "user_id")  # said once for all rows
@@ -68,7 +68,7 @@ async def _export(there: Store, tenant: str, user: str, file: BinaryIO) -> int:
     head = {"what": "user", "tenant": tenant, "user": user, "exported_at": SystemClock().now_ms()}
     file.write(msgspec.json.encode(head) + b"\n")
     count = 0
-    place: Place | None = None
+    place: ExportCursor | None = None
     while True:
         found = await there.rows_of(tenant, user, place, limit=AT_ONCE)
         for table, row in found.rows:
@@ -123,7 +123,7 @@ def erase(
 
 async def _erase(there: Store, tenant: str, user: str) -> int:
     rows = 0
-    place: Place | None = None
+    place: ExportCursor | None = None
     while True:
         step = await there.erase_user(tenant, user, place, limit=AT_ONCE)
         rows += step.rows

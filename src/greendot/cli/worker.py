@@ -13,7 +13,7 @@ import click
 import uvloop
 
 from greendot import __version__
-from greendot.app.jobs import Around, make_jobs, plainly
+from greendot.app.jobs import JobServices, make_jobs, plainly
 from greendot.app.push import make_pushing
 from greendot.app.server import lock_store, looks, make_engine, make_store, pushes
 from greendot.cli._settings import config_option, settings_from, store_shown, with_dev_secret
@@ -76,7 +76,7 @@ async def _work(settings: Settings) -> None:
             pushing = make_pushing(settings, engine, store, clock)
             pushing.worker.start()
             stack.push_async_callback(pushing.close)
-        around = Around(plainly(store, engine), pushes(settings))
+        around = JobServices(plainly(store, engine), pushes(settings))
         scheduler = Scheduler(store, make_jobs(settings, store, engine, around), clock, settings.jobs.lease_s)
         scheduler.start()
         stack.push_async_callback(scheduler.close)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from greendot.client.codec import Failure
 from greendot.client.errors import BadReply, ClientError, CommandRefused
 from greendot.client.link import Link
-from greendot.client.records import INBOX, ROOM, Line, Record, Records
+from greendot.client.records import INBOX, ROOM, Record, RecordCursor, Records
 from greendot.protocol.commands import Command, InboxList, RoomHistory
 from greendot.protocol.events import Event, NotificationCreated
 from greendot.protocol.replies import HistoryReply, InboxEntry, InboxReply, Reply
@@ -94,7 +94,7 @@ class CatchUp:
         command = RoomHistory(room=stream.removeprefix(ROOM), after=after, limit=PAGE)
         return (await ask(self._link, command, HistoryReply)).messages
 
-    def _settle(self, line: Line) -> None:
+    def _settle(self, line: RecordCursor) -> None:
         while (record := line.next()) is not None:
             self._publish(record)
         line.settle()

@@ -16,7 +16,7 @@ from greendot.client.backoff import Backoff
 from greendot.client.callbacks import Callback
 from greendot.client.catchup import PAGE
 from greendot.client.codec import ClientState, StateChanged, raw
-from greendot.client.consumers import Audience
+from greendot.client.consumers import Consumers
 from greendot.client.errors import ClientError, Closed
 from greendot.client.inbox import Inbox
 from greendot.client.records import Cursors
@@ -27,7 +27,7 @@ from greendot.client.state import Throttle
 from greendot.client.storage import CursorStorage
 from greendot.client.stream import EventStream
 from greendot.client.text import ENGLISH_TYPING, TypingWords, typing_text
-from greendot.client.watches import Watching
+from greendot.client.watches import WatchCounts
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol import commands
 from greendot.protocol.events import Event, Presence, RoomMessage, Welcome
@@ -88,10 +88,10 @@ class Client:
         storage = None if cursors is None or isinstance(cursors, dict) else cursors
         self._session = Session(target, self._publish, cursors if isinstance(cursors, dict) else None)
         self.inbox = Inbox(self._session)
-        self._watching = Watching(self._session)
+        self._watching = WatchCounts(self._session)
         self._throttle = Throttle()
         self._active_at = float("-inf")
-        self._audience = Audience(self._session.view.records, storage)
+        self._audience = Consumers(self._session.view.records, storage)
 
     async def __aenter__(self) -> Self:
         self._audience.begin()

@@ -17,7 +17,7 @@ CALLBACKS_END_S = 1.0  # how long closing waits for async callbacks
 Numbers = Mapping[str, int]  # stream → the number before the oldest record
 
 
-class Audience:
+class Consumers:
     """The consumers of one client's events. With a storage their progress is loaded from there, and saved."""
 
     def __init__(self, records: Records, storage: CursorStorage | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 SILENT_BEATS = 2.5  # nothing heard for so many heartbeats means that nobody is there
 
 
-class Pulse:
+class HeartbeatTimer:
     """Calls `beat` every `interval_s`, and `silent` once when `heard` was not called for SILENT_BEATS of them.
 
     Two timers of the event loop, no task. Both end with `stop`, or after `silent`.

@@ -13,7 +13,7 @@ from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
 
 from greendot.client.codec import Answer, Failure, decode, decode_reply, encode
 from greendot.client.errors import BadReply, CommandRefused, ConnectionRefused, Disconnected, closing_error
-from greendot.client.heartbeat import Pulse
+from greendot.client.heartbeat import HeartbeatTimer
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.commands import Bye, Command, CommandId, Heartbeat, Hello
 from greendot.protocol.events import Event, Welcome
@@ -49,7 +49,7 @@ class Link(WSListener):
         self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()  # resolves when the socket is gone
         self._error: Disconnected | ConnectionRefused | None = None  # why it is going, once that is known
-        self._pulse: Pulse | None = None
+        self._pulse: HeartbeatTimer | None = None
         self._parts: list[bytes] = []  # a message that comes in fragments
         self._last_id = 0
         self._max_frame = MAX_FRAME
@@ -212,6 +212,6 @@ class Link(WSListener):
         if self._welcome.done():
             return
         self._max_frame = welcome.limits.frame_bytes
-        self._pulse = Pulse(welcome.heartbeat_s, lambda: self.send(Heartbeat()), self.abort)
+        self._pulse = HeartbeatTimer(welcome.heartbeat_s, lambda: self.send(Heartbeat()), self.abort)
         self._receive(welcome)
         self._welcome.set_result(welcome)

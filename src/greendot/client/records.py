@@ -50,7 +50,7 @@ def held(event: object) -> dict[str, int]:
     return {} if of is None else {of[0]: of[1]}
 
 
-class Line:
+class RecordCursor:
     """One stream: the number told last, and what came before its turn."""
 
     __slots__ = ("_again", "_early", "behind", "last")
@@ -113,7 +113,7 @@ class Records:
     """The streams a client follows: the rooms it is in, and the inbox once it is known where that stands."""
 
     def __init__(self, cursors: Cursors | None = None) -> None:
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, RecordCursor] = {}
         self._untold: list[range] = []  # numbers of the inbox this program was not told
         self._reminded: set[int] = set()  # those of them it was told late
         if cursors is not None:
@@ -136,14 +136,14 @@ class Records:
         line = self._lines.get(INBOX)
         return None if line is None else line.last
 
-    def line(self, stream: str) -> Line | None:
+    def line(self, stream: str) -> RecordCursor | None:
         return self._lines.get(stream)
 
-    def follow(self, stream: str, last: int) -> Line:
+    def follow(self, stream: str, last: int) -> RecordCursor:
         """Tell what comes after `last`. A stream that is followed already goes on where it is."""
         if stream == INBOX and INBOX not in self._lines:
             self._untold.append(range(last + 1))
-        return self._lines.setdefault(stream, Line(last))
+        return self._lines.setdefault(stream, RecordCursor(last))
 
     def leave(self, stream: str) -> None:
         self._lines.pop(stream, None)
@@ -151,7 +151,7 @@ class Records:
     def restart(self) -> None:
         """The link is lost: the next one brings what is behind the last record told, so nothing else is kept."""
         for stream, line in self._lines.items():
-            self._lines[stream] = Line(line.last)
+            self._lines[stream] = RecordCursor(line.last)
 
     def accept(self, record: Record) -> bool:
         """Whether `record` is to be told now: not if it was before, nor while an earlier one is missing."""

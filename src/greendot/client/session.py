@@ -26,7 +26,7 @@ from greendot.client.records import Cursors, room_stream
 from greendot.client.restore import restore, resume_of
 from greendot.client.send_queue import Sending, SendQueue, Sends
 from greendot.client.state import View
-from greendot.client.token_refresh import Refreshing
+from greendot.client.token_refresh import TokenRefresher
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import ClientInfo, Command, Hello
 from greendot.protocol.events import (
@@ -84,7 +84,7 @@ class Session:
         self._sends = Sends(target.queue)
         self._link: Link | None = None  # there while commands may be given
         self._catch_up: CatchUp | None = None  # as long as the link
-        self._refreshing: Refreshing | None = None  # likewise, if tokens come from a function
+        self._refreshing: TokenRefresher | None = None  # likewise, if tokens come from a function
         self._keeper: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None  # resolves with the first connection
         self._last_failure: BaseException | None = None
@@ -273,7 +273,7 @@ class Session:
         except TimeoutError:
             raise TimeoutError(f"no welcome within {ATTEMPT_S:g} s") from None
         catching_up = CatchUp(link, self.view.records, self._publish)
-        refreshing = Refreshing(link, self._token, self._publish)
+        refreshing = TokenRefresher(link, self._token, self._publish)
         try:
             await restore(link, welcome, self.view, self.receive)
             self.watch_typing()

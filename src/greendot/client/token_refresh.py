@@ -20,7 +20,7 @@ RETRY_S = 5.0  # before the app is asked again for a token it could not give
 log = logging.getLogger("greendot.client")
 
 
-class Refreshing:
+class TokenRefresher:
     """What runs beside one link, of a client whose token comes from a function.
 
     While no new token is to be had the old one is used to its end; then the server closes with 4005, and the client

@@ -26,7 +26,7 @@ class _Turn:
         self.done: asyncio.Task[dict[str, Presence]]
 
 
-class Watching:
+class WatchCounts:
     """Each `watch` of a user counts one, each `unwatch` takes one back; the last one lets the user go.
 
     Parts of a program can so watch the same people without knowing of each other. What is asked for in one turn of the

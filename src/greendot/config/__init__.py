@@ -6,11 +6,11 @@ settings are checked once, at the start, with a sentence a person can act on.
 
 from greendot.config.checks import check
 from greendot.config.environment import strange_variables
-from greendot.config.ingress import Door
+from greendot.config.ingress import IngressSection
 from greendot.config.logs import Log, Traces
 from greendot.config.mistakes import Mistake, check_id
 from greendot.config.reference import commented, shown
-from greendot.config.settings import Api, Auth, AuthKey, Kind, Limits, Server, Settings, Tenant
+from greendot.config.settings import Api, Auth, AuthKey, Kind, Limits, ServerSection, Settings, Tenant
 from greendot.config.sources import Look, Read, load, read
 from greendot.config.visibility import Visibility
 
@@ -18,14 +18,14 @@ __all__ = [
     "Api",
     "Auth",
     "AuthKey",
-    "Door",
+    "IngressSection",
     "Kind",
     "Limits",
     "Log",
     "Look",
     "Mistake",
     "Read",
-    "Server",
+    "ServerSection",
     "Settings",
     "Tenant",
     "Traces",

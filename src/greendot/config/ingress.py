@@ -17,7 +17,7 @@ _ORIGIN = re.compile(rf"([a-z][a-z0-9+.-]*)://{_NAME}(:\d{{1,5}})?")
 _LEFT_OUT = {("http", ":80"), ("https", ":443")}
 
 
-class Door(Struct, frozen=True, forbid_unknown_fields=True):
+class IngressSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Who is let in before a word is said."""
 
     origins: tuple[str, ...] = ()  # of pages that may connect, exactly; empty: those from the same host; `*`: any
@@ -35,7 +35,7 @@ class Tls(Struct, frozen=True, forbid_unknown_fields=True):
     hsts_s: Annotated[int, Meta(ge=0, le=10 * 31_536_000)] = 31_536_000  # so long browsers use TLS only; 0: not said
 
 
-def check_door(door: Door, tls: Tls) -> Mistakes:
+def check_door(door: IngressSection, tls: Tls) -> Mistakes:
     """All that is wrong."""
     if tls.key and not tls.cert:
         yield Mistake(("tls.key", "tls.cert"), "tls.key is set, and tls.cert is not: there would be no TLS. Set both.")

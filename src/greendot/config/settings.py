@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from greendot.config.admin import Admin
-from greendot.config.ingress import Door, Tls
+from greendot.config.ingress import IngressSection, Tls
 from greendot.config.jobs import Jobs
 from greendot.config.logs import Log, Traces
 from greendot.config.metrics import Metrics
@@ -27,7 +27,7 @@ Count = Annotated[int, Meta(ge=1, le=10_000_000)]
 Rate = Annotated[int, Meta(ge=0, le=10_000_000)]
 
 
-class Server(Struct, frozen=True, forbid_unknown_fields=True):
+class ServerSection(Struct, frozen=True, forbid_unknown_fields=True):
     # A server is there for others, so all addresses; with --dev it is not.
     host: str = "0.0.0.0"  # to listen on; 127.0.0.1 with --dev  # noqa: S104
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000  # 0 takes a free one
@@ -203,8 +203,8 @@ class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of them. `load` makes one from its sources and checks it."""
 
-    server: Server = Server()
-    door: Door = Door()
+    server: ServerSection = ServerSection()
+    door: IngressSection = IngressSection()
     tls: Tls = Tls()
     auth: Auth = Auth()
     api: Api = Api()

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
-from greendot.connect.admission_model import Admission
-from greendot.connect.handshake import Greeting
-from greendot.engine.port import Awaited, Bus, Topic
+from greendot.connect.admission_model import HelloQueue
+from greendot.connect.handshake import Handshake
+from greendot.engine.port import Bus, HoldSession, Topic
 from greendot.ids import incarnation_of
 from greendot.limits.overload_model import Level
-from greendot.node.context import Shared
-from greendot.presence.sessions import Sessions
+from greendot.node.context import NodeContext
+from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
@@ -30,16 +30,16 @@ TOGETHER_S = 0.05  # those who wait are let in together, so often: they read the
 REFUSING_S = 2.0  # while the node refuses new work nobody need come back before this
 
 
-class Reception:
+class HelloAdmission:
     """One for each node. `admitted` is called with those who may come in: `greet` them then."""
 
     def __init__(
         self,
-        admission: Admission[Connection],
-        greeting: Greeting,
-        sessions: Sessions,
+        admission: HelloQueue[Connection],
+        greeting: Handshake,
+        sessions: SessionService,
         bus: Bus,
-        shared: Shared,
+        shared: NodeContext,
         metrics: Metrics,
     ) -> None:
         self.strangers: set[Connection] = set()  # sockets whose hello has not been answered
@@ -158,9 +158,9 @@ class Reception:
     def _hold_elsewhere(self, hello: Hello, wanted: str, wait_s: float) -> None:
         if (key := self._greeting.user_of(hello)) is not None:
             node = Topic("node", "", incarnation_of(wanted))
-            self._bus.publish(node, Awaited(wanted, *key, round(wait_s * 1000)))
+            self._bus.publish(node, HoldSession(wanted, *key, round(wait_s * 1000)))
 
-    def awaited(self, message: Awaited) -> None:
+    def awaited(self, message: HoldSession) -> None:
         """Another node has sent away somebody whose session is here."""
         session = self._shared.registry.sessions.get(message.session)
         wait_s = message.wait_ms / 1000

@@ -16,7 +16,7 @@ T = TypeVar("T", bound=Hashable)
 SHARE = 0.8  # of the rate is given away in turns; the rest is for those who were not sent away before
 
 
-class Admission(Generic[T]):
+class HelloQueue(Generic[T]):
     """Times are monotonic seconds. `rate` None: no limit but `at_once`, and nobody is sent away."""
 
     def __init__(self, rate: float | None, at_once: int, waiting: int) -> None:

@@ -7,31 +7,31 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct
 
-from greendot.auth.revocation import Revoking
+from greendot.auth.revocation import RevocationService
 from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
-from greendot.connect.token_refresh import Granting
+from greendot.connect.token_refresh import TokenRefreshService
 from greendot.engine.port import Bus, Deliver, Topic
 from greendot.errors import KeysUnavailable, Refused, TokenError
-from greendot.inbox.service import Notifying
-from greendot.limits.rate_limits import Limiting
-from greendot.node.event_recorder import Witness
+from greendot.inbox.service import InboxService
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.event_recorder import EventRecorder
 from greendot.node.session import Session
-from greendot.presence.model import Manual, project
-from greendot.presence.status import Statuses
-from greendot.presence.watch import Watching
+from greendot.presence.model import ManualStatus, project
+from greendot.presence.status import StatusService
+from greendot.presence.watch import WatchService
 from greendot.protocol import commands as wire
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.events import HeartbeatAck, Signal
 from greendot.protocol.replies import PrivacyReply, RefreshReply, Reply, StatusReply
 from greendot.push.devices import Devices
-from greendot.rooms.messages import Speaking
-from greendot.rooms.service import Rooms
+from greendot.rooms.messages import RoomMessages
+from greendot.rooms.service import RoomService
 from greendot.telemetry import spans
 from greendot.telemetry.spans import parent
 from greendot.transport.connection import Connection
-from greendot.visibility.updates import Regarding
+from greendot.visibility.updates import VisibilityUpdates
 
 Outcome = Reply | Raw | None  # Raw: the data of a large reply, encoded in slices
 Result = Outcome | Awaitable[Outcome]
@@ -42,16 +42,16 @@ Limit = Callable[[Connection, Session, str], None]  # Refused if too much is sai
 class Parts(Struct, frozen=True):
     """What commands act on."""
 
-    granting: Granting
-    revoking: Revoking
-    statuses: Statuses
-    regarding: Regarding
-    watching: Watching
-    rooms: Rooms
-    speaking: Speaking
-    notifying: Notifying
-    limiting: Limiting
-    witness: Witness
+    granting: TokenRefreshService
+    revoking: RevocationService
+    statuses: StatusService
+    regarding: VisibilityUpdates
+    watching: WatchService
+    rooms: RoomService
+    speaking: RoomMessages
+    notifying: InboxService
+    limiting: RateLimits
+    witness: EventRecorder
     devices: Devices
     bus: Bus
     tokens: Tokens
@@ -102,7 +102,9 @@ class Commands:
         connection.send(frame, key="heartbeat", record=False)
 
     async def _status_set(self, connection: Connection, session: Session, command: wire.StatusSet) -> Outcome:
-        snapshot = await self._parts.statuses.set(session.key, Manual(command.status, command.until, command.text))
+        snapshot = await self._parts.statuses.set(
+            session.key, ManualStatus(command.status, command.until, command.text)
+        )
         if command.status == "invisible":
             self._parts.rooms.hush(connection)
         return StatusReply(project(session.user, snapshot, own=True))

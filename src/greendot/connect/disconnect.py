@@ -16,7 +16,7 @@ from greendot.transport.connection import Connection
 SLICE_S = 0.005  # of each turn of the loop
 
 
-class Departures:
+class DisconnectCleanup:
     """Calls `leave` for each connection once: at once while there are few, else in its turn."""
 
     def __init__(self, leave: Callable[[Connection], None]) -> None:

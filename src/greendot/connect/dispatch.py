@@ -14,29 +14,29 @@ from random import randint
 from msgspec import structs
 
 from greendot.clock import Clock
-from greendot.connect.admission import Reception
+from greendot.connect.admission import HelloAdmission
 from greendot.connect.commands import Commands, Outcome
 from greendot.connect.handshake import RETRY_MS
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.limits.overload import BUSY_MS
 from greendot.limits.overload_model import Level
-from greendot.limits.rate_limits import Limiting
-from greendot.node.channel import Asked, RoomKey
-from greendot.node.context import Shared
-from greendot.node.session import Session, named
-from greendot.presence.sessions import Sessions
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.channel import ReplyKey, RoomKey
+from greendot.node.context import NodeContext
+from greendot.node.session import Session, log_fields
+from greendot.presence.sessions import SessionService
 from greendot.protocol import commands as wire
 from greendot.protocol.codec import BadCommand, decode_command, encode_error, encode_event, encode_reply
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.events import Overloaded
 from greendot.protocol.replies import Reply
 from greendot.telemetry import log_events, spans
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import Course, began
 from greendot.telemetry.traceparent import enter
 from greendot.transport.connection import Connection, Violation
-from greendot.transport.flow_control import SHARE, Turns
+from greendot.transport.flow_control import SHARE, FlowControl
 
 MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read
 LARGE_FRAME = 8 * 1024  # bytes: above, a frame is decoded when there is loop time for it
@@ -55,17 +55,17 @@ _QUIET = (wire.TypingStart, wire.TypingStop)  # over the limit these are dropped
 _UNSHARED = frozenset({wire.Heartbeat, wire.TokenRefresh, wire.Bye})
 
 
-class Intake:
+class Dispatcher:
     """See the module. `quiet` is told when a connection has no command under way any more."""
 
     def __init__(
         self,
         commands: Commands,
-        reception: Reception,
-        sessions: Sessions,
-        shared: Shared,
+        reception: HelloAdmission,
+        sessions: SessionService,
+        shared: NodeContext,
         metrics: Metrics,
-        limiting: Limiting,
+        limiting: RateLimits,
     ) -> None:
         self._table = commands.table
         self._reception = reception
@@ -79,7 +79,7 @@ class Intake:
         self.quiet: Callable[[Connection], None] = lambda connection: None
         reception.admitted = self._greet
         self._level = Level.NORMAL
-        self._turns = Turns(self._next, shared.clock.monotonic, metrics)
+        self._turns = FlowControl(self._next, shared.clock.monotonic, metrics)
 
     def loaded(self, level: Level) -> None:
         """How much this node has to do has changed."""
@@ -200,7 +200,7 @@ class Intake:
     @staticmethod
     def _reply(connection: Connection, command: wire.Command, number: str | int, outcome: Outcome) -> None:
         """What it tells of a room can be taken back from somebody who is removed before it was written."""
-        key = RoomKey(command.room, Asked(number)) if isinstance(command, _OF_ROOMS) else None
+        key = RoomKey(command.room, ReplyKey(number)) if isinstance(command, _OF_ROOMS) else None
         connection.send(encode_reply(number, outcome or _NOTHING), key=key)
 
     def _next(self, connection: Connection) -> None:
@@ -310,7 +310,7 @@ def _enter(session: Session, command: wire.Command) -> Course | None:
     kind = type(command).__struct_config__.tag
 
     def told(outcome: str) -> None:
-        tell(log_events.COMMAND_DONE, type=kind, outcome=outcome, **named(session))
+        log(log_events.COMMAND_DONE, type=kind, outcome=outcome, **log_fields(session))
 
     return Course(f"command {kind}", trace, {"type": kind}, told).enter()
 

@@ -19,7 +19,7 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.events import Drain
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.transport.connection import Connection
 
 SOONEST_MS = 500  # by then a proxy has noticed that nobody listens here any more
@@ -30,23 +30,23 @@ FAREWELL_S = 1.0  # for the answers to the last close frames
 WHY = "the server is stopping: reconnect"
 
 
-def come_back(over_s: float, grace_s: float, now_ms: int) -> bytes:
+def drain_frame(over_s: float, grace_s: float, now_ms: int) -> bytes:
     """`drain`, with another time for each, so that all come evenly; and before their sessions have run out."""
     spread_ms = max(SPREAD_MS, min(round(over_s * 1000), round(grace_s * 500)))
     return encode_event(Drain(SOONEST_MS + random.randint(0, spread_ms)), now_ms)
 
 
-class Pace(NamedTuple):
+class DrainPace(NamedTuple):
     """From the settings."""
 
     hellos_per_s: int
     grace_s: float
 
 
-class Draining:
+class Drainer:
     """Of one node. From `run` on, whoever opens a socket here is sent away by `turn_away`."""
 
-    def __init__(self, connections: Mapping[str, Connection], clock: Clock, pace: Pace) -> None:
+    def __init__(self, connections: Mapping[str, Connection], clock: Clock, pace: DrainPace) -> None:
         self.begun = False
         self._connections = connections
         self._clock = clock
@@ -62,7 +62,7 @@ class Draining:
         span_s = min(many / self._pace.hellos_per_s, within_s / 2)
         self._rest_s = many / self._pace.hellos_per_s - span_s
         if many:
-            tell(log_events.NODE_DRAINS, clients=many, within_s=span_s)
+            log(log_events.NODE_DRAINS, clients=many, within_s=span_s)
         busy = await self._send_away(span_s, began + max(within_s - FAREWELL_S, within_s / 2))
         await self._see_gone(min(began + within_s, loop.time() + FAREWELL_S))
         left = [*self._connections.values()]
@@ -70,7 +70,7 @@ class Draining:
             connection.abort()
         await asyncio.sleep(0)
         if many:
-            tell(log_events.NODE_DRAINED, clients=many, took_s=loop.time() - began, cut_off=len(left), waiting=busy)
+            log(log_events.NODE_DRAINED, clients=many, took_s=loop.time() - began, cut_off=len(left), waiting=busy)
 
     async def _send_away(self, span_s: float, end: float) -> int:
         """One after the other, evenly; those who wait for an answer when it has come, but not later than `end`.
@@ -106,7 +106,7 @@ class Draining:
 
     def turn_away(self, connection: Connection) -> None:
         """Close it with a word when to come back."""
-        connection.close(Close.DRAINING, WHY, come_back(self._rest_s, self._pace.grace_s, self._clock.now_ms()))
+        connection.close(Close.DRAINING, WHY, drain_frame(self._rest_s, self._pace.grace_s, self._clock.now_ms()))
 
     async def _see_gone(self, end: float) -> None:
         try:
@@ -133,7 +133,7 @@ class Ending:
         """Close them, some at a time. Answers how many there are."""
         connections = self._parts.registry.connections.values()
         theirs = [it for it in connections if it.session is not None and tenant in (None, it.session.tenant)]
-        tell(log_events.CLIENTS_ENDED, clients=len(theirs), code=code, tenant=tenant)
+        log(log_events.CLIENTS_ENDED, clients=len(theirs), code=code, tenant=tenant)
         self._parts.tasks.spawn(self._end(theirs, code, reason))
         return len(theirs)
 
@@ -146,4 +146,4 @@ class Ending:
     def _told(self, many: int) -> bytes:
         settings = self._parts.settings
         evenly_s = many / settings.admission.hellos_per_s
-        return come_back(evenly_s, settings.presence.grace_s, self._parts.clock.now_ms())
+        return drain_frame(evenly_s, settings.presence.grace_s, self._parts.clock.now_ms())

@@ -8,8 +8,8 @@ import random
 from msgspec import structs
 
 from greendot.auth.model import Grants
-from greendot.auth.revocation import Revoking
-from greendot.auth.tenants import Tenancy
+from greendot.auth.revocation import RevocationService
+from greendot.auth.tenants import Tenants
 from greendot.auth.tokens import Tokens
 from greendot.errors import (
     EngineUnavailable,
@@ -20,13 +20,13 @@ from greendot.errors import (
     TokenRevoked,
     Unreadable,
 )
-from greendot.inbox.delivery import Arrival, Inboxes
-from greendot.limits.connection_limits import Crowded, Headcount
-from greendot.limits.rate_limits import Limiting
+from greendot.inbox.delivery import InboxCatchUp, InboxDelivery
+from greendot.limits.connection_limits import ConnectionLimits, TooManyConnections
+from greendot.limits.rate_limits import RateLimits
 from greendot.node.channel import MISSED, RoomKey
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.presence.sessions import Sessions
+from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
@@ -34,9 +34,9 @@ from greendot.protocol.events import Event, Overloaded, RoomState, TypingCount, 
 from greendot.protocol.replies import JoinReply
 from greendot.protocol.versions import Dialects
 from greendot.rooms.local_room import RECOVER_BYTES
-from greendot.rooms.service import Rooms
+from greendot.rooms.service import RoomService
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.transport.connection import Connection
 
 AT_ONCE = 50  # rooms
@@ -44,17 +44,19 @@ CROWDED_MS = 30_000  # at most so long to stay away where there are too many alr
 RETRY_MS = 5_000  # when to try again what the engine or the store could not do
 
 
-class Greeting:
+class Handshake:
     """Nothing is registered before the token is verified; the user id comes from the token only."""
 
     def __init__(
         self,
-        sessions: Sessions,
-        rooms: Rooms,
-        inboxes: Inboxes,
-        shared: Shared,
-        entry: tuple[Tokens, Tenancy, Revoking],  # who may come
-        promises: tuple[float, Limiting, Headcount],  # how often to be heard, how much to say, how many may be here
+        sessions: SessionService,
+        rooms: RoomService,
+        inboxes: InboxDelivery,
+        shared: NodeContext,
+        entry: tuple[Tokens, Tenants, RevocationService],  # who may come
+        promises: tuple[
+            float, RateLimits, ConnectionLimits
+        ],  # how often to be heard, how much to say, how many may be here
     ) -> None:
         self._sessions = sessions
         self._rooms = rooms
@@ -102,7 +104,7 @@ class Greeting:
         code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
         if isinstance(error, TokenRevoked):
             code = Close.REVOKED
-        tell(log_events.HELLO_REFUSED, reason=error, code=int(code))
+        log(log_events.HELLO_REFUSED, reason=error, code=int(code))
         # A reason is at most 123 bytes (RFC 6455 5.5).
         connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
 
@@ -132,7 +134,7 @@ class Greeting:
         except (EngineUnavailable, StoreUnavailable):
             self._try_again(connection, RETRY_MS)
             return False
-        except Crowded as error:
+        except TooManyConnections as error:
             # Another may go meanwhile; those who wait for that must not come all at once.
             self._try_again(connection, random.randint(CROWDED_MS // 2, CROWDED_MS), str(error))
             return False
@@ -168,7 +170,7 @@ class Greeting:
         return joined
 
     def _welcome(
-        self, session: Session, resumed: bool, joined: list[JoinReply], arrival: Arrival
+        self, session: Session, resumed: bool, joined: list[JoinReply], arrival: InboxCatchUp
     ) -> list[tuple[bytes, object]]:
         """The welcome, then what the client missed. What is of a room can be taken back as long as it waits."""
         now = self._clock.now_ms()

@@ -15,16 +15,16 @@ from msgspec import Struct
 
 from greendot.engine.port import Engine, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
-from greendot.inbox.delivery import Inboxes
-from greendot.node.context import Shared
+from greendot.inbox.delivery import InboxDelivery
+from greendot.node.context import NodeContext
 from greendot.node.registry import Registry
 from greendot.node.session import Session
-from greendot.presence.sessions import Sessions
-from greendot.presence.watch import Watching
-from greendot.rooms.service import Rooms
-from greendot.rooms.session_rooms import Seating
+from greendot.presence.sessions import SessionService
+from greendot.presence.watch import WatchService
+from greendot.rooms.service import RoomService
+from greendot.rooms.session_rooms import SessionRooms
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
 PAUSE_S = 0.1  # between two batches
@@ -35,7 +35,7 @@ HOLD_S = 600.0  # what was lost is shown as before for so long at most; it ends 
 T = TypeVar("T")
 
 
-class Pace(Struct, frozen=True):
+class RecoveryPace(Struct, frozen=True):
     """From the settings."""
 
     batch: int = 500  # sessions restored together
@@ -43,14 +43,14 @@ class Pace(Struct, frozen=True):
     hold_s: float = 7.0  # how long a user stays as shown who is restored before this node knows of a loss
 
 
-class Parts(Struct, frozen=True):
+class RecoveryServices(Struct, frozen=True):
     """What it works on."""
 
-    sessions: Sessions
-    seating: Seating
-    watching: Watching
-    rooms: Rooms
-    inboxes: Inboxes
+    sessions: SessionService
+    seating: SessionRooms
+    watching: WatchService
+    rooms: RoomService
+    inboxes: InboxDelivery
 
 
 class _Except(Part):
@@ -79,7 +79,9 @@ class _Users(Part):
 class Recovery:
     """One for each node."""
 
-    def __init__(self, engine: Engine, parts: Parts, shared: Shared, pace: Pace, metrics: Metrics) -> None:
+    def __init__(
+        self, engine: Engine, parts: RecoveryServices, shared: NodeContext, pace: RecoveryPace, metrics: Metrics
+    ) -> None:
         self.restored = 0  # sessions told to the engine again
         self.resyncs = 0  # times everything of a part was read again
         self.ended = 0  # sessions the engine had of this node that it did not hold
@@ -101,7 +103,7 @@ class Recovery:
 
     def _stale(self, part: Part) -> None:
         if (away := part.away()) is not None:
-            tell(log_events.NODE_STALE, after_s=self._pace.stale_after_s)
+            log(log_events.NODE_STALE, after_s=self._pace.stale_after_s)
             self._shared.tasks.spawn(self._parts.watching.mark_stale(away))
 
     def found(self, part: Part, *, intact: bool) -> None:
@@ -163,7 +165,7 @@ class Recovery:
                 self._metrics.presence_recovery.observe(self._shared.timers.now() - started)
             self._tell_end(started, len(sessions))
         except (EngineUnavailable, StoreUnavailable) as error:
-            tell(log_events.WORK_LATER, work="recovery", reason=error)
+            log(log_events.WORK_LATER, work="recovery", reason=error)
             if not intact:
                 self._lost.remove(part)
             await self._failed(part, intact)
@@ -172,7 +174,7 @@ class Recovery:
         """Not of what is done every hour."""
         if self._is_healing:
             self._is_healing = False
-            tell(log_events.NODE_RECOVERED, took_s=round(self._shared.timers.now() - started, 3), sessions=sessions)
+            log(log_events.NODE_RECOVERED, took_s=round(self._shared.timers.now() - started, 3), sessions=sessions)
 
     async def _failed(self, part: Part, intact: bool) -> None:
         if part.away() is None:
@@ -207,7 +209,7 @@ class Recovery:
             try:
                 await self._parts.rooms.look_around(Part())
             except EngineUnavailable as error:
-                tell(log_events.WORK_LATER, work="looking through rooms", reason=error)
+                log(log_events.WORK_LATER, work="looking through rooms", reason=error)
                 await self._shared.timers.sleep(AGAIN_S)
                 continue
             self._deaths -= deaths
@@ -240,4 +242,4 @@ class Recovery:
         try:
             await self._audit()
         except EngineUnavailable as error:
-            tell(log_events.WORK_LATER, work="comparing sessions", reason=error)
+            log(log_events.WORK_LATER, work="comparing sessions", reason=error)

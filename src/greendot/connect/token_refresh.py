@@ -6,16 +6,16 @@ import asyncio
 
 from greendot.auth.model import Grants
 from greendot.node.session import Session
-from greendot.presence.sessions import Sessions
-from greendot.presence.watch import Watching
-from greendot.rooms.service import Rooms
+from greendot.presence.sessions import SessionService
+from greendot.presence.watch import WatchService
+from greendot.rooms.service import RoomService
 from greendot.transport.connection import Connection
 
 
-class Granting:
+class TokenRefreshService:
     """One for each node."""
 
-    def __init__(self, sessions: Sessions, rooms: Rooms, watching: Watching) -> None:
+    def __init__(self, sessions: SessionService, rooms: RoomService, watching: WatchService) -> None:
         self._sessions = sessions
         self._rooms = rooms
         self._watching = watching

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Refresh
 from greendot.transport.connection import Connection
@@ -17,10 +17,10 @@ from greendot.transport.connection import Connection
 LONGEST_S = 4.0  # after which a client is told; half of it at the least
 
 
-class Refreshing:
+class VersionFallback:
     """What the clients here are to fetch. Nothing is kept of one for which nothing waits."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: NodeContext) -> None:
         self._shared = shared
         self._unread: dict[Connection, set[str]] = {}  # types of events
 

@@ -19,19 +19,19 @@ from greendot.engine.port import (
     Host,
     Left,
     Message,
-    Pace,
     Part,
+    PassThrottle,
     RecordsState,
     Topic,
-    Turn,
+    Transition,
     Typing,
 )
 from greendot.engine.results import (
     Adopted,
+    EngineSession,
     Known,
     NodeInfo,
     Page,
-    SeatInfo,
     Swept,
     Touched,
     cursor,
@@ -41,9 +41,18 @@ from greendot.engine.results import (
 )
 from greendot.ids import new_incarnation
 from greendot.limits.overload_model import Level
-from greendot.presence.model import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
+from greendot.presence.model import (
+    NOBODY,
+    Change,
+    ManualStatus,
+    NodeLife,
+    SessionEpoch,
+    Snapshot,
+    UserPresence,
+    VisibleState,
+)
 from greendot.rooms.occupancy_model import Occupants
-from greendot.rooms.typing_model import Typist, Typists
+from greendot.rooms.typing_model import TypingUsers, Typist
 from greendot.telemetry.metrics_model import Histogram
 
 Key = tuple[str, str]  # tenant and user, or tenant and room
@@ -97,15 +106,15 @@ class MemoryEngine:
         self._nodes: dict[str, NodeLife] = {}
         self._users: dict[Key, UserPresence] = {}  # users with sessions
         self._tenants: dict[str, _Tenant] = {}  # those with such users
-        self._seen: dict[Key, tuple[Face, str | None, int]] = {}  # users without; oldest departure first
-        self._typing: dict[Key, Typists] = {}
+        self._seen: dict[Key, tuple[VisibleState, str | None, int]] = {}  # users without; oldest departure first
+        self._typing: dict[Key, TypingUsers] = {}
         self._typing_pruned = 0
         self._occupants: dict[Key, Occupants] = {}
         self._incarnation = ""
         self._host: Host | None = None
         self._topics: set[Topic] = set()
         self._published = 0  # messages
-        self.turned: Callable[[Turn], None] | None = None
+        self.turned: Callable[[Transition], None] | None = None
 
     # --- life ---
 
@@ -159,11 +168,11 @@ class MemoryEngine:
     async def restored(self, part: Part, since: RecordsState) -> None:
         pass
 
-    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
+    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
         ended = 0
         for (tenant, user), record in [*self._users.items()]:
             for session, seat in [*record.seats.items()]:
-                ref = Ref(session, seat.incarnation, seat.conn)
+                ref = SessionEpoch(session, seat.incarnation, seat.conn)
                 if seat.incarnation == self._incarnation and not holds(ref):
                     await self.linger(tenant, user, ref, 0, 0)
                     ended += 1
@@ -183,7 +192,7 @@ class MemoryEngine:
     # --- presence ---
 
     async def touch(
-        self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None
+        self, tenant: str, user: str, ref: SessionEpoch, device: str, idle: bool | None, name: str | None
     ) -> Touched:
         key, record = self._record(tenant, user, ref)
         if name is not None:
@@ -192,7 +201,7 @@ class MemoryEngine:
         self._settled(key, record, change)
         return Touched(record.manual is not None, resumed)
 
-    async def restore(self, tenant: str, user: str, ref: Ref, known: Known) -> None:
+    async def restore(self, tenant: str, user: str, ref: SessionEpoch, known: Known) -> None:
         key, record = self._record(tenant, user, ref)
         record.name = known.name or record.name
         if record.manual is None or known.manual.rev >= record.manual.rev:
@@ -203,7 +212,7 @@ class MemoryEngine:
             change = structs.replace(change, restored=True)
         self._settled(key, record, change)
 
-    async def adopt(self, tenant: str, user: str, session: str, ref: Ref) -> Adopted | None:
+    async def adopt(self, tenant: str, user: str, session: str, ref: SessionEpoch) -> Adopted | None:
         self._check_life(ref)
         record = self._users.get((tenant, user))
         if record is None:
@@ -212,12 +221,12 @@ class MemoryEngine:
         self._settled((tenant, user), record, change)
         return Adopted(*found) if found else None
 
-    def _check_life(self, ref: Ref) -> None:
+    def _check_life(self, ref: SessionEpoch) -> None:
         life = self._nodes.get(ref.incarnation)
         if life is None or life.ends is not None:
             raise Fenced(ref.incarnation)
 
-    def _record(self, tenant: str, user: str, ref: Ref) -> tuple[Key, UserPresence]:
+    def _record(self, tenant: str, user: str, ref: SessionEpoch) -> tuple[Key, UserPresence]:
         self._check_life(ref)
         key = (tenant, user)
         record = self._users.get(key)
@@ -227,7 +236,7 @@ class MemoryEngine:
             self._tenants.setdefault(tenant, _Tenant()).add(user)
         return key, record
 
-    async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
+    async def linger(self, tenant: str, user: str, ref: SessionEpoch, grace_ms: int, silent_ms: int) -> int | None:
         record = self._users.get((tenant, user))
         if record is None:
             return None
@@ -236,7 +245,7 @@ class MemoryEngine:
         self._settled((tenant, user), record, change)
         return remaining
 
-    async def leave(self, tenant: str, user: str, ref: Ref) -> int | None:
+    async def leave(self, tenant: str, user: str, ref: SessionEpoch) -> int | None:
         record = self._users.get((tenant, user))
         if record is None:
             return None
@@ -244,7 +253,7 @@ class MemoryEngine:
         self._settled((tenant, user), record, change)
         return remaining
 
-    async def set_status(self, tenant: str, user: str, manual: Manual) -> Snapshot:
+    async def set_status(self, tenant: str, user: str, manual: ManualStatus) -> Snapshot:
         record = self._users.get((tenant, user))
         if record is not None:
             change = record.set_manual(manual, self.now_ms(), self._nodes)
@@ -288,11 +297,11 @@ class MemoryEngine:
                     found.append(user)
         return Page(sorted(found), None, there.online, work)
 
-    async def sessions(self, tenant: str, user: str) -> list[SeatInfo]:
+    async def sessions(self, tenant: str, user: str) -> list[EngineSession]:
         await self.read(tenant, [user])
         record, now = self._users.get((tenant, user)), self.now_ms()
         return [
-            SeatInfo(
+            EngineSession(
                 session,
                 seat.device,
                 seat.incarnation,
@@ -323,7 +332,7 @@ class MemoryEngine:
 
     def _tell(self, kind: Literal["user", "room"], key: Key, on: bool) -> None:
         if self.turned is not None:
-            self.turned(Turn(kind, *key, on))
+            self.turned(Transition(kind, *key, on))
 
     def _snapshot(self, key: Key) -> Snapshot:
         record = self._users.get(key)
@@ -348,7 +357,7 @@ class MemoryEngine:
         self._prune_typing(now)
         typists = self._typing.get((tenant, room))
         if typists is None:
-            typists = Typists(self._typing_ttl_ms, self._typing_throttle_ms)
+            typists = TypingUsers(self._typing_ttl_ms, self._typing_throttle_ms)
             self._typing[tenant, room] = typists
         if typists.start(user, name, now):
             self.publish(Topic("room", tenant, room), Typing(user, name, self._typing_ttl_ms))
@@ -371,7 +380,7 @@ class MemoryEngine:
 
     # --- who is in a room ---
 
-    async def enter(self, tenant: str, room: str, user: str, ref: Ref, *, restoring: bool = False) -> None:
+    async def enter(self, tenant: str, room: str, user: str, ref: SessionEpoch, *, restoring: bool = False) -> None:
         self._check_life(ref)
         occupants = self._occupants.get((tenant, room))
         if occupants is None:
@@ -381,7 +390,7 @@ class MemoryEngine:
         if occupants.enter(user, ref, self.now_ms(), self._nodes):
             self.publish(Topic("room", tenant, room), Entered(user, restoring))
 
-    async def exit(self, tenant: str, room: str, user: str, ref: Ref) -> None:
+    async def exit(self, tenant: str, room: str, user: str, ref: SessionEpoch) -> None:
         occupants = self._occupants.get((tenant, room))
         if occupants is None:
             return

@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Sent(Struct, frozen=True, array_like=True, tag=True):
+class NodeMessage(Struct, frozen=True, array_like=True, tag=True):
     """What nodes say to each other, as opposed to what the engine tells by itself."""
 
 
-class Asked(Sent, frozen=True, tag="q"):
+class ClusterQuestion(NodeMessage, frozen=True, tag="q"):
     """Somebody looks at the whole cluster: the topic's node says how it is there."""
 
     question: bytes
@@ -17,7 +17,7 @@ class Asked(Sent, frozen=True, tag="q"):
     number: int
 
 
-class Answered(Sent, frozen=True, tag="p"):
+class ClusterAnswer(NodeMessage, frozen=True, tag="p"):
     """What a node answers to the topic's node."""
 
     number: int

@@ -20,11 +20,11 @@ from typing import Annotated, Literal, NamedTuple, Protocol
 from msgspec import Meta, Struct, field
 
 from greendot.auth.model import Revocation
-from greendot.engine.messages import Answered, Asked, Sent
-from greendot.engine.results import Adopted, Known, NodeInfo, Page, SeatInfo, Swept, Touched
+from greendot.engine.messages import ClusterAnswer, ClusterQuestion, NodeMessage
+from greendot.engine.results import Adopted, EngineSession, Known, NodeInfo, Page, Swept, Touched
 from greendot.errors import EngineUnavailable
 from greendot.limits.overload_model import Level
-from greendot.presence.model import Change, Manual, Ref, Snapshot
+from greendot.presence.model import Change, ManualStatus, SessionEpoch, Snapshot
 from greendot.rooms.typing_model import Typist
 from greendot.telemetry.metrics_model import Histogram
 
@@ -87,7 +87,7 @@ class RestoringEngine(Protocol):
         ...
 
 
-class Turn(NamedTuple):
+class Transition(NamedTuple):
     """A user came (online, as others see it) or went; a room came to have somebody in it, or nobody."""
 
     kind: Literal["user", "room"]
@@ -96,14 +96,14 @@ class Turn(NamedTuple):
     on: bool
 
 
-class TurnEngine(Protocol):
+class TransitionEngine(Protocol):
     """Tells of turns the one node whose verb made them; nobody if the verb's answer was lost on its way.
 
     What is restored after a loss is no turn. When a node dies its users are told of by the node that ends their
     sessions; of its rooms nobody is told before somebody looks into them.
     """
 
-    turned: Callable[[Turn], None] | None  # called in the loop's thread; must not take long
+    turned: Callable[[Transition], None] | None  # called in the loop's thread; must not take long
 
 
 Tenant = str
@@ -121,7 +121,7 @@ class Topic(NamedTuple):
     name: str
 
 
-class Deliver(Sent, frozen=True, tag="d"):
+class Deliver(NodeMessage, frozen=True, tag="d"):
     """A finished client frame on its way to the listeners of a topic."""
 
     frame: bytes  # empty for a record whose content is in the store only (a hint)
@@ -133,7 +133,7 @@ class Deliver(Sent, frozen=True, tag="d"):
     traceparent: str | None = None
 
 
-class Notified(Sent, frozen=True, tag="n"):
+class Notified(NodeMessage, frozen=True, tag="n"):
     """New notifications in the inbox of the topic's user, in order: they must arrive, in order."""
 
     # Number, finished client frame (empty: the content is in the store only), whether it is to be acknowledged.
@@ -141,7 +141,7 @@ class Notified(Sent, frozen=True, tag="n"):
     traceparent: str | None = None  # as in Deliver
 
 
-class InboxChanged(Sent, frozen=True, tag="i"):
+class InboxChanged(NodeMessage, frozen=True, tag="i"):
     """The inbox of the topic's user counts otherwise than before."""
 
     frame: bytes = b""  # for the user's devices, if they are to know what changed
@@ -150,11 +150,11 @@ class InboxChanged(Sent, frozen=True, tag="i"):
     acked_through: int = 0  # the same, all up to and including this one
 
 
-class MembersChanged(Sent, frozen=True, tag="m"):
+class MembersChanged(NodeMessage, frozen=True, tag="m"):
     """Others may be in the topic's room than before: look it up again."""
 
 
-class MemberRemoved(Sent, frozen=True, tag="r"):
+class MemberRemoved(NodeMessage, frozen=True, tag="r"):
     """A user may no longer be in a room. The topic's node lets go of the user's connections and says so."""
 
     tenant: str
@@ -165,7 +165,7 @@ class MemberRemoved(Sent, frozen=True, tag="r"):
     number: int
 
 
-class Acknowledged(Sent, frozen=True, tag="k"):
+class Acknowledged(NodeMessage, frozen=True, tag="k"):
     """A node has done what the topic's node asked for under this number."""
 
     number: int
@@ -173,7 +173,7 @@ class Acknowledged(Sent, frozen=True, tag="k"):
     count: int = 0  # of what was done
 
 
-class Revoked(Sent, frozen=True, tag="v"):
+class Revoked(NodeMessage, frozen=True, tag="v"):
     """Something was revoked: the topic's node closes what it covers, and says so if it is asked to."""
 
     revocation: Revocation
@@ -181,7 +181,7 @@ class Revoked(Sent, frozen=True, tag="v"):
     number: int = 0
 
 
-class Disconnect(Sent, frozen=True, tag="x"):
+class Disconnect(NodeMessage, frozen=True, tag="x"):
     """Close one session of the topic's node."""
 
     session: str
@@ -190,11 +190,11 @@ class Disconnect(Sent, frozen=True, tag="x"):
     tenant: str | None = None  # only if it is this tenant's
 
 
-class Audit(Sent, frozen=True, tag="a"):
+class Audit(NodeMessage, frozen=True, tag="a"):
     """Compare the sessions the engine has of the topic's node with those it holds."""
 
 
-class Awaited(Sent, frozen=True, tag="w"):
+class HoldSession(NodeMessage, frozen=True, tag="w"):
     """A user who came back to a session of the topic's node was sent away by another, and told to wait so long."""
 
     session: str
@@ -203,11 +203,11 @@ class Awaited(Sent, frozen=True, tag="w"):
     wait_ms: int
 
 
-class Restated(Sent, frozen=True, tag="s"):
+class StatusChanged(NodeMessage, frozen=True, tag="s"):
     """The topic's user set a status: look it up."""
 
 
-class Regarded(Sent, frozen=True, tag="g"):
+class VisibilityChanged(NodeMessage, frozen=True, tag="g"):
     """Others may see a user than before, or the user others. The topic's node acts on it and says so."""
 
     tenant: str
@@ -247,11 +247,11 @@ AnySent = (
     | Revoked
     | Disconnect
     | Audit
-    | Awaited
-    | Restated
-    | Regarded
-    | Asked
-    | Answered
+    | HoldSession
+    | StatusChanged
+    | VisibilityChanged
+    | ClusterQuestion
+    | ClusterAnswer
 )
 Message = AnySent | Typing | Entered | Left | Change
 
@@ -283,14 +283,14 @@ class Host(Protocol):
         ...
 
 
-Pace = Callable[[int], Awaitable[None]]
+PassThrottle = Callable[[int], Awaitable[None]]
 
 
 class PresenceEngine(Protocol):
     """Who is there. See the module's docstring for what holds for every verb."""
 
     async def touch(
-        self, tenant: Tenant, user: User, ref: Ref, device: str, idle: bool | None, name: str | None
+        self, tenant: Tenant, user: User, ref: SessionEpoch, device: str, idle: bool | None, name: str | None
     ) -> Touched:
         """The session lives on this connection; `idle` None keeps what it was. Ends its device's lingers.
 
@@ -298,29 +298,29 @@ class PresenceEngine(Protocol):
         """
         ...
 
-    async def linger(self, tenant: Tenant, user: User, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
+    async def linger(self, tenant: Tenant, user: User, ref: SessionEpoch, grace_ms: int, silent_ms: int) -> int | None:
         """The connection is gone and was last heard `silent_ms` ago; the session counts for `grace_ms` more.
 
         Answers what remains; None if the session has moved on to another connection (nothing is changed then).
         """
         ...
 
-    async def leave(self, tenant: Tenant, user: User, ref: Ref) -> int | None:
+    async def leave(self, tenant: Tenant, user: User, ref: SessionEpoch) -> int | None:
         """End a linger that is over. Answers the milliseconds that remain when called early, else None."""
         ...
 
-    async def restore(self, tenant: Tenant, user: User, ref: Ref, known: Known) -> None:
+    async def restore(self, tenant: Tenant, user: User, ref: SessionEpoch, known: Known) -> None:
         """Touch with everything there is to know, in case the engine forgot. Changes nothing if it did not.
 
         What is told of it is marked as restored: the user may have other sessions that are still to be.
         """
         ...
 
-    async def adopt(self, tenant: Tenant, user: User, session: str, ref: Ref) -> Adopted | None:
+    async def adopt(self, tenant: Tenant, user: User, session: str, ref: SessionEpoch) -> Adopted | None:
         """The session goes on as `ref`, wherever it was; None if the user has no such session."""
         ...
 
-    async def set_status(self, tenant: Tenant, user: User, manual: Manual) -> Snapshot:
+    async def set_status(self, tenant: Tenant, user: User, manual: ManualStatus) -> Snapshot:
         """Copy the durable manual status; a lower revision than the known one is ignored."""
         ...
 
@@ -344,7 +344,7 @@ class PresenceEngine(Protocol):
         """
         ...
 
-    async def sessions(self, tenant: Tenant, user: User) -> list[SeatInfo]:
+    async def sessions(self, tenant: Tenant, user: User) -> list[EngineSession]:
         """The sessions that count, on all nodes."""
         ...
 
@@ -375,7 +375,7 @@ class RoomEngine(Protocol):
     When a node dies nobody is told: see `Host.died`. What is not entered again for a day may be forgotten.
     """
 
-    async def enter(self, tenant: Tenant, room: str, user: User, ref: Ref, *, restoring: bool = False) -> None:
+    async def enter(self, tenant: Tenant, room: str, user: User, ref: SessionEpoch, *, restoring: bool = False) -> None:
         """The session is in the room, under this incarnation from now on. Changes nothing if it was already.
 
         When it is `restoring` what the engine may have forgotten, what is told of it says so.
@@ -383,7 +383,7 @@ class RoomEngine(Protocol):
         """
         ...
 
-    async def exit(self, tenant: Tenant, room: str, user: User, ref: Ref) -> None:
+    async def exit(self, tenant: Tenant, room: str, user: User, ref: SessionEpoch) -> None:
         """The session is not in the room (any more), whichever incarnation of its node it entered under."""
         ...
 
@@ -423,7 +423,9 @@ class Bus(Protocol):
     async def unsubscribe(self, topics: Iterable[Topic]) -> None: ...
 
 
-class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, CountingEngine, RestoringEngine, Protocol):
+class Engine(
+    PresenceEngine, TypingEngine, RoomEngine, Bus, TransitionEngine, CountingEngine, RestoringEngine, Protocol
+):
     """All of them, and the life of the node that uses them."""
 
     async def start(self, host: Host) -> str:
@@ -461,7 +463,7 @@ class Engine(PresenceEngine, TypingEngine, RoomEngine, Bus, TurnEngine, Counting
         """Look at everything and end what no longer counts. Also done now and then without being asked."""
         ...
 
-    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
+    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
         """End this node's sessions that `holds` does not know; how many there were.
 
         `pace` is awaited before every so many commands, with their number: they can be many, and are not urgent.

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 
 
 class Touched(NamedTuple):
@@ -24,7 +24,7 @@ class Known(Struct, frozen=True):
     idle: bool
     name: str | None
     age_ms: int  # how long the session has been idle, or not idle
-    manual: Manual
+    manual: ManualStatus
 
 
 class Adopted(NamedTuple):
@@ -34,7 +34,7 @@ class Adopted(NamedTuple):
     idle: bool
 
 
-class SeatInfo(NamedTuple):
+class EngineSession(NamedTuple):
     """A session as the engine knows it."""
 
     session: str

@@ -12,7 +12,7 @@ from greendot.auth.model import Revocation
 from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
 from greendot.engine.port import Engine, Topic
-from greendot.presence.model import Manual, Snapshot
+from greendot.presence.model import ManualStatus, Snapshot
 from greendot.protocol.replies import PresentReply, SessionInfo
 from greendot.store.port import BusMode, Created, Draft, Key, Notice, Record, Role, Room, Store
 from greendot.store.push import Device, Provider
@@ -31,7 +31,7 @@ class Slices(Protocol):
 class Statuses(Protocol):
     """Manual statuses, as far as the API sets them."""
 
-    async def set(self, key: tuple[str, str], manual: Manual) -> Snapshot: ...
+    async def set(self, key: tuple[str, str], manual: ManualStatus) -> Snapshot: ...
 
 
 class Snapshots(Protocol):

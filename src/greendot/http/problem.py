@@ -16,7 +16,7 @@ from starlette.routing import Match
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.protocol.codes import Err
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS = {
@@ -74,7 +74,7 @@ async def on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     if log_events.REQUEST_REFUSED.is_wanted:
         # Neither the path nor what is wrong: both quote what was sent.
-        tell(log_events.REQUEST_REFUSED, method=request.method, route=_asked(request), status=error.status)
+        log(log_events.REQUEST_REFUSED, method=request.method, route=_asked(request), status=error.status)
     return response(error)
 
 

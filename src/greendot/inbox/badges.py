@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from greendot.errors import StoreUnavailable
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import InboxBadge
 from greendot.store.port import Inbox, Key, Store
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
 EVERY_S = 0.25  # a user is told at most once in so long
@@ -28,7 +28,7 @@ class Badges:
     """Users whose counts may have changed. `read` is told where inboxes stand whenever they were read."""
 
     def __init__(
-        self, store: Store, shared: Shared, metrics: Metrics, read: Callable[[Mapping[Key, Inbox]], None]
+        self, store: Store, shared: NodeContext, metrics: Metrics, read: Callable[[Mapping[Key, Inbox]], None]
     ) -> None:
         self._store = store
         self._shared = shared
@@ -58,7 +58,7 @@ class Badges:
                 self._read(inboxes)
                 del changed[:AT_ONCE]
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work="badges", reason=error)
+            log(log_events.WORK_LATER, work="badges", reason=error)
             self._changed.update(dict.fromkeys(changed))
             wait_s = AGAIN_S
         finally:

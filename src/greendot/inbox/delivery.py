@@ -15,11 +15,11 @@ from typing import NamedTuple
 from greendot.engine.port import InboxChanged, Notified, Part, Topic
 from greendot.errors import StoreUnavailable
 from greendot.inbox.badges import AT_ONCE, Badges
-from greendot.inbox.local_inbox import Entry, LocalInbox
+from greendot.inbox.local_inbox import LocalInbox, QueuedNotification
 from greendot.inbox.receipts import Receipts
-from greendot.inbox.redelivery import Urging
-from greendot.node.batching import Batched
-from greendot.node.context import Shared
+from greendot.inbox.redelivery import Redelivery
+from greendot.node.batching import BatchedReads
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
@@ -28,7 +28,7 @@ from greendot.rooms.local_room import RECOVER, RECOVER_BYTES
 from greendot.store.port import Inbox, Key, Notification, Store
 from greendot.store.wire import created_event, created_frame, is_over, state_events
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 
@@ -38,27 +38,27 @@ AGAIN_S = 1.0  # after the store could not be read
 READERS = 32  # gaps read at the same time
 
 
-class Arrival(NamedTuple):
+class InboxCatchUp(NamedTuple):
     """What a device is told when it comes."""
 
     unread: int
     events: list[Event]  # what it missed, and what it is to acknowledge still
 
 
-class Inboxes:
+class InboxDelivery:
     """The inboxes of all users with sessions on this node."""
 
-    def __init__(self, store: Store, shared: Shared, metrics: Metrics) -> None:
+    def __init__(self, store: Store, shared: NodeContext, metrics: Metrics) -> None:
         self._store = store
         self._shared = shared
         self._metrics = metrics
         self._local: dict[Key, LocalInbox] = {}
-        self._heads: Batched[Key, Inbox] = Batched(shared, store.inboxes, Inbox())
+        self._heads: BatchedReads[Key, Inbox] = BatchedReads(shared, store.inboxes, Inbox())
         self._turns = asyncio.Semaphore(READERS)
         self._timer: Timer | None = None
         self.badges = Badges(store, shared, metrics, self._told)
         self.receipts = Receipts(store, shared)
-        self.urging = Urging(store, shared, metrics, self._send, self._hears)
+        self.urging = Redelivery(store, shared, metrics, self._send, self._hears)
 
     # --- devices come and go ---
 
@@ -69,7 +69,7 @@ class Inboxes:
 
     async def attach(
         self, connection: Connection, session: Session, asked: asyncio.Future[Inbox], after: int | None
-    ) -> Arrival:
+    ) -> InboxCatchUp:
         """The device hears what is new from now on, beginning behind `after`; without it, with what comes now."""
         local = self._of(session.key)
         inbox = await asyncio.shield(asked)
@@ -84,14 +84,14 @@ class Inboxes:
         if missed is None:
             events.append(Resync("inbox"))
         if connection.closing:
-            return Arrival(inbox.unread, events)
+            return InboxCatchUp(inbox.unread, events)
         again = [n for n in urgent if n.seq <= (local.cursor if missed is None else min(start, local.cursor))]
         events += [created_event(notification) for notification in again]
         events += self._replayed(missed or [])
         connection.hears_inbox = True
         self.receipts.add(local.key, [n.seq for n in (*again, *(missed or ()))])
         self.urging.sent(local, [n.seq for n in (*again, *(missed or ())) if n.ack and n.acked_at is None])
-        return Arrival(inbox.unread, events)
+        return InboxCatchUp(inbox.unread, events)
 
     def _of(self, key: Key) -> LocalInbox:
         local = self._local.get(key)
@@ -156,7 +156,7 @@ class Inboxes:
         if isinstance(message, Notified):
             for seq, frame, ack in message.records:
                 if frame:
-                    self._forward(local, local.line.offer(seq, Entry(frame, ack)))
+                    self._forward(local, local.line.offer(seq, QueuedNotification(frame, ack)))
                 else:  # the content is in the store only
                     local.hinted = max(local.hinted, seq)
             if local.known and local.is_behind:
@@ -193,7 +193,7 @@ class Inboxes:
             sent += 1
         return sent
 
-    def _forward(self, local: LocalInbox, entries: list[Entry]) -> None:
+    def _forward(self, local: LocalInbox, entries: list[QueuedNotification]) -> None:
         """The last of these is the cursor's."""
         if not entries:
             return
@@ -221,7 +221,7 @@ class Inboxes:
         try:
             await self._fill(local)
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
+            log(log_events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
 
     async def _fill(self, local: LocalInbox) -> None:
         """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""
@@ -255,7 +255,7 @@ class Inboxes:
         for notification in found:
             self._forward(local, local.line.skip_to(notification.seq - 1))
             if not is_over(notification, now):
-                entry = Entry(created_frame(notification, now), notification.ack)
+                entry = QueuedNotification(created_frame(notification, now), notification.ack)
                 self._forward(local, local.line.offer(notification.seq, entry))
         if len(found) >= RECOVER and head > local.cursor:
             # Too much for a live stream: clients fetch it when they want it.
@@ -278,7 +278,7 @@ class Inboxes:
         try:
             await self._compare([*self._local])
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work="comparing inboxes", reason=error)
+            log(log_events.WORK_LATER, work="comparing inboxes", reason=error)
 
     async def _compare(self, keys: list[Key]) -> None:
         for at in range(0, len(keys), AT_ONCE):

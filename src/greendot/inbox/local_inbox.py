@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from greendot.node.stream_model import Line
+from greendot.node.stream_model import Sequencer
 from greendot.node.timer_model import Timer
 from greendot.store.port import Inbox, Key
 
 
-class Entry(NamedTuple):
+class QueuedNotification(NamedTuple):
     """A notification on its way to the user's devices."""
 
     frame: bytes
     ack: bool  # it is sent again until it is acknowledged
 
 
-class Urged(NamedTuple):
+class PendingAck(NamedTuple):
     """A notification that waits to be acknowledged."""
 
     times: int  # it was sent again
@@ -32,12 +32,12 @@ class LocalInbox:
     def __init__(self, key: Key) -> None:
         self.key = key
         self.known = False  # whether its head was read: before that nothing is known to be missing
-        self.line: Line[Entry] = Line()  # what was offered to the devices, in order
+        self.line: Sequencer[QueuedNotification] = Sequencer()  # what was offered to the devices, in order
         self.shown: Inbox | None = None  # as the devices were last told of it
         self.hinted = 0  # the newest number told of without its content
         self.gap_timer: Timer | None = None  # set while something is missing
         self.reading: asyncio.Future[None] | None = None  # a gap is being read
-        self.urged: dict[int, Urged] | None = None  # by number; most have none
+        self.urged: dict[int, PendingAck] | None = None  # by number; most have none
         self.urge_timer: Timer | None = None  # set while a device is connected that could acknowledge
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from greendot.errors import StoreUnavailable
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.store.port import Key, Store
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 EVERY_S = 1.0
 AT_ONCE = 1_000  # notifications noted in one commit
@@ -19,7 +19,7 @@ MOST = 100_000  # that wait while the store is away; beyond it they are not note
 class Receipts:
     """What was delivered and is still to be noted."""
 
-    def __init__(self, store: Store, shared: Shared) -> None:
+    def __init__(self, store: Store, shared: NodeContext) -> None:
         self._store = store
         self._shared = shared
         self._waiting: list[tuple[Key, int]] = []
@@ -49,7 +49,7 @@ class Receipts:
             try:
                 await self._store.delivered(seqs, "live", at)
             except StoreUnavailable as error:
-                tell(log_events.WORK_LATER, work="what was delivered", reason=error)
+                log(log_events.WORK_LATER, work="what was delivered", reason=error)
                 self._waiting = waiting + self._waiting
                 self._later()
                 return

@@ -12,27 +12,27 @@ from math import inf
 
 from greendot.errors import StoreUnavailable
 from greendot.inbox.kinds_model import LONGEST_S, TIMES, wait_s
-from greendot.inbox.local_inbox import LocalInbox, Urged
-from greendot.node.batching import Batched
-from greendot.node.context import Shared
+from greendot.inbox.local_inbox import LocalInbox, PendingAck
+from greendot.node.batching import BatchedReads
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import has_come
 from greendot.store.port import Key, Notification, Store
 from greendot.store.wire import created_frame, is_over
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
 MOST = 100  # of one user that are sent again; the others' turn comes when these are acknowledged
 AGAIN_S = 5.0  # after the store could not be read
 
 
-class Urging:
+class Redelivery:
     """Of all local inboxes. `send` gives a frame to the devices of a user and says how many there were."""
 
     def __init__(
         self,
         store: Store,
-        shared: Shared,
+        shared: NodeContext,
         metrics: Metrics,
         send: Callable[[LocalInbox, bytes], int],
         hears: Callable[[LocalInbox], bool],
@@ -41,7 +41,7 @@ class Urging:
         self._metrics = metrics
         self._send = send
         self._hears = hears  # whether a device is there
-        self._pending: Batched[Key, list[Notification]] = Batched(
+        self._pending: BatchedReads[Key, list[Notification]] = BatchedReads(
             shared, lambda keys: store.pending(keys, limit=MOST), []
         )
 
@@ -55,7 +55,7 @@ class Urging:
         now, urged = self._shared.timers.now(), local.urged or {}
         for seq in seqs:
             times = urged[seq].times if seq in urged else 0
-            urged[seq] = Urged(times, now + wait_s(times))
+            urged[seq] = PendingAck(times, now + wait_s(times))
         local.urged = urged or None
         self._arm(local)
 
@@ -89,7 +89,7 @@ class Urging:
         try:
             pending = await self.pending(local.key)
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work="sending again what is not acknowledged", reason=error)
+            log(log_events.WORK_LATER, work="sending again what is not acknowledged", reason=error)
             if local.urged is not None:
                 local.urge_timer = self._shared.timers.set(AGAIN_S, self._due, local)
             return
@@ -107,7 +107,7 @@ class Urging:
         self._arm(local)
         self._metrics.inbox_unacknowledged_total += len(given_up)
 
-    def _urge(self, local: LocalInbox, all_urged: dict[int, Urged], notification: Notification) -> bool:
+    def _urge(self, local: LocalInbox, all_urged: dict[int, PendingAck], notification: Notification) -> bool:
         """Send one again if its time has come. True if that was done often enough, and it is given up."""
         now, urged = self._shared.timers.now(), all_urged[notification.seq]
         if not has_come(urged.due, now):
@@ -117,5 +117,5 @@ class Urging:
             return True
         frame = created_frame(notification, self._shared.clock.now_ms())
         self._metrics.inbox_redelivered_total += self._send(local, frame) > 0
-        all_urged[notification.seq] = Urged(urged.times + 1, now + wait_s(urged.times + 1))
+        all_urged[notification.seq] = PendingAck(urged.times + 1, now + wait_s(urged.times + 1))
         return False

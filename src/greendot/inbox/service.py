@@ -12,9 +12,9 @@ from msgspec import UNSET, Raw, structs
 from greendot.engine.port import Deliver, Engine, InboxChanged, Message, Notified, Topic
 from greendot.errors import Refused
 from greendot.ids import new_message_id, number_of
-from greendot.inbox.delivery import Inboxes
+from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.kinds_model import Kinds
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.node.time_slices import STEP
 from greendot.protocol.codec import encode_event
@@ -40,11 +40,11 @@ _MARKS: dict[type[InboxMark], tuple[Mark, MarkedAs]] = {
 }
 
 
-class Notifying:
+class InboxService:
     """Commands and requests that change an inbox, or read it."""
 
     def __init__(
-        self, engine: Engine, store: Store, shared: Shared, inboxes: Inboxes, kinds: Kinds, metrics: Metrics
+        self, engine: Engine, store: Store, shared: NodeContext, inboxes: InboxDelivery, kinds: Kinds, metrics: Metrics
     ) -> None:
         self._engine = engine
         self._store = store

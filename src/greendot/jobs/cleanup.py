@@ -8,7 +8,7 @@ from typing import Protocol
 
 from greendot.engine.port import Bus, InboxChanged, Topic
 from greendot.engine.results import Swept
-from greendot.jobs.job import Run
+from greendot.jobs.job import RunningJob
 from greendot.store.port import Store
 from greendot.store.push import PushStore
 
@@ -33,7 +33,7 @@ class Retention:
         self._keep_pushes_ms = keep_pushes_ms
         self._pruned = pruned
 
-    async def work(self, run: Run) -> str:
+    async def work(self, run: RunningJob) -> str:
         inboxes = await self._prune_inboxes(run)
         store, now = self._store, run.now_ms()
         removed = {
@@ -44,7 +44,7 @@ class Retention:
         counted = ", ".join(f"{count} {what}" for what, count in removed.items())
         return f"removed from {inboxes} inboxes, {counted}"
 
-    async def _prune_inboxes(self, run: Run) -> int:
+    async def _prune_inboxes(self, run: RunningJob) -> int:
         """Little by little. Devices are told that there is less to read."""
         inboxes = 0
         while changed := await self._store.prune(run.now_ms(), keep_ms=self._keep_ms, limit=AT_ONCE):
@@ -67,7 +67,7 @@ class CleanupTokens:
         self._store = store
         self._unused_ms = unused_ms
 
-    async def work(self, run: Run) -> str:
+    async def work(self, run: RunningJob) -> str:
         before = run.now_ms() - self._unused_ms
         removed = await little_by_little(run, lambda: self._store.drop_unused_devices(before, AT_ONCE))
         return f"{removed} devices removed"
@@ -87,13 +87,13 @@ class Sweep:
     def __init__(self, engine: Sweeping) -> None:
         self._engine = engine
 
-    async def work(self, run: Run) -> str:
+    async def work(self, run: RunningJob) -> str:
         swept = await self._engine.sweep()
         await run.step(sum(swept))
         return f"{swept.sessions} sessions ended, {swept.users} users offline"
 
 
-async def little_by_little(run: Run, remove: Callable[[], Awaitable[int]]) -> int:
+async def little_by_little(run: RunningJob, remove: Callable[[], Awaitable[int]]) -> int:
     """All there is, a commit at a time."""
     total = 0
     while removed := await remove():

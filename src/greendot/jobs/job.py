@@ -11,7 +11,7 @@ from greendot.errors import StoreUnavailable
 from greendot.jobs.model import Plan
 from greendot.store.jobs import JobState, JobStore
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 LEASE_S = 60.0
 KEPT = 6  # times in a lease: so often the store is told
@@ -27,17 +27,17 @@ class Lost(Exception):
 
 
 def log_progress(name: str, done: int) -> None:
-    tell(log_events.JOB_GOES_ON, job=name, done=done)
+    log(log_events.JOB_GOES_ON, job=name, done=done)
 
 
-class Telling(NamedTuple):
+class ProgressReport(NamedTuple):
     """How a long run is heard of."""
 
     tell: Callable[[str, int], None] = log_progress
     every_s: float = TOLD_S
 
 
-class Run:
+class RunningJob:
     """What a job works with. `offset_ms`: how far the time of the store is ahead of the clock's."""
 
     def __init__(self, store: JobStore, claimed: JobState, clock: Clock, offset_ms: int, lease_s: float) -> None:
@@ -45,7 +45,7 @@ class Run:
         self.cursor = claimed.cursor  # where it goes on
         self.started_at = clock.now_ms() + offset_ms
         self.done = 0
-        self.telling = Telling()
+        self.telling = ProgressReport()
         self._store = store
         self._fence = claimed.fence
         self._clock = clock
@@ -110,7 +110,7 @@ class Job(Protocol):
 
     name: str
 
-    async def work(self, run: Run) -> str:
+    async def work(self, run: RunningJob) -> str:
         """Do it; says what was done, for people."""
         ...
 

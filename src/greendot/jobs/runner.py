@@ -11,10 +11,10 @@ from socket import gethostname
 from greendot.clock import Clock
 from greendot.errors import GreendotError, StoreUnavailable
 from greendot.ids import new_message_id, storable
-from greendot.jobs.job import LEASE_S, Lost, Planned, Run, Stopped, Telling
+from greendot.jobs.job import LEASE_S, Lost, Planned, ProgressReport, RunningJob, Stopped
 from greendot.store.jobs import Ended, JobState, JobStore, Outcome
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 MOST_NOTE = 300  # characters
 
@@ -23,7 +23,7 @@ class Runner:
     """Runs jobs, for one process."""
 
     def __init__(self, store: JobStore, clock: Clock, lease_s: float = LEASE_S) -> None:
-        self.runs: dict[str, Run] = {}  # those under way, by name
+        self.runs: dict[str, RunningJob] = {}  # those under way, by name
         self.ended: dict[tuple[str, Outcome], int] = {}  # how many, by name
         self._store = store
         self._clock = clock
@@ -46,25 +46,27 @@ class Runner:
                 next_at = one.plan.first(now, ran_at, random.random())
                 await self._store.plan_job(one.job.name, one.schedule, next_at)
 
-    async def run(self, planned: Planned, *, early: bool = False, telling: Telling | None = None) -> Ended | None:
+    async def run(
+        self, planned: Planned, *, early: bool = False, telling: ProgressReport | None = None
+    ) -> Ended | None:
         """Run it if it is due, or `early`, and nobody else does. None: it is not, or the run was lost."""
         name, offset_ms = planned.job.name, await self.time()
         now = self._clock.now_ms() + offset_ms
         claimed = await self._store.claim_job(name, self._holder, now, round(self._lease_s * 1000), early=early)
         if claimed is None:
             return None
-        run = self.runs[name] = Run(self._store, claimed, self._clock, offset_ms, self._lease_s)
+        run = self.runs[name] = RunningJob(self._store, claimed, self._clock, offset_ms, self._lease_s)
         run.telling = telling or run.telling
         try:
             return await self._whole(planned, claimed, run, now)
         finally:
             del self.runs[name]
 
-    async def _whole(self, planned: Planned, claimed: JobState, run: Run, started_at: int) -> Ended | None:
+    async def _whole(self, planned: Planned, claimed: JobState, run: RunningJob, started_at: int) -> Ended | None:
         outcome, note = await self._worked(planned, run)
         self.ended[run.name, outcome] = self.ended.get((run.name, outcome), 0) + 1
         if outcome == "lost":
-            tell(log_events.JOB_LOST, job=run.name)
+            log(log_events.JOB_LOST, job=run.name)
             return None
         now, failures, chance = run.now_ms(), claimed.failures, random.random()
         if outcome == "ok":
@@ -76,13 +78,13 @@ class Runner:
             next_at = min(claimed.next_at, now)  # whoever comes next goes on with it
         ended = Ended(outcome, now, next_at, failures, run.done, storable(note[:MOST_NOTE]))
         if not await self._store.end_job(run.name, claimed.fence, ended):
-            tell(log_events.JOB_LOST, job=run.name)
+            log(log_events.JOB_LOST, job=run.name)
             return None
         event = log_events.JOB_FAILED if outcome == "failed" else log_events.JOB_ENDED
-        tell(event, job=run.name, outcome=outcome, took_s=(now - started_at) / 1000, note=note)
+        log(event, job=run.name, outcome=outcome, took_s=(now - started_at) / 1000, note=note)
         return ended
 
-    async def _worked(self, planned: Planned, run: Run) -> tuple[Outcome, str]:
+    async def _worked(self, planned: Planned, run: RunningJob) -> tuple[Outcome, str]:
         keeping = asyncio.get_running_loop().create_task(run.keep_on())
         try:
             return "ok", await planned.job.work(run)
@@ -94,14 +96,14 @@ class Runner:
             await self._keep(run)
             return "failed", str(error)
         except Exception as error:
-            tell(log_events.WORK_FAILED, error, work=f"job {run.name}")
+            log(log_events.WORK_FAILED, error, work=f"job {run.name}")
             await self._keep(run)
             return "failed", f"{type(error).__name__}: {error}"
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
 
-    async def _keep(self, run: Run) -> None:
+    async def _keep(self, run: RunningJob) -> None:
         """How far it came is where it is tried again."""
         try:
             await run.keep()

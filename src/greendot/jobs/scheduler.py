@@ -11,7 +11,7 @@ from greendot.jobs.job import LEASE_S, Planned
 from greendot.jobs.runner import Runner
 from greendot.store.jobs import Ended, JobStore
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 LOOK_S = 10.0  # at the latest: others may have run a job, or died running it
 SOON_S = 0.05  # at the earliest
@@ -108,9 +108,9 @@ class Scheduler:
             try:
                 pause = await self.turn()
             except StoreUnavailable as error:
-                tell(log_events.WORK_LATER, work="jobs", reason=error)
+                log(log_events.WORK_LATER, work="jobs", reason=error)
             except Exception as error:
-                tell(log_events.WORK_FAILED, error, work="the scheduler of jobs")
+                log(log_events.WORK_FAILED, error, work="the scheduler of jobs")
             if self._running:
                 await asyncio.wait([*self._running.values()], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             else:
@@ -124,4 +124,4 @@ class Scheduler:
         try:
             await self._runner.run(planned)
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work=f"job {planned.job.name}", reason=error)
+            log(log_events.WORK_LATER, work=f"job {planned.job.name}", reason=error)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from greendot.engine.port import PresenceEngine
-from greendot.jobs.job import Run
+from greendot.jobs.job import RunningJob
 from greendot.store.jobs import REMINDER, JobStore, Unread
 from greendot.store.port import Notice
 
@@ -46,7 +46,7 @@ class UnreadReminder:
         self._notify = notify
         self._reminding = reminding
 
-    async def work(self, run: Run) -> str:
+    async def work(self, run: RunningJob) -> str:
         reminded = 0
         tenant, _, user = (run.cursor or "").partition("/")
         while page := await self._store.unread_users((tenant, user), AT_ONCE):

@@ -12,7 +12,7 @@ from math import inf
 
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused
-from greendot.limits.overload import Pressure
+from greendot.limits.overload import OverloadMonitor
 
 REMEMBER_S = 1.0
 MOST = 10_000  # remembered
@@ -21,10 +21,10 @@ AT_ONCE = 250  # users looked up together
 Place = tuple[str, str, str]  # kind, tenant, name
 
 
-class Targets:
+class Backpressure:
     """One for each node."""
 
-    def __init__(self, engine: Engine, pressure: Pressure, now: Callable[[], float]) -> None:
+    def __init__(self, engine: Engine, pressure: OverloadMonitor, now: Callable[[], float]) -> None:
         self._engine = engine
         self._pressure = pressure
         self._now = now

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from greendot.auth.model import Grants
-from greendot.limits.rate_limits import Limiting
+from greendot.limits.rate_limits import RateLimits
 from greendot.node.registry import Registry
 from greendot.protocol.commands import Hello
 from greendot.transport.connection import Connection
 
 
-class Crowded(Exception):
+class TooManyConnections(Exception):
     """There are as many as there may be. The text says of whom."""
 
 
-class Headcount:
+class ConnectionLimits:
     """Those are counted that have said hello. Tenants without a limit are not counted at all."""
 
-    def __init__(self, registry: Registry, limiting: Limiting) -> None:
+    def __init__(self, registry: Registry, limiting: RateLimits) -> None:
         self._registry = registry
         self._limiting = limiting
         self._tenants: dict[str, int] = {}  # with connections
@@ -36,7 +36,7 @@ class Headcount:
         key = grants.tenant, grants.user
         per_user, per_tenant = self._limiting.most_connections(grants.tenant)
         if per_user and self._of_user(key, hello) >= per_user:
-            raise Crowded("this user has too many connections")
+            raise TooManyConnections("this user has too many connections")
         if per_tenant:
             self._enter_tenant(connection, grants.tenant, per_tenant)
         coming = self._coming.setdefault(key, [])
@@ -65,7 +65,7 @@ class Headcount:
     def _enter_tenant(self, connection: Connection, tenant: str, most: int) -> None:
         count = self._tenants.get(tenant, 0)
         if count >= most:
-            raise Crowded("this app has too many connections")
+            raise TooManyConnections("this app has too many connections")
         if connection.id in self._registry.connections:  # its socket may be closed already
             self._tenants[tenant] = count + 1
             connection.counted = tenant

@@ -41,7 +41,7 @@ class Buckets(dict[Hashable, float]):
 
 # One limit: where its key is among those asked for, its buckets, in how many seconds a token comes back, and in how
 # many an empty bucket is full. A plain tuple, and no other: it is unpacked for every command.
-Rule = tuple[int, Buckets, float, float]
+BucketRule = tuple[int, Buckets, float, float]
 
 
 class Excess(NamedTuple):
@@ -52,12 +52,12 @@ class Excess(NamedTuple):
     wait_s: float
 
 
-def make_rule(at: int, buckets: Buckets, rate: float, burst_s: float) -> Rule:
+def make_rule(at: int, buckets: Buckets, rate: float, burst_s: float) -> BucketRule:
     """`rate` tokens a second, and as many as come in `burst_s` at once, but at least one."""
     return at, buckets, 1 / rate, max(burst_s, 1 / rate) + TINY_S
 
 
-def ask(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, now: float) -> Excess | None:
+def ask(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now: float) -> Excess | None:
     """Take `amount` tokens from the bucket of every rule, or from none and say why.
 
     More than a bucket can hold is let through when it is full. It then owes the rest, and the next one waits.
@@ -77,7 +77,7 @@ def ask(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, now: float
     return None
 
 
-def owe(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, now: float) -> None:
+def owe(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now: float) -> None:
     """Take `amount` tokens though there may be fewer: what was done costs more than was asked for, and who asks next
     waits until it is paid."""
     for at, buckets, gap_s, _ in rules:
@@ -89,7 +89,7 @@ def owe(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, now: float
             buckets[key] = max(full_at, now) + gap_s * amount
 
 
-def _give_back(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, until: Buckets) -> None:
+def _give_back(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, until: Buckets) -> None:
     """Nobody pays for what one refused: those asked before it get their tokens back."""
     for at, buckets, gap_s, _ in rules:
         if buckets is until:
@@ -97,7 +97,7 @@ def _give_back(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, unt
         buckets[keys[at]] -= gap_s * amount
 
 
-def _longest(rules: Sequence[Rule], keys: Sequence[Hashable], amount: int, now: float) -> Excess:
+def _longest(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int, now: float) -> Excess:
     found = []
     for at, buckets, gap_s, span_s in rules:
         missing_s = buckets.get(keys[at], now) - now
@@ -134,7 +134,7 @@ class Quota(Struct, frozen=True):
         return min((rate for rate in rates if rate), default=0)
 
 
-class Rules:
+class TenantRules:
     """The limits of a tenant, by what they are asked for."""
 
     __slots__ = (
@@ -153,7 +153,7 @@ class Rules:
     )
 
     def __init__(self, quota: Quota, buckets: AllBuckets) -> None:
-        def rules(activity: Activity, *places: int) -> tuple[Rule, ...]:
+        def rules(activity: Activity, *places: int) -> tuple[BucketRule, ...]:
             rates = [(at, SCOPES[at], quota.rate(SCOPES[at], activity)) for at in places]
             return tuple(
                 make_rule(at, buckets[scope, activity], rate, quota.burst_s) for at, scope, rate in rates if rate
@@ -179,4 +179,4 @@ def all_buckets() -> AllBuckets:
     return {(scope, activity): Buckets() for scope in SCOPES for activity in ACTIVITIES}
 
 
-NO_RULES = Rules(Quota(False, (1, 1), 1.0, {}, 1, 1), {})
+NO_RULES = TenantRules(Quota(False, (1, 1), 1.0, {}, 1, 1), {})

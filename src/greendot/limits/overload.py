@@ -14,11 +14,11 @@ from time import monotonic, thread_time
 
 from greendot.engine.port import Engine
 from greendot.errors import Refused
-from greendot.limits.overload_model import Breaker, Level, Load
+from greendot.limits.overload_model import Level, Load, OverloadLevels
 from greendot.node.hub import Hub
 from greendot.protocol.codes import Err
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
 EVERY_S = 0.05  # between two measurements
@@ -26,10 +26,10 @@ WORST_S = 15.0  # the worst lag of so long, or up to twice that, is shown
 BUSY_MS = (1_000, 3_000)  # when to try again what was refused: anywhere in between
 
 
-class Pressure:
+class OverloadMonitor:
     """One for each node. `start` begins measuring; a test tells it measurements with `look` instead."""
 
-    def __init__(self, breaker: Breaker, engine: Engine, hub: Hub, metrics: Metrics) -> None:
+    def __init__(self, breaker: OverloadLevels, engine: Engine, hub: Hub, metrics: Metrics) -> None:
         self.told: list[Callable[[Level], None]] = []  # called with the level when it changes
         self._breaker = breaker
         self._engine = engine
@@ -103,12 +103,12 @@ class Pressure:
 
     def _changed(self, before: Level, level: Level) -> None:
         if level is Level.NORMAL:
-            tell(log_events.OVERLOAD_OVER)
+            log(log_events.OVERLOAD_OVER)
         elif level > before:
             does = "signals are shed" if level is Level.SHEDDING else "new work is refused"
-            tell(log_events.OVERLOAD_BEGAN, reason=self._breaker.reason, outcome=does)
+            log(log_events.OVERLOAD_BEGAN, reason=self._breaker.reason, outcome=does)
         else:
-            tell(log_events.OVERLOAD_EASED)
+            log(log_events.OVERLOAD_EASED)
         self._hub.shedding = level >= Level.SHEDDING
         self._engine.level = level
         for notify in self.told:

@@ -37,17 +37,17 @@ class Load(NamedTuple):
     worked_s: float = inf  # of the processor's time, since the last measurement
 
 
-class Bounds(NamedTuple):
+class OverloadBounds(NamedTuple):
     """From here on it is too much, and `far` times that far too much."""
 
     load: Load
     far: float
 
 
-class Breaker:
+class OverloadLevels:
     """See the module. `look` is told of every measurement, at times in monotonic seconds."""
 
-    def __init__(self, bounds: Bounds, hold_s: float) -> None:
+    def __init__(self, bounds: OverloadBounds, hold_s: float) -> None:
         self.level = Level.NORMAL
         self.reason = ""  # of the level, for a person
         self._bounds = bounds

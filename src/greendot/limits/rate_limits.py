@@ -12,9 +12,21 @@ from math import ceil
 from greendot.clock import Clock
 from greendot.errors import Refused
 from greendot.limits.frame_limit_model import CommandLimit
-from greendot.limits.model import CONNECTION, KEY, ROOM, USER, Excess, Quota, Rule, Rules, all_buckets, ask, owe
+from greendot.limits.model import (
+    CONNECTION,
+    KEY,
+    ROOM,
+    USER,
+    BucketRule,
+    Excess,
+    Quota,
+    TenantRules,
+    all_buckets,
+    ask,
+    owe,
+)
 from greendot.node.session import Session
-from greendot.node.usage import Tallies
+from greendot.node.usage import UsageByTenant
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Limits
@@ -25,11 +37,11 @@ COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "sign
 REQUESTS = "requests"
 
 
-class Limiting:
+class RateLimits:
     """Raises Refused with `rate_limited` and the time to wait. Numbers are of this node alone."""
 
     def __init__(
-        self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics, tallies: Tallies
+        self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics, tallies: UsageByTenant
     ) -> None:
         self._common = quota
         self._quotas = tenants  # those with one of their own
@@ -37,8 +49,8 @@ class Limiting:
         self._metrics = metrics
         self._tallies = tallies
         buckets = all_buckets()
-        self._common_rules = Rules(quota, buckets)
-        self._rules = {tenant: Rules(own, buckets) for tenant, own in tenants.items()}
+        self._common_rules = TenantRules(quota, buckets)
+        self._rules = {tenant: TenantRules(own, buckets) for tenant, own in tenants.items()}
 
     # --- whose connection it is ---
 
@@ -88,7 +100,7 @@ class Limiting:
     def _quota(self, tenant: str) -> Quota:
         return self._quotas.get(tenant, self._common)
 
-    def _of(self, tenant: str) -> Rules:
+    def _of(self, tenant: str) -> TenantRules:
         return self._rules.get(tenant, self._common_rules)
 
     # --- what clients do ---
@@ -120,7 +132,9 @@ class Limiting:
         keys = connection.id, session.key, None, session.tenant
         self._ask(session.rules.watches, keys, users, WATCHES)
 
-    def _in_room(self, rules: tuple[Rule, ...], connection: Connection, session: Session, room: str, what: str) -> None:
+    def _in_room(
+        self, rules: tuple[BucketRule, ...], connection: Connection, session: Session, room: str, what: str
+    ) -> None:
         if rules:
             key = session.key
             keys = connection.id, key, (key[0], room), key[0]
@@ -154,14 +168,14 @@ class Limiting:
         rules = self._common_rules if tenant is None else self._of(tenant)
         self._charge(tenant, rules.app_requests, (None, None, None, tenant, (tenant, key)), 1, REQUESTS)
 
-    def _app(self, tenant: str, rules: tuple[Rule, ...], amount: int, what: str, room: str | None = None) -> None:
+    def _app(self, tenant: str, rules: tuple[BucketRule, ...], amount: int, what: str, room: str | None = None) -> None:
         self._charge(tenant, rules, (None, None, (tenant, room), tenant), amount, what, room or "")
         self._tallies.of(tenant).sends += amount
 
     def _charge(
         self,
         tenant: str | None,
-        rules: tuple[Rule, ...],
+        rules: tuple[BucketRule, ...],
         keys: tuple[Hashable, ...],
         amount: int,
         what: str,
@@ -174,7 +188,9 @@ class Limiting:
                 self._tallies.of(tenant).refused += amount
             raise
 
-    def _ask(self, rules: tuple[Rule, ...], keys: tuple[Hashable, ...], amount: int, what: str, room: str = "") -> None:
+    def _ask(
+        self, rules: tuple[BucketRule, ...], keys: tuple[Hashable, ...], amount: int, what: str, room: str = ""
+    ) -> None:
         if rules and (excess := ask(rules, keys, amount, self._clock.monotonic())):
             raise self._excess(excess, what, room)
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -21,10 +21,10 @@ FIRST_S, LONGEST_S = 0.1, 0.8  # from the beginning of one read to the next, in 
 PAUSE_S = 0.004  # nobody asked for so long: those who wait are all there are
 
 
-class Batched(Generic[K, V]):
+class BatchedReads(Generic[K, V]):
     """`read` answers many keys at once; one that it leaves out is `absent`."""
 
-    def __init__(self, shared: Shared, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], absent: V) -> None:
+    def __init__(self, shared: NodeContext, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], absent: V) -> None:
         self._tasks = shared.tasks
         self._arrivals = shared.arrivals
         self._read = read

@@ -20,7 +20,7 @@ class RoomKey(NamedTuple):
     what: object  # equal for signals that replace each other; never a text, so that it equals no other topic's key
 
 
-class Asked(NamedTuple):
+class ReplyKey(NamedTuple):
     """What a reply with something of a room in it is of: the command that asked for it."""
 
     id: str | int
@@ -49,7 +49,7 @@ class Channel:
         self.listeners: dict[Connection, int] = {}  # with the number of their arrival, in that order
         self.pending: list[Pending] = []
         self.queued = False
-        self.run: Run | None = None  # under way
+        self.run: ChannelWrite | None = None  # under way
 
     def take(self) -> list[Pending]:
         pending, self.pending = self.pending, []
@@ -81,7 +81,7 @@ class Channel:
         return under_way + (len(self.listeners) if self.pending else 0)
 
 
-class Run:
+class ChannelWrite:
     """One write to all listeners of a channel: the frames, joined, and who gets only some of them."""
 
     __slots__ = ("_listeners", "at", "data", "pending", "special", "todo")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from greendot.engine.messages import Answered, Asked
+from greendot.engine.messages import ClusterAnswer, ClusterQuestion
 from greendot.engine.port import Bus, Topic
 from greendot.protocol.cluster import Answer, Question, encode, read_question
 
@@ -58,7 +58,7 @@ class Survey:
         try:
             text = encode(question)
             for node in others:
-                self._bus.publish(Topic("node", "", node), Asked(text, self._name(), number))
+                self._bus.publish(Topic("node", "", node), ClusterQuestion(text, self._name(), number))
             async with asyncio.timeout(within_s):
                 await asking.done
         except TimeoutError:
@@ -67,15 +67,15 @@ class Survey:
             del self._waiting[number]
         return asking.answers
 
-    def asked(self, message: Asked, node: str) -> None:
+    def asked(self, message: ClusterQuestion, node: str) -> None:
         """Another node wants to know something of this one, which it knows as `node`."""
         try:
             answer = self.reply(read_question(message.question))
         except msgspec.MsgspecError:
             return  # a newer node's question: it makes do without us
-        self._bus.publish(Topic("node", "", message.asker), Answered(message.number, node, encode(answer)))
+        self._bus.publish(Topic("node", "", message.asker), ClusterAnswer(message.number, node, encode(answer)))
 
-    def answered(self, message: Answered) -> None:
+    def answered(self, message: ClusterAnswer) -> None:
         asking = self._waiting.get(message.number)
         if asking is not None and message.node in asking.silent:
             asking.silent.discard(message.node)

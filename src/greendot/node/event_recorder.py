@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greendot.clock import Clock
-from greendot.engine.port import Turn
+from greendot.engine.port import Transition
 from greendot.limits.overload_model import Level
-from greendot.node.event_recorder_model import Event, Tail
+from greendot.node.event_recorder_model import EventTail, RecordedEvent
 from greendot.node.session import Session
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 from greendot.protocol.commands import Command
 from greendot.store.port import Notice, Record
 
 
-class Witness:
+class EventRecorder:
     """One for each node."""
 
-    def __init__(self, tail: Tail, clock: Clock) -> None:
+    def __init__(self, tail: EventTail, clock: Clock) -> None:
         self.tail = tail
         self._clock = clock
 
@@ -25,7 +25,7 @@ class Witness:
         """How much this node has to do has changed: what is only looked at goes first."""
         self.tail.shedding = level >= Level.SHEDDING
 
-    def _tell(self, event: Event, body: bytes = b"") -> None:
+    def _tell(self, event: RecordedEvent, body: bytes = b"") -> None:
         self.tail.expire(self._clock.monotonic())  # whoever looked may have gone without a word
         self.tail.tell(event, body)
 
@@ -46,53 +46,55 @@ class Witness:
 
     def _session(self, session: Session, what: str, detail: str | None = None, number: int | None = None) -> None:
         now = self._clock.now_ms()
-        self._tell(Event(now, "connects", what, *session.key, session=session.id, number=number, detail=detail or None))
+        self._tell(
+            RecordedEvent(now, "connects", what, *session.key, session=session.id, number=number, detail=detail or None)
+        )
 
     # --- presence ---
 
-    def turned(self, turn: Turn) -> None:
+    def turned(self, turn: Transition) -> None:
         if not self.tail.open:
             return
         if turn.kind == "user":
             what = "online" if turn.on else "offline"
-            self._tell(Event(self._clock.now_ms(), "presence", what, turn.tenant, turn.name))
+            self._tell(RecordedEvent(self._clock.now_ms(), "presence", what, turn.tenant, turn.name))
         else:
             what = "occupied" if turn.on else "vacated"
-            self._tell(Event(self._clock.now_ms(), "rooms", what, turn.tenant, room=turn.name))
+            self._tell(RecordedEvent(self._clock.now_ms(), "rooms", what, turn.tenant, room=turn.name))
 
     def idled(self, session: Session) -> None:
         if self.tail.open:
             what = "idle" if session.idle else "active"
-            self._tell(Event(self._clock.now_ms(), "presence", what, *session.key, session=session.id))
+            self._tell(RecordedEvent(self._clock.now_ms(), "presence", what, *session.key, session=session.id))
 
-    def stated(self, key: tuple[str, str], manual: Manual) -> None:
+    def stated(self, key: tuple[str, str], manual: ManualStatus) -> None:
         if self.tail.open:
-            self._tell(Event(self._clock.now_ms(), "presence", "status set", *key, detail=manual.status))
+            self._tell(RecordedEvent(self._clock.now_ms(), "presence", "status set", *key, detail=manual.status))
 
     # --- rooms ---
 
     def joined(self, session: Session, room: str) -> None:
         if self.tail.open:
-            self._tell(Event(self._clock.now_ms(), "rooms", "joined", *session.key, room, session.id))
+            self._tell(RecordedEvent(self._clock.now_ms(), "rooms", "joined", *session.key, room, session.id))
 
     def left(self, session: Session, room: str) -> None:
         if self.tail.open:
-            self._tell(Event(self._clock.now_ms(), "rooms", "left", *session.key, room, session.id))
+            self._tell(RecordedEvent(self._clock.now_ms(), "rooms", "left", *session.key, room, session.id))
 
     def said(self, tenant: str, record: Record) -> None:
         if self.tail.open:
             what = {"edit": "edited", "delete": "deleted"}.get(record.op or "", "message")
-            event = Event(record.at, "rooms", what, tenant, record.user, record.room, number=record.seq)
+            event = RecordedEvent(record.at, "rooms", what, tenant, record.user, record.room, number=record.seq)
             self._tell(event, record.body)
 
     def member(self, what: str, tenant: str, room: str, user: str) -> None:
         if self.tail.open:
-            self._tell(Event(self._clock.now_ms(), "rooms", what, tenant, user, room))
+            self._tell(RecordedEvent(self._clock.now_ms(), "rooms", what, tenant, user, room))
 
     def typed(self, session: Session, room: str, *, on: bool) -> None:
         if self.tail.open:
             what = "typing" if on else "stopped typing"
-            self._tell(Event(self._clock.now_ms(), "typing", what, *session.key, room, session.id))
+            self._tell(RecordedEvent(self._clock.now_ms(), "typing", what, *session.key, room, session.id))
 
     # --- what was not done ---
 
@@ -101,12 +103,12 @@ class Witness:
         if self.tail.open and session is not None:
             what = "no command" if command is None else str(command.__struct_config__.tag)
             room = getattr(command, "room", None)
-            self._tell(Event(self._clock.now_ms(), "errors", code, *session.key, room, session.id, detail=what))
+            self._tell(RecordedEvent(self._clock.now_ms(), "errors", code, *session.key, room, session.id, detail=what))
 
     # --- notifications ---
 
     def notified(self, notices: Sequence[Notice]) -> None:
         if self.tail.open:
             for it in notices:
-                event = Event(it.created_at, "notifications", "notified", it.tenant, it.user, detail=it.kind)
+                event = RecordedEvent(it.created_at, "notifications", "notified", it.tenant, it.user, detail=it.kind)
                 self._tell(event, it.body)

@@ -21,7 +21,7 @@ BODY = 400  # characters of a body
 ALL = ""  # in the place of a tenant: every tenant's
 
 
-class Event(Struct, frozen=True, omit_defaults=True):
+class RecordedEvent(Struct, frozen=True, omit_defaults=True):
     """Something that happened on one node."""
 
     at: int  # milliseconds UTC
@@ -36,30 +36,30 @@ class Event(Struct, frozen=True, omit_defaults=True):
     body: str | None = None  # in dev mode only
 
 
-class Name(NamedTuple):
+class TailKey(NamedTuple):
     """Whose line it is."""
 
     asker: str  # the node that asks
     tenant: str  # whose events; ALL for everybody's
 
 
-class Only(Struct, frozen=True):
+class EventFilter(Struct, frozen=True):
     """Which events are wanted, of the kinds that are: those of a user, of a room, or both."""
 
     user: str | None = None
     room: str | None = None
 
-    def fits(self, event: Event) -> bool:
+    def fits(self, event: RecordedEvent) -> bool:
         return self.user in (None, event.user) and self.room in (None, event.room)
 
 
-EVERYTHING = Only()
+EVERYTHING = EventFilter()
 
 
 class Taken(NamedTuple):
     """What was collected, and how much was not."""
 
-    events: list[Event]
+    events: list[RecordedEvent]
     skipped: int
 
 
@@ -71,21 +71,21 @@ class _Line:
     def __init__(self) -> None:
         self.kinds: frozenset[str] = frozenset()
         self.only = EVERYTHING
-        self.events: deque[Event] = deque()
+        self.events: deque[RecordedEvent] = deque()
         self.skipped = 0
         self.ends_at = 0.0
 
 
-class Tail:
+class EventTail:
     """One for each node. Whoever has something to tell asks `open` first: it is False nearly always."""
 
     def __init__(self, *, bodies: bool = False) -> None:
         self.open = False
         self.shedding = False  # while the node has too much to do
         self._bodies = bodies
-        self._lines: dict[Name, _Line] = {}
+        self._lines: dict[TailKey, _Line] = {}
 
-    def take(self, name: Name, kinds: Collection[str], now: float, only: Only = EVERYTHING) -> Taken:
+    def take(self, name: TailKey, kinds: Collection[str], now: float, only: EventFilter = EVERYTHING) -> Taken:
         """What was collected since the last time; from now on, events of these kinds are, if they fit `only`."""
         self.expire(now)
         if not kinds:
@@ -106,7 +106,7 @@ class Tail:
             del self._lines[name]
         self.open = bool(self._lines)
 
-    def tell(self, event: Event, body: bytes = b"") -> None:
+    def tell(self, event: RecordedEvent, body: bytes = b"") -> None:
         """It happened."""
         if body and self._bodies and event.kind in ("rooms", "notifications"):
             text = body.decode(errors="replace")

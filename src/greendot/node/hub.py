@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Iterable
 from time import monotonic, perf_counter
 
 from greendot.engine.port import Topic
-from greendot.node.channel import Channel, Pending, Run
-from greendot.node.hub_model import Heat, Throttle
+from greendot.node.channel import Channel, ChannelWrite, Pending
+from greendot.node.hub_model import HotTopics, WriteThrottle
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 
@@ -34,7 +34,7 @@ class Hub:
     """Channels and this tick's output. `throttle` bounds the writes per second, if it is given."""
 
     def __init__(
-        self, metrics: Metrics, throttle: Throttle | None = None, now: Callable[[], float] = monotonic
+        self, metrics: Metrics, throttle: WriteThrottle | None = None, now: Callable[[], float] = monotonic
     ) -> None:
         self._metrics = metrics
         self._throttle = throttle
@@ -46,7 +46,7 @@ class Hub:
         self._arrivals = 0  # of listeners, ever: what was offered before one came is not for it
         self._flush_set = False
         self.shedding = False  # while this node has too much to do: signals of low priority are dropped
-        self._heat: Heat[Topic] | None = None  # while somebody looks at what is written to most
+        self._heat: HotTopics[Topic] | None = None  # while somebody looks at what is written to most
 
     # --- channels ---
 
@@ -90,10 +90,10 @@ class Hub:
     def hot(self, now: float) -> dict[Topic, float]:
         """Writes a second, by topic. They are counted from the first question on, until a while after the last."""
         if self._heat is None:
-            self._heat = Heat(now)
+            self._heat = HotTopics(now)
         return self._heat.per_s(now)
 
-    def _warm(self, heat: Heat[Topic], channel: Channel) -> None:
+    def _warm(self, heat: HotTopics[Topic], channel: Channel) -> None:
         heat.add(channel.topic, len(channel.listeners))
         if self._now() > heat.ends_at:
             self._heat = None
@@ -180,7 +180,7 @@ class Hub:
         pending = channel.take()
         if pending:
             # A copy, because a listener that turns out to be too slow leaves the channel while this runs.
-            self._write_all([*channel.listeners], Run(channel, pending))
+            self._write_all([*channel.listeners], ChannelWrite(channel, pending))
 
     def _go_on(self, channel: Channel) -> None:
         """Write to some listeners of a channel, and queue it again if there are more."""
@@ -188,7 +188,7 @@ class Hub:
             if self._heat is not None:
                 self._warm(self._heat, channel)
             self._merge(channel)
-            channel.run = Run(channel, channel.take())
+            channel.run = ChannelWrite(channel, channel.take())
             channel.run.todo = [*channel.listeners]
         run = channel.run
         some = run.todo[run.at : run.at + STEP]
@@ -202,7 +202,7 @@ class Hub:
         if channel.pending:
             self._busy.append(channel)
 
-    def _write_all(self, connections: list[Connection], run: Run) -> None:
+    def _write_all(self, connections: list[Connection], run: ChannelWrite) -> None:
         data, special = run.data, run.special
         size = len(data)
         self._count(len(connections))
@@ -225,7 +225,7 @@ class Hub:
     def _collect(self, channel: Channel) -> None:
         if self._heat is not None:
             self._warm(self._heat, channel)
-        run = Run(channel, channel.take())
+        run = ChannelWrite(channel, channel.take())
         for connection in [*channel.listeners]:
             if connection.behind or connection in run.special:
                 run.offer_each(connection)

@@ -12,7 +12,7 @@ MOST = 20_000  # topics counted in one period; those beyond are left out
 K = TypeVar("K", bound=Hashable)
 
 
-class Heat(Generic[K]):
+class HotTopics(Generic[K]):
     """Counts of the period under way, and those of the one before, which are shown."""
 
     def __init__(self, now: float) -> None:
@@ -41,7 +41,7 @@ class Heat(Generic[K]):
 BURST_S = 0.05  # what was not used lately may be used at once
 
 
-class Throttle:
+class WriteThrottle:
     """What was taken is paid for by waiting afterwards, so that a large piece need not be cut."""
 
     __slots__ = ("_level", "_per_s", "_updated")

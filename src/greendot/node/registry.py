@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from greendot.node.usage import Tallies
+from greendot.node.usage import UsageByTenant
 
 if TYPE_CHECKING:
     from greendot.node.session import Session
@@ -18,7 +18,7 @@ class Registry:
     def __init__(self) -> None:
         self.connections: dict[str, Connection] = {}  # by connection id, from upgrade to the end of the socket
         self.sessions: dict[str, Session] = {}  # by session id, lingering ones included
-        self.tallies = Tallies()
+        self.tallies = UsageByTenant()
         self.resumed = 0  # sessions that were gone on with on another connection
         self.closes: dict[int, int] = {}  # sockets that ended, by close code
         self.sizes: dict[int, int] = {}  # how many users have so many sessions

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from greendot.auth.model import Grants
 from greendot.limits.model import NO_RULES
 from greendot.node.timer_model import Timer
-from greendot.presence.model import Ref
+from greendot.presence.model import SessionEpoch
 from greendot.protocol.commands import ClientInfo
 from greendot.transport.connection import Connection
 
 
-class Leaving(NamedTuple):
+class Disconnection(NamedTuple):
     """How a session's connection went."""
 
     at: float  # monotonic seconds
@@ -28,11 +28,11 @@ class Leaving(NamedTuple):
         passed = round((now - self.at) * 1000)
         return max(0, self.grace_ms - passed), self.silent_ms + passed
 
-    def with_least(self, now: float, least_ms: int) -> Leaving:
+    def with_least(self, now: float, least_ms: int) -> Disconnection:
         """Return a grace that lasts `least_ms` from now, or as long as it lasted at first if that was less."""
         left_ms, silent_ms = self.since(now)
         least_ms = min(least_ms, self.grace_ms)
-        return self if left_ms >= least_ms else Leaving(now, least_ms, silent_ms)
+        return self if left_ms >= least_ms else Disconnection(now, least_ms, silent_ms)
 
 
 class Session:
@@ -69,7 +69,7 @@ class Session:
         self.device = device
         self.client = client
         self.connection: Connection | None = None  # None while it lingers
-        self.ref = Ref(session_id, "", 0)  # the session's current life
+        self.ref = SessionEpoch(session_id, "", 0)  # the session's current life
         self.confirmed = False  # whether the engine has answered that it knows this life
         self.idle = False
         self.active_at = 0.0  # monotonic seconds of the last activity
@@ -77,7 +77,7 @@ class Session:
         self.last_heard = 0  # milliseconds UTC, once the connection is gone
         self.ip_hash: str | None = None
         self.leave_timer: Timer | None = None  # set while it lingers
-        self.leaving: Leaving | None = None  # the same
+        self.leaving: Disconnection | None = None  # the same
         self.moved = False  # it went on on another node
         self.removals = 0  # how often its user was removed from a room, or it lost one
         self.revoked = False  # for good: nothing more is done for it
@@ -94,7 +94,7 @@ class Session:
         return self.grants.user
 
 
-def named(session: Session | None) -> dict[str, str | None]:
+def log_fields(session: Session | None) -> dict[str, str | None]:
     """Whose it is, as fields of a line in the log."""
     if session is None:
         return {"session": None}

@@ -13,7 +13,7 @@ T = TypeVar("T")
 MOST_HELD = 300  # records held back; beyond it the gap is read at once and what was held is read with it
 
 
-class Line(Generic[T]):
+class Sequencer(Generic[T]):
     """One stream at one place. `cursor` is the number of the last record let through."""
 
     __slots__ = ("_held", "cursor")

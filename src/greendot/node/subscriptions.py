@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from greendot.engine.port import Bus, Part, Topic
 from greendot.node.channel import Channel
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.transport.connection import Connection
 
@@ -22,7 +22,7 @@ MOST_LEAVING = 1_000  # topics in one unsubscription
 UNHEARD_S = 5.0  # how long a topic without listeners stays subscribed
 
 
-class Followed:
+class TopicSubscription:
     """A topic with local listeners. Subclasses keep its state."""
 
     __slots__ = ("channel", "opening", "timer")
@@ -38,16 +38,16 @@ class Followed:
         return bool(self.channel.listeners)
 
 
-F = TypeVar("F", bound=Followed)
+F = TypeVar("F", bound=TopicSubscription)
 
 
-class Following(Generic[F]):
+class Subscriptions(Generic[F]):
     """All followed topics of one kind. `read` fills the state of new ones, `dropped` is told of those given up."""
 
     def __init__(
         self,
         bus: Bus,
-        shared: Shared,
+        shared: NodeContext,
         make: Callable[[Channel], F],
         read: Callable[[Sequence[F]], Awaitable[None]],
         dropped: Callable[[F], None],

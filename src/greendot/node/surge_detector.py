@@ -11,7 +11,7 @@ RATE = 200.0  # a second: more than come to a node when nothing is the matter
 CHANCE = 8  # so many at a time are one client with many rooms, or by chance
 
 
-class Arrivals:
+class SurgeDetector:
     """Only those who came too fast make a crowd, until they are in. Were all counted who are on their way, those who
     wait because there is a crowd would make it last for ever."""
 

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Tasks:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            tell(log_events.WORK_FAILED, error, work="a task")
+            log(log_events.WORK_FAILED, error, work="a task")
 
 
 SAID_S = 1.0  # for the line that says so
@@ -56,7 +56,7 @@ async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
     """Side by side. What fails is logged, and keeps nothing else from ending."""
     for failure in await asyncio.gather(*endings, return_exceptions=True):
         if isinstance(failure, Exception):
-            tell(log_events.WORK_FAILED, failure, work="ending something")
+            log(log_events.WORK_FAILED, failure, work="ending something")
         elif failure is not None:
             raise failure
 
@@ -67,7 +67,7 @@ def end_by(within_s: float) -> None:
     def end() -> None:
         # Whoever reads the log may be what it is stuck at: then it ends without the line.
         threading.Timer(SAID_S, os._exit, (1,)).start()
-        tell(log_events.NODE_STUCK, after_s=within_s)
+        log(log_events.NODE_STUCK, after_s=within_s)
         os._exit(1)
 
     timer = threading.Timer(within_s, end)

@@ -19,7 +19,7 @@ STEP = 200  # users, or entries of a reply, between two looks at the clock
 T = TypeVar("T")
 
 
-class Slices:
+class TimeSlices:
     """One for each node."""
 
     def __init__(self) -> None:

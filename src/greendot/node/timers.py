@@ -11,7 +11,7 @@ from typing import Any
 from greendot.clock import Clock
 from greendot.node.timer_model import Timer, Wheel
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.traceparent import enter
 
 SLICE_S = 0.005  # of each turn of the loop, however many timers are due
@@ -81,7 +81,7 @@ class Timers:
             try:
                 self._due.popleft().fire()
             except Exception as error:  # one broken timer must not stop the others
-                tell(log_events.WORK_FAILED, error, work="a timer")
+                log(log_events.WORK_FAILED, error, work="a timer")
             if perf_counter() > ends:
                 break
         if self._due and self._driven:

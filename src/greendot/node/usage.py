@@ -7,7 +7,7 @@ from collections.abc import Iterator
 MOST = 10_000  # tenants that are counted by themselves; tokens name them, so nothing else bounds their number
 
 
-class Tally:
+class TenantUsage:
     """One tenant on this node."""
 
     __slots__ = ("closes", "connections", "refused", "resumed", "sends", "users")
@@ -21,25 +21,25 @@ class Tally:
         self.closes: dict[int, int] = {}  # sockets that ended, by close code
 
 
-class Tallies:
+class UsageByTenant:
     """Tenants that were here since the start."""
 
     def __init__(self) -> None:
-        self._tallies: dict[str, Tally] = {}
-        self._others = Tally()  # those beyond `MOST` together: shown to none of them
+        self._tallies: dict[str, TenantUsage] = {}
+        self._others = TenantUsage()  # those beyond `MOST` together: shown to none of them
 
-    def of(self, tenant: str) -> Tally:
+    def of(self, tenant: str) -> TenantUsage:
         """To count with."""
         tally = self._tallies.get(tenant)
         if tally is None:
             if len(self._tallies) >= MOST:
                 return self._others
-            tally = self._tallies[tenant] = Tally()
+            tally = self._tallies[tenant] = TenantUsage()
         return tally
 
-    def shown(self, tenant: str) -> Tally:
+    def shown(self, tenant: str) -> TenantUsage:
         """To look at; nothing is made by looking."""
-        return self._tallies.get(tenant) or Tally()
+        return self._tallies.get(tenant) or TenantUsage()
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._tallies])

@@ -24,7 +24,7 @@ from typing import NoReturn
 
 from greendot.errors import ConfigError, GreendotError
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.transport.listener import bind
 
 FIRST_PAUSE_S = 0.1
@@ -48,7 +48,7 @@ def reserve(host: str, port: int) -> socket.socket:
     return bind(host, port, shared=True)
 
 
-class Backoff:
+class RestartBackoff:
     """How long a worker's place stays empty: not at all at first, ever longer while those who take it die young."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _Place:
     status: int = -1  # our end of its status pipe; -1 when that has ended
     said: bytes = b""  # what came out of it
     started_at: float = 0.0
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: RestartBackoff = field(default_factory=RestartBackoff)
 
     def __str__(self) -> str:
         return f"worker {self.number} (pid {self.pid})"
@@ -195,7 +195,7 @@ class Supervisor:
     def _lose_patience(self) -> None:
         if self._running() and self._kill_at is not None and time.monotonic() >= self._kill_at:
             for place in self._running():
-                tell(log_events.WORKER_KILLED, worker=str(place), after_s=self._patience_s)
+                log(log_events.WORKER_KILLED, worker=str(place), after_s=self._patience_s)
             self._failure = self._failure or SystemExit(1)
             self._kill_at = math.inf
             self._signal_all(signal.SIGKILL)
@@ -236,7 +236,7 @@ class Supervisor:
         was_ready = place.ready
         place.listen()
         if place.ready and not was_ready:
-            tell(log_events.WORKER_READY, worker=str(place))
+            log(log_events.WORKER_READY, worker=str(place))
             if not self._announced and self._kill_at is None:
                 self._one_more_ready()
 
@@ -271,12 +271,12 @@ class Supervisor:
         place.pid, place.said = 0, b""  # first of all: from now on its number may be somebody else's
         if self._kill_at is not None:
             if code not in (0, -signal.SIGTERM, -signal.SIGKILL) and self._failure is None:
-                tell(log_events.WORKER_ENDED_LATE, worker=place.number, outcome=how)
+                log(log_events.WORKER_ENDED_LATE, worker=place.number, outcome=how)
         elif ready or self._announced:
             self._start_again(place, f"{how}: {complaint}" if complaint else how)
         else:
             if not complaint:
-                tell(log_events.WORKER_ENDED_EARLY, worker=place.number, outcome=how)
+                log(log_events.WORKER_ENDED_EARLY, worker=place.number, outcome=how)
             self._failure = ConfigError(complaint) if complaint else SystemExit(1)
             self._stop()
 
@@ -285,7 +285,7 @@ class Supervisor:
         pause_s = place.backoff.after(now - place.started_at)
         place.due = now + pause_s
         when = f"in {pause_s:g} s" if pause_s else "at once"
-        tell(log_events.WORKER_ENDED, worker=place.number, outcome=how, when=when)
+        log(log_events.WORKER_ENDED, worker=place.number, outcome=how, when=when)
 
     def _kill_all(self) -> None:
         """The last resort when `run` is left by an error: nobody is left behind."""
@@ -382,7 +382,7 @@ def _stop_with_parent(lifeline: int, patience_s: float) -> None:
     """A thread of each worker, so that one without its parent stops even while its event loop is busy or stuck."""
     os.read(lifeline, 1)
     os.kill(os.getpid(), signal.SIGTERM)
-    tell(log_events.WORKER_ORPHANED)
+    log(log_events.WORKER_ORPHANED)
     time.sleep(patience_s)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from greendot.node.context import Shared
-from greendot.presence.celebrity_model import Crowding, Spread
-from greendot.presence.watched_user import Crowd, Watched
+from greendot.node.context import NodeContext
+from greendot.presence.celebrity_model import CelebrityFanout, CelebrityThresholds
+from greendot.presence.watched_user import CelebrityWatchers, WatchedUser
 from greendot.protocol.codec import encode_event
 from greendot.rooms.announcer import devices
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 
@@ -28,15 +28,15 @@ def active_at(watcher: Connection) -> float:
     return watcher.session.active_at if watcher.session is not None else 0.0
 
 
-class Crowds:
+class Celebrities:
     """All of them on this node. `forced` are never told of, however few watch them."""
 
     def __init__(
         self,
-        shared: Shared,
+        shared: NodeContext,
         metrics: Metrics,
         now_ms: Callable[[], int],
-        crowding: Crowding,
+        crowding: CelebrityThresholds,
         forced: Collection[Key] = (),
     ) -> None:
         self._shared = shared
@@ -46,19 +46,19 @@ class Crowds:
         self._forced = frozenset(forced)
         self.polled: set[Key] = {*forced}  # whose watchers ask
 
-    def came(self, watched: Watched, watcher: Connection) -> None:
+    def came(self, watched: WatchedUser, watcher: Connection) -> None:
         """It watches, and is about to be given the newest state."""
         count, crowd = len(watched.channel.listeners), watched.crowd
         if crowd is None:
             if not self._crowding.is_spread(count, was=False):
                 return
-            crowd = watched.crowd = Crowd()
+            crowd = watched.crowd = CelebrityWatchers()
         if not crowd.polled and self._crowding.is_polled(count, was=False):
             self._switch(watched, crowd, polled=True)
         if crowd.spread is not None:
             crowd.spread.came(watcher)
 
-    def left(self, watched: Watched, watcher: Connection) -> None:
+    def left(self, watched: WatchedUser, watcher: Connection) -> None:
         """It watches no longer."""
         count, crowd = len(watched.channel.listeners), watched.crowd
         if crowd is None:
@@ -70,7 +70,7 @@ class Crowds:
             self._switch(watched, crowd, polled=False)
         self._forget_if_few(watched, crowd)
 
-    def tells(self, watched: Watched) -> bool:
+    def tells(self, watched: WatchedUser) -> bool:
         """Tell watchers what is new: in slices, or when they ask. False: they are few, and to be told at once."""
         crowd = watched.crowd
         if crowd is None:
@@ -83,7 +83,7 @@ class Crowds:
         self._spread(watched, crowd)
         return True
 
-    def close(self, watched: Watched) -> None:
+    def close(self, watched: WatchedUser) -> None:
         """Tell nothing more in slices."""
         if watched.crowd is not None:
             self._shared.timers.cancel(watched.crowd.timer)
@@ -92,33 +92,33 @@ class Crowds:
 
     # --- polling ---
 
-    def opened(self, watched: Watched) -> None:
+    def opened(self, watched: WatchedUser) -> None:
         """It is about to be followed."""
         if watched.key in self._forced:
-            watched.crowd = Crowd(polled=True)
+            watched.crowd = CelebrityWatchers(polled=True)
 
-    def _stays_polled(self, watched: Watched, count: int) -> bool:
+    def _stays_polled(self, watched: WatchedUser, count: int) -> bool:
         return watched.key in self._forced or self._crowding.is_polled(count, was=True)
 
-    def _switch(self, watched: Watched, crowd: Crowd, *, polled: bool) -> None:
+    def _switch(self, watched: WatchedUser, crowd: CelebrityWatchers, *, polled: bool) -> None:
         crowd.polled = polled
         watched.shows += 1
         (self.polled.add if polled else self.polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
         what = "are told of no change but ask" if polled else "are told of changes again"
-        tell(log_events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)
+        log(log_events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)
         self._spread(watched, crowd)
 
     # --- slices ---
 
-    def _spread(self, watched: Watched, crowd: Crowd) -> None:
+    def _spread(self, watched: WatchedUser, crowd: CelebrityWatchers) -> None:
         if crowd.spread is not None:
             crowd.spread.changed()
         else:
-            crowd.spread = Spread(watched.channel.listeners, active_at, self._shared.timers.now())
+            crowd.spread = CelebrityFanout(watched.channel.listeners, active_at, self._shared.timers.now())
             crowd.timer = self._shared.timers.set(STEP_S, self._slice, watched)
 
-    def _slice(self, watched: Watched) -> None:
+    def _slice(self, watched: WatchedUser) -> None:
         crowd, now = watched.crowd, self._shared.timers.now()
         if crowd is None or crowd.spread is None:
             return
@@ -136,12 +136,12 @@ class Crowds:
         self._end_if_done(watched, crowd)
         self._forget_if_few(watched, crowd)
 
-    def _end_if_done(self, watched: Watched, crowd: Crowd) -> None:
+    def _end_if_done(self, watched: WatchedUser, crowd: CelebrityWatchers) -> None:
         if crowd.spread is not None and crowd.spread.done:
             self._shared.timers.cancel(crowd.timer)
             crowd.spread = crowd.timer = None
 
-    def _forget_if_few(self, watched: Watched, crowd: Crowd) -> None:
+    def _forget_if_few(self, watched: WatchedUser, crowd: CelebrityWatchers) -> None:
         few = not self._crowding.is_spread(len(watched.channel.listeners), was=True)
         if few and not crowd.polled and crowd.spread is None:
             watched.crowd = None

@@ -22,7 +22,7 @@ BEHIND_S = 0.5  # what was not sent for longer than this, because there was no t
 W = TypeVar("W")
 
 
-class Crowding(Struct, frozen=True):
+class CelebrityThresholds(Struct, frozen=True):
     """How many watchers on one node are too many to be told at once (`spread`), and at all (`poll`)."""
 
     spread: int
@@ -42,7 +42,7 @@ class Crowding(Struct, frozen=True):
         return watchers > self.poll * (STAYS if was else 1)
 
 
-class Spread(Generic[W]):
+class CelebrityFanout(Generic[W]):
     """Who of one user's watchers does not know the newest state yet. Each watcher is in one of these groups."""
 
     __slots__ = ("_active_at", "_behind", "_current", "_paid", "_round", "_turns")

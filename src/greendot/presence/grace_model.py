@@ -9,7 +9,7 @@ from msgspec import Struct
 from greendot.protocol.codes import Close, invites_return
 
 
-class Cause(Enum):
+class EndCause(Enum):
     """Who ended the connection."""
 
     BYE = auto()  # the client said so
@@ -26,33 +26,33 @@ class Graces(Struct, frozen=True):
     silent: float
 
 
-def grace_s(cause: Cause, code: int, graces: Graces) -> float:
+def grace_s(cause: EndCause, code: int, graces: Graces) -> float:
     """The linger after a connection ended by `cause` with close code `code` (0 where there was none)."""
     match cause:
-        case Cause.BYE:
+        case EndCause.BYE:
             return 0.0
-        case Cause.CLIENT_CLOSE:
+        case EndCause.CLIENT_CLOSE:
             # A close frame without a code (0) is how browsers close when the page does not name one.
             return graces.clean if code in (0, Close.NORMAL, Close.GOING_AWAY) else graces.lost
-        case Cause.SERVER_CLOSE if code == Close.HEARTBEAT_LOST:
+        case EndCause.SERVER_CLOSE if code == Close.HEARTBEAT_LOST:
             return graces.silent
-        case Cause.SERVER_CLOSE:
+        case EndCause.SERVER_CLOSE:
             return graces.lost if invites_return(code) else 0.0
-        case Cause.LOST:
+        case EndCause.LOST:
             return graces.lost
 
 
-def shown_code(cause: Cause, code: int) -> int:
+def shown_code(cause: EndCause, code: int) -> int:
     """The close code a connection's end is counted under. Clients may send any: of theirs only the usual ones count.
 
     1005 and 1006 are the RFC's numbers for "without a code" and "without a close frame"; they are never sent.
     """
     match cause:
-        case Cause.LOST:
+        case EndCause.LOST:
             return 1006
-        case Cause.CLIENT_CLOSE if code in (Close.NORMAL, Close.GOING_AWAY):
+        case EndCause.CLIENT_CLOSE if code in (Close.NORMAL, Close.GOING_AWAY):
             return code
-        case Cause.CLIENT_CLOSE:
+        case EndCause.CLIENT_CLOSE:
             return 1005
-        case Cause.BYE | Cause.SERVER_CLOSE:
+        case EndCause.BYE | EndCause.SERVER_CLOSE:
             return int(code)

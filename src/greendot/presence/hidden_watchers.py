@@ -11,31 +11,33 @@ from collections.abc import Callable
 
 from msgspec import UNSET, structs
 
-from greendot.node.context import Shared
-from greendot.node.subscriptions import Following
-from greendot.presence.celebrities import Crowds
+from greendot.node.context import NodeContext
+from greendot.node.subscriptions import Subscriptions
+from greendot.presence.celebrities import Celebrities
 from greendot.presence.model import NOBODY, entry, polled, without_last_seen
-from greendot.presence.watched_user import Watched
+from greendot.presence.watched_user import WatchedUser
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Presence
 from greendot.transport.connection import Connection
 
 
-def unknown(user: str, *, stale: bool = False) -> Presence:
+def unknown_presence(user: str, *, stale: bool = False) -> Presence:
     """What is shown of somebody nothing is known of, in a snapshot."""
     return entry(user, NOBODY, None, [], stale=stale)
 
 
-class Barring:
+class HiddenWatchers:
     """One for each node. `now_ms` is the engine's time."""
 
-    def __init__(self, shared: Shared, watched: Following[Watched], crowds: Crowds, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, shared: NodeContext, watched: Subscriptions[WatchedUser], crowds: Celebrities, now_ms: Callable[[], int]
+    ) -> None:
         self._shared = shared
         self._watched = watched
         self._crowds = crowds
         self._now_ms = now_ms
 
-    def bar(self, watched: Watched, connection: Connection) -> None:
+    def bar(self, watched: WatchedUser, connection: Connection) -> None:
         """It may not see the user, from the beginning or any more."""
         if connection in watched.barred:
             return
@@ -51,7 +53,7 @@ class Barring:
         if watched.face.state != "offline" and not watched.is_polled:
             self._tell(watched, connection, gone)
 
-    def lift(self, watched: Watched, connection: Connection) -> Presence | None:
+    def lift(self, watched: WatchedUser, connection: Connection) -> Presence | None:
         """It may see the user again. What it is to be told; None if it was not barred, or nothing is different."""
         before = watched.barred.pop(connection, None)
         if before is None:
@@ -65,11 +67,11 @@ class Barring:
             now = structs.replace(now, version=before.version + 1)
         return None if now == before else now
 
-    def forget(self, watched: Watched, connection: Connection) -> None:
+    def forget(self, watched: WatchedUser, connection: Connection) -> None:
         """It watches no longer."""
         watched.barred.pop(connection, None)
 
-    def snapshot(self, watched: Watched, connection: Connection | None) -> Presence:
+    def snapshot(self, watched: WatchedUser, connection: Connection | None) -> Presence:
         """What one who may not see the user is answered."""
         shown = None if connection is None else watched.barred.get(connection)
         if shown is None or (shown.version == 0 and shown.name is None):
@@ -77,12 +79,12 @@ class Barring:
             return entry(watched.user, NOBODY, None, [], stale=watched.stale)
         return structs.replace(self._current(watched, shown), devices=[])
 
-    def tell_again(self, watched: Watched) -> None:
+    def tell_again(self, watched: WatchedUser) -> None:
         """Whether the user is followed is told to them too: that it is not would tell them apart."""
         for connection, shown in watched.barred.items():
             self._tell(watched, connection, shown)
 
-    def _gone(self, watched: Watched) -> Presence:
+    def _gone(self, watched: WatchedUser) -> Presence:
         """As if the user had gone offline this moment, to those who saw them."""
         if watched.face.state == "offline":
             face = watched.face
@@ -93,11 +95,11 @@ class Barring:
         shown = entry(watched.user, face, watched.name)
         return without_last_seen(shown) if watched.discreet else shown
 
-    def _current(self, watched: Watched, shown: Presence) -> Presence:
+    def _current(self, watched: WatchedUser, shown: Presence) -> Presence:
         seen_before = shown.name is not None or shown.version > 0
         shown = structs.replace(shown, stale=watched.stale or UNSET)
         return polled(shown, self._now_ms()) if seen_before and watched.is_polled else shown
 
-    def _tell(self, watched: Watched, connection: Connection, shown: Presence) -> None:
+    def _tell(self, watched: WatchedUser, connection: Connection, shown: Presence) -> None:
         frame = encode_event(self._current(watched, shown), self._shared.clock.now_ms())
         connection.send(frame, record=False, key=("presence", watched.user))

@@ -13,7 +13,7 @@ from greendot.http.backend import Backend
 from greendot.http.operation import operation
 from greendot.http.request import json
 from greendot.ids import ID_PATTERN
-from greendot.presence.model import Manual, ordered, project, restored_order
+from greendot.presence.model import ManualStatus, ordered, project, restored_order
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Seq, Text, Users
 from greendot.protocol.events import Presence
@@ -108,6 +108,6 @@ class PresenceRoutes:
     @operation("PUT /v1/users/{user}/status")
     async def set_status(self, request: Request, user: str, body: SetStatus) -> StatusReply:
         """Set what the user could set: busy or invisible, until when, and a text."""
-        manual = Manual(body.status, body.until, body.text)
+        manual = ManualStatus(body.status, body.until, body.text)
         snapshot = await self._backend.statuses.set((self._backend.keys.tenant(request), user), manual)
         return StatusReply(project(user, snapshot, own=True))

@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct, structs
 from greendot.protocol.events import Presence, State, Status
 
 
-class Manual(Struct, frozen=True, gc=False):
+class ManualStatus(Struct, frozen=True, gc=False):
     """What the user set by hand. Durable; `rev` lets a late copy of an older setting be ignored."""
 
     status: Status = "auto"
@@ -29,7 +29,7 @@ class Manual(Struct, frozen=True, gc=False):
     rev: int = 0
 
 
-class Face(Struct, frozen=True, gc=False):
+class VisibleState(Struct, frozen=True, gc=False):
     """What one group of readers sees. `status` and `until` are for the user's own devices only."""
 
     state: State = "offline"
@@ -41,7 +41,7 @@ class Face(Struct, frozen=True, gc=False):
     until: int | None = None
 
 
-class Ref(NamedTuple):
+class SessionEpoch(NamedTuple):
     """One life of one session. A verb about an older life of the session must not end the newer one."""
 
     session: str
@@ -56,7 +56,7 @@ class NodeLife(NamedTuple):
     ends: int | None = None  # from when on its sessions do not count
 
 
-class Seat(Struct, gc=False):
+class SessionRecord(Struct, gc=False):
     """One session in the record."""
 
     device: str
@@ -70,8 +70,8 @@ class Seat(Struct, gc=False):
 class Snapshot(NamedTuple):
     """One user as far as it is known now."""
 
-    face: Face
-    own: Face
+    face: VisibleState
+    own: VisibleState
     name: str | None
     devices: list[str]
     stale: bool = False  # the engine has lost records, and not all nodes have restored theirs: absence means nothing
@@ -83,8 +83,8 @@ class Change(Struct, frozen=True):
     When only the devices or the name are new nobody is told; who keeps a copy for later readers brings it up to date.
     """
 
-    face: Face
-    own: Face
+    face: VisibleState
+    own: VisibleState
     name: str | None
     devices: list[str]
     public: bool
@@ -92,7 +92,7 @@ class Change(Struct, frozen=True):
     restored: bool = False  # after a loss; the user may have sessions that are still to be restored
 
 
-NOBODY = Face()
+NOBODY = VisibleState()
 _GONE = NodeLife(None, 0)
 
 
@@ -101,13 +101,13 @@ class UserPresence:
 
     __slots__ = ("devices", "face", "last_heard", "manual", "name", "own", "seats", "told_name", "turned")
 
-    def __init__(self, face: Face = NOBODY, name: str | None = None) -> None:
+    def __init__(self, face: VisibleState = NOBODY, name: str | None = None) -> None:
         self.face = face
         self.own = face
         self.name = name
         self.told_name = name
-        self.seats: dict[str, Seat] = {}
-        self.manual: Manual | None = None  # None: not known yet, so the user is shown to nobody
+        self.seats: dict[str, SessionRecord] = {}
+        self.manual: ManualStatus | None = None  # None: not known yet, so the user is shown to nobody
         self.last_heard: int | None = None  # of the sessions that have left
         self.devices: list[str] = []  # of the sessions that count, as last told
         self.turned: bool | None = None  # whether the last verb made others see the user come (True) or go (False)
@@ -118,7 +118,7 @@ class UserPresence:
 
     def touch(
         self,
-        ref: Ref,
+        ref: SessionEpoch,
         device: str,
         idle: bool | None,
         now: int,
@@ -135,7 +135,7 @@ class UserPresence:
         seat = self.seats.get(ref.session)
         came = seat is None or (seat.incarnation, seat.conn) != (ref.incarnation, ref.conn)
         if seat is None:
-            self.seats[ref.session] = Seat(device, ref.incarnation, ref.conn, bool(idle))
+            self.seats[ref.session] = SessionRecord(device, ref.incarnation, ref.conn, bool(idle))
         elif not self._current(seat, ref):
             return True, self.settle(now, nodes, since)
         else:
@@ -150,7 +150,7 @@ class UserPresence:
         return seat is not None, self.settle(now, nodes, since)
 
     def adopt(
-        self, session: str, ref: Ref, now: int, nodes: Mapping[str, NodeLife]
+        self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
         """The session goes on as `ref`. Answers the incarnation it was with and whether it is idle."""
         self._prune(now, nodes)
@@ -163,7 +163,7 @@ class UserPresence:
         return found, self.settle(now, nodes)
 
     def linger(
-        self, ref: Ref, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
+        self, ref: SessionEpoch, grace: int, heard: int, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[int | None, Change | None]:
         """The connection is gone; the session counts for `grace` more. Answers what remains, None if it is not ours."""
         self._prune(now, nodes)  # a linger that is over must not be prolonged
@@ -173,7 +173,7 @@ class UserPresence:
         seat.deadline, seat.heard = now + grace, heard
         return grace, self.settle(now, nodes)
 
-    def leave(self, ref: Ref, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
+    def leave(self, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
         """The linger is over. Answers the milliseconds that remain when early; None when there is nothing to leave."""
         seat = self._seat(ref)
         remaining = None
@@ -181,7 +181,7 @@ class UserPresence:
             remaining = seat.deadline - now
         return remaining, self.settle(now, nodes)
 
-    def set_manual(self, manual: Manual, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
+    def set_manual(self, manual: ManualStatus, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
         """A copy of the durable setting arrives; a lower revision than the known one is ignored."""
         if self.manual is None or manual.rev >= self.manual.rev:
             self.manual = manual
@@ -198,17 +198,17 @@ class UserPresence:
         self._prune(now, nodes)
         manual = self.manual
         if manual is not None and manual.until is not None and manual.until <= now:
-            manual = self.manual = Manual(rev=manual.rev)
-        return self._compare(manual or Manual(), now, now if since is None else since)
+            manual = self.manual = ManualStatus(rev=manual.rev)
+        return self._compare(manual or ManualStatus(), now, now if since is None else since)
 
     @staticmethod
-    def _current(seat: Seat, ref: Ref) -> bool:
+    def _current(seat: SessionRecord, ref: SessionEpoch) -> bool:
         """Whether `ref` is the seat's connection or a later one. One that lingers is gone: its late touch is void."""
         if seat.incarnation != ref.incarnation:
             return True
         return ref.conn > seat.conn or (ref.conn == seat.conn and seat.deadline is None)
 
-    def _seat(self, ref: Ref) -> Seat | None:
+    def _seat(self, ref: SessionEpoch) -> SessionRecord | None:
         seat = self.seats.get(ref.session)
         if seat is None or seat.incarnation != ref.incarnation or seat.conn != ref.conn:
             return None
@@ -234,7 +234,7 @@ class UserPresence:
             return "busy"
         return "idle" if all(seat.idle for seat in self.seats.values()) else "online"
 
-    def _compare(self, manual: Manual, now: int, since: int) -> Change | None:
+    def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
         state = self._state()
         shown: State = "offline" if manual.status == "invisible" else state
         version = max(self.own.version + 1, now)  # whatever changes the face changes its own as well
@@ -256,13 +256,15 @@ class UserPresence:
         return Change(self.face, self.own, self.name, devices, public, private)
 
     @staticmethod
-    def _face(old: Face, state: State, manual: Manual, version: int, since: int, seen: int | None) -> Face:
+    def _face(
+        old: VisibleState, state: State, manual: ManualStatus, version: int, since: int, seen: int | None
+    ) -> VisibleState:
         text = manual.text if state != "offline" else None
         if (state, text, manual.status, manual.until) == (old.state, old.text, old.status, old.until):
             return old
         same = state == old.state
         last_seen = (old.last_seen if same else seen) if state == "offline" else None
-        return Face(state, old.since if same else since, last_seen, version, text, manual.status, manual.until)
+        return VisibleState(state, old.since if same else since, last_seen, version, text, manual.status, manual.until)
 
 
 T = TypeVar("T")
@@ -286,7 +288,7 @@ RECENTLY_MS = 300_000
 
 def entry(
     user: str,
-    face: Face,
+    face: VisibleState,
     name: str | None,
     devices: list[str] | None = None,
     *,

@@ -13,22 +13,22 @@ from msgspec import Raw
 from greendot.auth.model import Grants
 from greendot.engine.port import Engine, Topic
 from greendot.node.session import Session
-from greendot.node.subscriptions import Following
-from greendot.node.time_slices import STEP, Slices
-from greendot.presence.celebrities import Crowds
-from greendot.presence.hidden_watchers import Barring, unknown
+from greendot.node.subscriptions import Subscriptions
+from greendot.node.time_slices import STEP, TimeSlices
+from greendot.presence.celebrities import Celebrities
+from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
 from greendot.presence.model import Snapshot, ordered, project, restored_order, without_last_seen
-from greendot.presence.status import Statuses
-from greendot.presence.watched_user import Watched
+from greendot.presence.status import StatusService
+from greendot.presence.watched_user import WatchedUser
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.events import Presence
-from greendot.visibility.cache import Sights
+from greendot.visibility.cache import VisibilityCache
 
 
-class Snapshots:
+class PresenceSnapshots:
     """Reads users. `watched` gives what the node keeps of a user with local watchers."""
 
-    def __init__(self, engine: Engine, statuses: Statuses, watched: Callable[[Topic], Watched | None]) -> None:
+    def __init__(self, engine: Engine, statuses: StatusService, watched: Callable[[Topic], WatchedUser | None]) -> None:
         self._engine = engine
         self._statuses = statuses
         self._watched = watched
@@ -58,10 +58,10 @@ class Snapshots:
         return self._statuses.with_sessions((tenant, user), snapshot)
 
 
-Found = Snapshot | Watched  # as the engine has it; or, of a user whom thousands ask for, as it is known here
+Found = Snapshot | WatchedUser  # as the engine has it; or, of a user whom thousands ask for, as it is known here
 
 
-async def watchable(slices: Slices, grants: Grants, users: Sequence[str]) -> Collection[str]:
+async def watchable(slices: TimeSlices, grants: Grants, users: Sequence[str]) -> Collection[str]:
     """Return the users whom a token lets its bearer watch. It may have 100 patterns to compare each user with."""
     if grants.watch is None:
         return dict.fromkeys(users)
@@ -76,11 +76,11 @@ class PresenceReads:
 
     def __init__(
         self,
-        snapshots: Snapshots,
-        followed: tuple[Following[Watched], Barring, Crowds],
-        sights: Sights,
-        slices: Slices,
-        snapshot: Callable[[Watched, Session], Presence],
+        snapshots: PresenceSnapshots,
+        followed: tuple[Subscriptions[WatchedUser], HiddenWatchers, Celebrities],
+        sights: VisibilityCache,
+        slices: TimeSlices,
+        snapshot: Callable[[WatchedUser, Session], Presence],
     ) -> None:
         self._snapshots = snapshots
         self._watched, self._barring, self._crowds = followed
@@ -129,11 +129,11 @@ class PresenceReads:
         if user == session.user and isinstance(found, Snapshot):
             return project(user, found, own=True)
         if user not in allowed:
-            return unknown(user)
+            return unknown_presence(user)
         sight = self._sights.see(session.tenant, session.user, user)
         if sight == "hidden":
             return self._hidden(session, user)
-        if isinstance(found, Watched):
+        if isinstance(found, WatchedUser):
             return self._snapshot(found, session)
         shown = project(user, found)
         return shown if sight == "full" else without_last_seen(shown)
@@ -144,10 +144,10 @@ class PresenceReads:
     def _hidden(self, session: Session, user: str) -> Presence:
         watched = self._watched.get(Topic("watch", session.tenant, user))
         if watched is None:
-            return unknown(user, stale=self._snapshots.is_restoring(session.tenant, user))
+            return unknown_presence(user, stale=self._snapshots.is_restoring(session.tenant, user))
         return self._barring.snapshot(watched, session.connection)
 
-    async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, Watched]:
+    async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, WatchedUser]:
         """Follow those of the users whom thousands ask for, if only for some seconds: their state is known here."""
         polled = self._crowds.polled
         if not polled:

@@ -17,15 +17,15 @@ from greendot.engine.port import Disconnect, Engine, Topic
 from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.ids import new_session_id
-from greendot.node.context import Shared
-from greendot.node.session import Leaving, Session
+from greendot.node.context import NodeContext
+from greendot.node.session import Disconnection, Session
 from greendot.node.timer_model import has_come
-from greendot.presence.grace_model import Cause, Graces, grace_s
-from greendot.presence.model import Ref
-from greendot.presence.status import Statuses
+from greendot.presence.grace_model import EndCause, Graces, grace_s
+from greendot.presence.model import SessionEpoch
+from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
-from greendot.rooms.session_rooms import Seating
+from greendot.rooms.session_rooms import SessionRooms
 from greendot.transport.connection import Connection
 
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
@@ -34,7 +34,7 @@ RETURN_MS = 10_000  # clients that were refused while the engine was away have t
 Key = tuple[str, str]  # tenant and user
 
 
-class Periods(Struct, frozen=True):
+class SessionPeriods(Struct, frozen=True):
     """Seconds, from the settings."""
 
     dead_after: float
@@ -53,10 +53,17 @@ class Opened(NamedTuple):
     is_first: bool  # of the user, here
 
 
-class Sessions:
+class SessionService:
     """Opens sessions on connections and ends them; the one place that tells the engine who is there."""
 
-    def __init__(self, engine: Engine, statuses: Statuses, seating: Seating, shared: Shared, periods: Periods) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        statuses: StatusService,
+        seating: SessionRooms,
+        shared: NodeContext,
+        periods: SessionPeriods,
+    ) -> None:
         self.left: Callable[[Key], None] = lambda key: None  # told of a user whose last session here is gone
         self.incarnation = ""  # this node's name; another one after it was taken for dead
         self._engine = engine
@@ -127,9 +134,9 @@ class Sessions:
             session.connection = connection.session = None
             self._forget(session)
 
-    def _next_ref(self, session: Session) -> Ref:
+    def _next_ref(self, session: Session) -> SessionEpoch:
         """Its next connection, by a number of its own: small, because the engine keeps it for every session."""
-        return Ref(session.id, self.incarnation, session.ref.conn + 1)
+        return SessionEpoch(session.id, self.incarnation, session.ref.conn + 1)
 
     def _resumable(self, grants: Grants, hello: Hello) -> Session | None:
         wanted = hello.resume.session if hello.resume else None
@@ -146,7 +153,7 @@ class Sessions:
         wanted = hello.resume.session if hello.resume else None
         if wanted is None or wanted in self._registry.sessions:
             return None
-        ref = Ref(new_session_id(self.incarnation), self.incarnation, 1)
+        ref = SessionEpoch(new_session_id(self.incarnation), self.incarnation, 1)
         self._coming.add(ref.session)
         try:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
@@ -227,7 +234,7 @@ class Sessions:
 
     # --- going ---
 
-    def lost(self, connection: Connection, cause: Cause, code: int) -> None:
+    def lost(self, connection: Connection, cause: EndCause, code: int) -> None:
         """The connection is gone: its session lingers, unless it has moved on to another connection."""
         session = connection.session
         if session is None or session.connection is not connection:
@@ -237,10 +244,10 @@ class Sessions:
         silent_s = now - connection.heard
         session.last_heard = self._clock.now_ms() - round(silent_s * 1000)
         grace = grace_s(cause, code, self._periods.graces)
-        session.leaving = Leaving(now, round(grace * 1000), round(silent_s * 1000))
+        session.leaving = Disconnection(now, round(grace * 1000), round(silent_s * 1000))
         self._tasks.spawn(self._linger(session, session.ref))
 
-    async def _linger(self, session: Session, ref: Ref) -> None:
+    async def _linger(self, session: Session, ref: SessionEpoch) -> None:
         if session.ref is not ref or session.leaving is None:
             return
         left_ms, silent_ms = session.leaving.since(self._timers.now())
@@ -265,7 +272,7 @@ class Sessions:
             session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
         self._tasks.spawn(self._linger(session, session.ref))
 
-    def _remains(self, session: Session, ref: Ref, remaining: int | None) -> None:
+    def _remains(self, session: Session, ref: SessionEpoch, remaining: int | None) -> None:
         if session.ref is not ref or session.connection is not None:  # it came back meanwhile
             return
         if remaining is None and self._is_forgotten(session):
@@ -303,16 +310,16 @@ class Sessions:
     def prolong(self, session: Session, seconds: float) -> None:
         """Its client is back and was asked to wait: it counts for so long and a grace more."""
         now = self._timers.now()
-        _, silent_ms = (session.leaving or Leaving(now, 0, 0)).since(now)
-        session.leaving = Leaving(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
+        _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
+        session.leaving = Disconnection(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
         self._tasks.spawn(self._linger(session, session.ref))
 
     def end(self, session: Session) -> None:
         """One that lingers counts no longer."""
         if session.connection is None:
             now = self._timers.now()
-            _, silent_ms = (session.leaving or Leaving(now, 0, 0)).since(now)
-            session.leaving = Leaving(now, 0, silent_ms)
+            _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
+            session.leaving = Disconnection(now, 0, silent_ms)
             self._tasks.spawn(self._linger(session, session.ref))
 
     def moved(self, session: Session) -> None:
@@ -326,7 +333,7 @@ class Sessions:
         session.leave_timer = None
         self._tasks.spawn(self._leave(session, session.ref))
 
-    async def _leave(self, session: Session, ref: Ref) -> None:
+    async def _leave(self, session: Session, ref: SessionEpoch) -> None:
         try:
             remaining = await self._engine.leave(*session.key, ref)
         except EngineUnavailable:
@@ -334,7 +341,7 @@ class Sessions:
                 return
             # Said anew rather than repeated: the engine may have forgotten that it lingers. Others may have ended it.
             now = self._timers.now()
-            session.leaving = Leaving(now, 0, session.leaving.since(now)[1])
+            session.leaving = Disconnection(now, 0, session.leaving.since(now)[1])
             self._later(self._linger_again, session)
             return
         self._remains(session, ref, remaining)
@@ -348,7 +355,7 @@ class Sessions:
     def here(self) -> list[Session]:
         return [*self._registry.sessions.values()]
 
-    def holds(self, ref: Ref) -> bool:
+    def holds(self, ref: SessionEpoch) -> bool:
         """Whether a session the engine has of this node is one we know."""
         return ref.session in self._registry.sessions or ref.session in self._coming
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
-from greendot.engine.port import Engine, Restated, Topic
+from greendot.engine.port import Engine, StatusChanged, Topic
 from greendot.errors import EngineUnavailable, Refused
-from greendot.node.batching import Batched
-from greendot.node.context import Shared
+from greendot.node.batching import BatchedReads
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
-from greendot.presence.model import Face, Manual, Snapshot
+from greendot.presence.model import ManualStatus, Snapshot, VisibleState
 from greendot.protocol.codes import Err
 from greendot.store.port import StatusStore
 
@@ -20,28 +20,28 @@ RETRY_S = 1.0
 SHORTEST_S, LONGEST_S = 0.001, 60.0  # between two looks at whether a status is over
 
 
-class Statuses:
+class StatusService:
     """Reads that arrive in the same tick share one query: a thousand returning users are one read."""
 
-    def __init__(self, engine: Engine, store: StatusStore, shared: Shared) -> None:
+    def __init__(self, engine: Engine, store: StatusStore, shared: NodeContext) -> None:
         self._engine = engine
         self._store = store
         self._shared = shared
-        self._manuals: Batched[Key, Manual] = Batched(shared, store.statuses, Manual())
+        self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(shared, store.statuses, ManualStatus())
         self._ends: dict[Key, Timer] = {}  # of the users with sessions here
         self._invisible: set[Key] = set()  # of the same
         self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer
         # Of those of them who have set one: a version, and when it came (monotonic seconds).
         self._seen: dict[Key, tuple[int, float]] = {}
 
-    async def set(self, key: Key, manual: Manual) -> Snapshot:
+    async def set(self, key: Key, manual: ManualStatus) -> Snapshot:
         """Keep what the user set and show it. Refused when it would be over before it began."""
         if manual.until is not None and manual.until <= self._engine.now_ms():
             raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         kept = await self._store.put_status(*key, manual)
         self._shared.witness.stated(key, kept)
         snapshot = await self._show(key, kept)
-        self._engine.publish(Topic("user", *key), Restated())
+        self._engine.publish(Topic("user", *key), StatusChanged())
         if snapshot.stale:
             snapshot = self.with_sessions(key, snapshot)
         # The engine knows the status only of users with sessions; who set it for somebody else is told all the same.
@@ -63,12 +63,12 @@ class Statuses:
         """The status was set, here or elsewhere."""
         self._shared.tasks.spawn(self._settle(key))
 
-    def learnt(self, key: Key, manual: Manual) -> None:
+    def learnt(self, key: Key, manual: ManualStatus) -> None:
         """What the store knows, of a user the engine may not know."""
         over = manual.until is not None and manual.until <= self._engine.now_ms()
         self._hide(key, hidden=manual.status == "invisible" and not over)
 
-    async def of(self, key: Key) -> Manual:
+    async def of(self, key: Key) -> ManualStatus:
         """What the store knows."""
         return await self._manuals.get(key)
 
@@ -80,7 +80,7 @@ class Statuses:
         """All such users of a tenant."""
         return [user for its, user in self._invisible if its == tenant]
 
-    def since(self, key: Key, manual: Manual, state_at: float) -> float:
+    def since(self, key: Key, manual: ManualStatus, state_at: float) -> float:
         """Since when the user is in this state, as far as it is known here; one of the sessions is since `state_at`.
 
         Being busy lasts from when it was set, whatever becomes of the sessions.
@@ -101,12 +101,12 @@ class Statuses:
         sessions = self._shared.registry.sessions_of(*key)
         if not sessions or snapshot.own.state != "offline":
             return snapshot
-        own = Face("idle" if all(session.idle for session in sessions) else "online")
+        own = VisibleState("idle" if all(session.idle for session in sessions) else "online")
         face = snapshot.face if self.is_invisible(key) else own
         devices = sorted({session.device for session in sessions})
         return Snapshot(face, own, sessions[0].grants.name or snapshot.name, devices, stale=True)
 
-    async def _show(self, key: Key, manual: Manual) -> Snapshot:
+    async def _show(self, key: Key, manual: ManualStatus) -> Snapshot:
         snapshot = await self._engine.set_status(*key, manual)
         self._note(key, snapshot)
         if snapshot.stale and self._shared.registry.sessions_of(*key):

@@ -17,23 +17,23 @@ from greendot.auth.model import Grants
 from greendot.engine.port import Engine, Part, Topic
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.channel import Channel
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.node.subscriptions import Following
+from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP
 from greendot.node.timer_model import has_come
-from greendot.presence.celebrities import Crowds
-from greendot.presence.hidden_watchers import Barring, unknown
-from greendot.presence.model import Change, Face, Snapshot, ordered, restored_order
-from greendot.presence.reads import PresenceReads, Snapshots, watchable
-from greendot.presence.status import Statuses
-from greendot.presence.watched_user import Entry, Watched
+from greendot.presence.celebrities import Celebrities
+from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
+from greendot.presence.model import Change, Snapshot, VisibleState, ordered, restored_order
+from greendot.presence.reads import PresenceReads, PresenceSnapshots, watchable
+from greendot.presence.status import StatusService
+from greendot.presence.watched_user import WatchedUser, WatchEntry
 from greendot.protocol.codec import encode_event, encode_part, joined
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
 from greendot.rooms.announcer import devices
 from greendot.transport.connection import Connection
-from greendot.visibility.cache import Sights
+from greendot.visibility.cache import VisibilityCache
 
 AT_ONCE = 250  # users read or told of in one turn of the loop
 
@@ -45,16 +45,16 @@ class WatchLimits(Struct, frozen=True):
     hold_s: float  # how long all nodes together take to restore a user
 
 
-class Watching:
+class WatchService:
     """All watched users of this node."""
 
     def __init__(
         self,
         engine: Engine,
-        shared: Shared,
-        crowds: Crowds,
-        sights: Sights,
-        statuses: Statuses,
+        shared: NodeContext,
+        crowds: Celebrities,
+        sights: VisibilityCache,
+        statuses: StatusService,
         limits: WatchLimits,
     ) -> None:
         self._engine = engine
@@ -63,14 +63,14 @@ class Watching:
         self._sights = sights
         self._most = limits.users
         self._hold_s = limits.hold_s
-        self._watched = Following(engine, shared, self._make, self._read, crowds.close)
-        self._barring = Barring(shared, self._watched, crowds, engine.now_ms)
+        self._watched = Subscriptions(engine, shared, self._make, self._read, crowds.close)
+        self._barring = HiddenWatchers(shared, self._watched, crowds, engine.now_ms)
         followed = self._watched, self._barring, crowds
-        self.snapshots = Snapshots(engine, statuses, self.watched)
+        self.snapshots = PresenceSnapshots(engine, statuses, self.watched)
         self.read = PresenceReads(self.snapshots, followed, sights, shared.slices, self._snapshot).read
-        self._restoring: list[Watched] = []
+        self._restoring: list[WatchedUser] = []
 
-    def watched(self, topic: Topic) -> Watched | None:
+    def watched(self, topic: Topic) -> WatchedUser | None:
         return self._watched.get(topic)
 
     async def watch(self, connection: Connection, session: Session, users: list[str]) -> Raw:
@@ -83,7 +83,7 @@ class Watching:
         new = {*users}.difference(watches)
         if len(watches) + len(new) > (most := self._most(session.tenant)):
             raise Refused(Err.TOO_MANY, f"a connection may watch at most {most} users")
-        entries: list[Entry] = []
+        entries: list[WatchEntry] = []
         many, order = len(users) > STEP, self.snapshots.order(session.tenant, users)
         users = [*ordered(users, order)]
         allowed = await watchable(self._shared.slices, session.grants, users)
@@ -120,7 +120,7 @@ class Watching:
 
     def _watch_some(
         self, connection: Connection, session: Session, users: Sequence[str], topics: Mapping[str, Topic]
-    ) -> list[Entry]:
+    ) -> list[WatchEntry]:
         """Attach the connection and take the snapshots, in one turn: changes and snapshots meet without a gap."""
         connection.watches = connection.watches or set()
         connection.watches.update(topics)
@@ -128,17 +128,17 @@ class Watching:
         for user in users:
             watched = self._watched.get(topics[user]) if user in topics else None
             if watched is None:
-                entries.append(Entry(None, 0, encode_part(unknown(user))))
+                entries.append(WatchEntry(None, 0, encode_part(unknown_presence(user))))
             else:
                 entries.append(self._begin(watched, connection, session))
         return entries
 
-    def _begin(self, watched: Watched, connection: Connection, session: Session) -> Entry:
+    def _begin(self, watched: WatchedUser, connection: Connection, session: Session) -> WatchEntry:
         """Attach the connection, if it may see the user, and take the snapshot."""
         shown = self._attach(watched, connection, session)
-        return Entry(watched, watched.shows, encode_part(shown))
+        return WatchEntry(watched, watched.shows, encode_part(shown))
 
-    def _attach(self, watched: Watched, connection: Connection, session: Session) -> Presence:
+    def _attach(self, watched: WatchedUser, connection: Connection, session: Session) -> Presence:
         if not watched.is_wanted:
             watched.discreet = self._sights.is_discreet(*watched.key)
         if not self._may_see(session, watched.user):
@@ -193,12 +193,12 @@ class Watching:
             self._watched.detach(topic, connection)
             self._crowds.left(watched, connection)
 
-    def _make(self, channel: Channel) -> Watched:
-        watched = Watched(channel)
+    def _make(self, channel: Channel) -> WatchedUser:
+        watched = WatchedUser(channel)
         self._crowds.opened(watched)
         return watched
 
-    def _snapshot(self, watched: Watched, session: Session) -> Presence:
+    def _snapshot(self, watched: WatchedUser, session: Session) -> Presence:
         if watched.user == session.user:
             return watched.shown_own(devices=True)
         return watched.shown(self._engine.now_ms(), devices=True)
@@ -219,7 +219,7 @@ class Watching:
         if change.private and change.own.version > watched.own.version:
             self._show_own(watched, change.own)
 
-    def _show(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
+    def _show(self, watched: WatchedUser, face: VisibleState, *, anyway: bool = False) -> None:
         """Others see this now; told unless it looks the same."""
         before, watched.face = watched.face, face
         watched.shows += 1
@@ -229,7 +229,7 @@ class Watching:
         key = ("presence", watched.user)
         self._shared.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
 
-    def _show_own(self, watched: Watched, face: Face, *, anyway: bool = False) -> None:
+    def _show_own(self, watched: WatchedUser, face: VisibleState, *, anyway: bool = False) -> None:
         before, watched.own = watched.own, face
         watched.shows += 1
         if not anyway and _same_own(before, face):
@@ -238,7 +238,7 @@ class Watching:
             frame = encode_event(watched.shown_own(), self._shared.clock.now_ms())
             self._shared.hub.send_each(own, frame, key=("presence", watched.user))
 
-    def _devices(self, watched: Watched) -> list[Connection]:
+    def _devices(self, watched: WatchedUser) -> list[Connection]:
         return self._connections(watched, watched.user)
 
     # --- who may see whom ---
@@ -272,17 +272,17 @@ class Watching:
                         if (found := self._watched.get(Topic("watch", tenant, other))) is not None:
                             self._reconsider(found, [connection])
 
-    def _concerned(self, watched: Watched) -> list[Connection]:
+    def _concerned(self, watched: WatchedUser) -> list[Connection]:
         """Those of the watchers for whom there may be something else to decide than that they see the user."""
         hide_from = self._sights.only_hidden_from(*watched.key)
         if hide_from is None:
             return [*watched.channel.listeners, *watched.barred]
         return [*(device for user in hide_from for device in self._connections(watched, user)), *watched.barred]
 
-    def _connections(self, watched: Watched, user: str) -> list[Connection]:
+    def _connections(self, watched: WatchedUser, user: str) -> list[Connection]:
         return devices(self._shared, watched.channel, user)
 
-    def _reconsider(self, watched: Watched, connections: Iterable[Connection]) -> None:
+    def _reconsider(self, watched: WatchedUser, connections: Iterable[Connection]) -> None:
         discreet, watched.discreet = watched.discreet, self._sights.is_discreet(*watched.key)
         if discreet != watched.discreet and watched.face.state == "offline":
             self._show(watched, watched.face, anyway=True)
@@ -306,7 +306,7 @@ class Watching:
         for watched in self._watched.within(part):
             watched.held, watched.held_until = True, until
 
-    def _await_restored(self, watched: Watched) -> None:
+    def _await_restored(self, watched: WatchedUser) -> None:
         """Show nothing new of the user until all sessions had time to be restored, then read it."""
         watched.held = True
         if not self._restoring:
@@ -319,7 +319,7 @@ class Watching:
         known = [watched for watched in found if self._watched.get(watched.channel.topic) is watched]
         self._shared.tasks.spawn(self._quietly(known))
 
-    async def _quietly(self, known: list[Watched]) -> None:
+    async def _quietly(self, known: list[WatchedUser]) -> None:
         for at in range(0, len(known), AT_ONCE):
             some = known[at : at + AT_ONCE]
             try:
@@ -344,7 +344,7 @@ class Watching:
         """Read everybody again and tell what is different. Unless `intact`, an older version may be the truth."""
         await self._resync(self._watched.within(part), intact)
 
-    async def _resync(self, all_watched: list[Watched], intact: bool) -> None:
+    async def _resync(self, all_watched: list[WatchedUser], intact: bool) -> None:
         all_watched.sort(key=lambda watched: watched.channel.topic.tenant)
         for tenant, theirs in groupby(all_watched, key=lambda watched: watched.channel.topic.tenant):
             users = [*theirs]
@@ -359,7 +359,7 @@ class Watching:
                     if has_come(watched.held_until, now):  # not lost again meanwhile
                         self._again(watched, snapshot, settled=intact or watched.face is not face)
 
-    def _again(self, watched: Watched, snapshot: Snapshot, *, settled: bool) -> None:
+    def _again(self, watched: WatchedUser, snapshot: Snapshot, *, settled: bool) -> None:
         """What was read. Unless `settled`, it stands even if its version is older: what was newer is lost."""
         if snapshot.stale:
             self._await_restored(watched)
@@ -372,7 +372,7 @@ class Watching:
         if was_stale:
             self._barring.tell_again(watched)
 
-    async def _read(self, fresh: Sequence[Watched]) -> None:
+    async def _read(self, fresh: Sequence[WatchedUser]) -> None:
         topics = [watched.channel.topic for watched in fresh]
         snapshots = await self.snapshots.read(topics[0].tenant, [topic.name for topic in topics])
         for watched, snapshot in zip(fresh, snapshots, strict=True):
@@ -385,22 +385,22 @@ class Watching:
                 self._await_restored(watched)
 
 
-def _watchers(watched: Watched) -> set[str]:
+def _watchers(watched: WatchedUser) -> set[str]:
     connections = (*watched.channel.listeners, *watched.barred)
     return {connection.session.user for connection in connections if connection.session is not None}
 
 
-def _same(one: Face, other: Face) -> bool:
+def _same(one: VisibleState, other: VisibleState) -> bool:
     """Whether others would see no difference."""
     return (one.state, one.text) == (other.state, other.text)
 
 
-def _same_own(one: Face, other: Face) -> bool:
+def _same_own(one: VisibleState, other: VisibleState) -> bool:
     """Whether the user would see no difference."""
     return _same(one, other) and (one.status, one.until) == (other.status, other.until)
 
 
-def _newer(shown: Face, read: Face, settled: bool) -> Face:
+def _newer(shown: VisibleState, read: VisibleState, settled: bool) -> VisibleState:
     if read.version >= shown.version:
         return read
     if settled or _same_own(shown, read):

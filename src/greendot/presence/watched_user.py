@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from greendot.node.channel import Channel
-from greendot.node.subscriptions import Followed
+from greendot.node.subscriptions import TopicSubscription
 from greendot.node.timer_model import Timer
-from greendot.presence.celebrity_model import Spread
+from greendot.presence.celebrity_model import CelebrityFanout
 from greendot.presence.model import NOBODY, entry, polled, without_last_seen
 from greendot.protocol.events import Presence
 from greendot.transport.connection import Connection
 
 
-class Crowd:
+class CelebrityWatchers:
     """The watchers of a user whom very many watch."""
 
     __slots__ = ("polled", "spread", "timer")
 
     def __init__(self, *, polled: bool = False) -> None:
         self.polled = polled  # they are told nothing, but ask
-        self.spread: Spread[Connection] | None = None  # set while something is being told
+        self.spread: CelebrityFanout[Connection] | None = None  # set while something is being told
         self.timer: Timer | None = None  # set at the same time, for those who are next
 
 
-class Watched(Followed):
+class WatchedUser(TopicSubscription):
     """See the module."""
 
     __slots__ = (
@@ -50,7 +50,7 @@ class Watched(Followed):
         self.held = False  # after a loss: what is heard means nothing until everybody's sessions are restored
         self.held_until = 0.0  # monotonic seconds: what is read before says nothing either
         self.stale = False  # the engine has been away for a while, and watchers know it
-        self.crowd: Crowd | None = None  # set while very many watch, or watchers are to ask anyway
+        self.crowd: CelebrityWatchers | None = None  # set while very many watch, or watchers are to ask anyway
         self.discreet = False  # others are not shown when the user was last seen
         # Who watches and may not see. They hear nothing, and are shown this, which stays as it is.
         self.barred: dict[Connection, Presence] = {}
@@ -86,10 +86,10 @@ class Watched(Followed):
         return entry(self.user, self.own, self.name, self.devices if devices else None, own=True, stale=self.stale)
 
 
-class Entry(NamedTuple):
+class WatchEntry(NamedTuple):
     """An entry of the reply to `watch`, encoded."""
 
-    watched: Watched | None  # None if the session may not watch the user
+    watched: WatchedUser | None  # None if the session may not watch the user
     shows: int  # of `watched`, when the entry was made
     data: bytes
 

@@ -12,10 +12,10 @@ from greendot.protocol.decoding import Json, decoder
 
 MOST_SESSIONS = 200  # of a user, or listeners of a room, in one answer
 TopicKind = Literal["room", "watch", "user"]  # a room, those who watch a user, a user's own devices
-Told = Literal["live", "slices", "asked"]  # how watchers learn of changes: at once, in slices, or when they ask
+WatchMode = Literal["live", "slices", "asked"]  # how watchers learn of changes: at once, in slices, or when they ask
 
 
-class SampleOf(Struct, frozen=True, tag="sample"):
+class SampleQuery(Struct, frozen=True, tag="sample"):
     """How is it there? And what has happened, if the tail is wanted."""
 
     asker: str
@@ -28,27 +28,27 @@ class SampleOf(Struct, frozen=True, tag="sample"):
     most: int = 0  # hot topics and slow clients, of those whose events they are
 
 
-class UserOf(Struct, frozen=True, tag="user"):
+class UserQuery(Struct, frozen=True, tag="user"):
     """What is there of a user?"""
 
     tenant: str
     user: str
 
 
-class RoomOf(Struct, frozen=True, tag="room"):
+class RoomQuery(Struct, frozen=True, tag="room"):
     """What is there of a room?"""
 
     tenant: str
     room: str
 
 
-class NodeOf(Struct, frozen=True, tag="node"):
+class NodeQuery(Struct, frozen=True, tag="node"):
     """What does the node hold?"""
 
     tenant: str | None = None  # how many connections of this one's, too
 
 
-class TopicOf(Struct, frozen=True, tag="topic"):
+class TopicQuery(Struct, frozen=True, tag="topic"):
     """Who listens to a topic there?"""
 
     kind: TopicKind
@@ -56,7 +56,7 @@ class TopicOf(Struct, frozen=True, tag="topic"):
     name: str
 
 
-class EndAll(Struct, frozen=True, tag="end"):
+class DisconnectAll(Struct, frozen=True, tag="end"):
     """Close all sessions there, or all of a tenant. The one question that changes something."""
 
     code: int
@@ -99,7 +99,7 @@ class Sample(Struct, frozen=True):
     slow: list[SlowClient] = []  # for which most waits, first
 
 
-class SessionThere(Struct, frozen=True):
+class SessionReport(Struct, frozen=True):
     """A session as its own node knows it."""
 
     session: str
@@ -118,21 +118,21 @@ class SessionThere(Struct, frozen=True):
     ends_in_ms: int | None = None  # of one that lingers
 
 
-class UserThere(Struct, frozen=True):
+class UserReport(Struct, frozen=True):
     """A user's sessions on one node."""
 
-    sessions: list[SessionThere]
+    sessions: list[SessionReport]
     watchers: int = 0
-    told: Told = "live"  # them
+    told: WatchMode = "live"  # them
 
 
-class RoomThere(Struct, frozen=True):
+class RoomReport(Struct, frozen=True):
     """A room's listeners on one node."""
 
     listeners: int
 
 
-class NodeThere(Struct, frozen=True):
+class NodeReport(Struct, frozen=True):
     """What a node holds."""
 
     version: str
@@ -152,14 +152,14 @@ class NodeThere(Struct, frozen=True):
     theirs: int = 0  # connections of the tenant that was asked about
 
 
-class TopicThere(Struct, frozen=True):
+class TopicReport(Struct, frozen=True):
     """A topic on one node."""
 
     listeners: int
     frames: int = 0  # that wait to be written to them
     writes: int = 0  # to be made for that
     barred: int = 0  # who watch and may not see
-    told: Told = "live"  # watchers
+    told: WatchMode = "live"  # watchers
     stale: bool = False  # the engine is away, and watchers know it
     unheard_in_ms: int | None = None  # nobody listens: when it is given up
 
@@ -170,14 +170,14 @@ class Ended(Struct, frozen=True):
     sessions: int
 
 
-Question = SampleOf | UserOf | RoomOf | NodeOf | TopicOf | EndAll
-Answer = Sample | UserThere | RoomThere | NodeThere | TopicThere | Ended
+Question = SampleQuery | UserQuery | RoomQuery | NodeQuery | TopicQuery | DisconnectAll
+Answer = Sample | UserReport | RoomReport | NodeReport | TopicReport | Ended
 
 encode = msgspec.json.Encoder().encode
 read_question: Callable[[Json], Question] = decoder(Question)  # type: ignore[arg-type]  # a union
 read_sample = decoder(Sample)
-read_user = decoder(UserThere)
-read_room = decoder(RoomThere)
-read_node = decoder(NodeThere)
-read_topic = decoder(TopicThere)
+read_user = decoder(UserReport)
+read_room = decoder(RoomReport)
+read_node = decoder(NodeReport)
+read_topic = decoder(TopicReport)
 read_ended = decoder(Ended)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from msgspec import structs
 
 from greendot.ids import storable
-from greendot.push.payload import Sender, Sent, parcel
+from greendot.push.payload import Sender, SendResult, make_payload
 from greendot.store.port import Notification
 from greendot.store.push import Device, Provider, Push, Result, Settled
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.spans import span
 from greendot.telemetry.traceparent import read
 from greendot.webhooks.model import pause_s
@@ -25,21 +25,21 @@ AN_ERROR = "an error in Greendot, see its log"
 
 async def sent_to_all(
     push: Push, notification: Notification, to: Sequence[Device], by: Mapping[Provider, Sender], *, ids_only: bool
-) -> list[Sent]:
+) -> list[SendResult]:
     """At once. One device's trouble is not the others'."""
     return await asyncio.gather(*(_sent(by[device.provider], push, notification, device, ids_only) for device in to))
 
 
-async def _sent(sender: Sender, push: Push, notification: Notification, device: Device, ids_only: bool) -> Sent:
+async def _sent(sender: Sender, push: Push, notification: Notification, device: Device, ids_only: bool) -> SendResult:
     try:
         with span("push.send", read(notification.traceparent), provider=device.provider):
-            return await sender.send(device, parcel(push, notification, device, ids_only=ids_only))
+            return await sender.send(device, make_payload(push, notification, device, ids_only=ids_only))
     except Exception as error:
-        tell(log_events.PUSH_FAILED, error, message=push.id, tenant=push.tenant, provider=device.provider)
-        return Sent("failed", AN_ERROR)
+        log(log_events.PUSH_FAILED, error, message=push.id, tenant=push.tenant, provider=device.provider)
+        return SendResult("failed", AN_ERROR)
 
 
-class Trial(NamedTuple):
+class Attempt(NamedTuple):
     """An attempt at a push, and by what it is judged."""
 
     push: Push
@@ -47,7 +47,7 @@ class Trial(NamedTuple):
     give_up_ms: int
     chance: float  # 0 to 1: what failed together is not tried again together
 
-    def settled(self, reason: str, to: Sequence[Device], sent: Sequence[Sent], expires_at: int | None) -> Settled:
+    def settled(self, reason: str, to: Sequence[Device], sent: Sequence[SendResult], expires_at: int | None) -> Settled:
         """What becomes of it: over, to be tried again, or given up."""
         results = {result.device: result for result in self.push.results}
         for device, one in zip(to, sent, strict=True):
@@ -71,7 +71,7 @@ class Trial(NamedTuple):
         found = Settled(self.push.id, storable(reason), results=self.push.results, tried=True)
         return self._again(found, 0.0, None)
 
-    def _result(self, device: Device, sent: Sent, before: Result | None) -> Result:
+    def _result(self, device: Device, sent: SendResult, before: Result | None) -> Result:
         attempts = sent.is_tried + (before.attempts if before is not None else 0)
         return Result(
             device.device, device.provider, sent.outcome, self.now, attempts, storable(sent.reason[:MOST_REASON])
@@ -89,5 +89,5 @@ class Trial(NamedTuple):
         return structs.replace(found, due_at=due_at)
 
     def _given_up(self, found: Settled, why: str) -> Settled:
-        tell(log_events.PUSH_GIVEN_UP, message=self.push.id, tenant=self.push.tenant, reason=why[:MOST_REASON])
+        log(log_events.PUSH_GIVEN_UP, message=self.push.id, tenant=self.push.tenant, reason=why[:MOST_REASON])
         return structs.replace(found, is_dead=True)

@@ -13,7 +13,7 @@ from greendot.webhooks.model import pause_s
 TRYING_S = 1.0  # how long the others wait while one is tried
 
 
-class Rests(Struct):
+class CircuitBreaker(Struct):
     """How it stands with one of them. Times are of one monotonic clock, in seconds."""
 
     after: int = 5  # failures in a row

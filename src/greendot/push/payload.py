@@ -16,7 +16,7 @@ from greendot.store.port import Notification
 from greendot.store.push import Device, Outcome, Push
 
 
-class Parcel(Struct, frozen=True):
+class PushPayload(Struct, frozen=True):
     """A notification on its way to one device. However often it is sent, its key is the same."""
 
     key: str
@@ -32,7 +32,7 @@ class Parcel(Struct, frozen=True):
     collapse: str | None = None
 
 
-class Sent(NamedTuple):
+class SendResult(NamedTuple):
     """What came of an attempt.
 
     `wait_s`: the provider asked for so long, of everybody who sends for this tenant. `is_away`: the provider itself is
@@ -49,7 +49,7 @@ class Sent(NamedTuple):
 class Sender(Protocol):
     """A way to devices, with one tenant's account. It does not raise: what goes wrong is an outcome."""
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent: ...
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult: ...
 
     async def close(self) -> None: ...
 
@@ -66,10 +66,10 @@ class ProviderSender(Sender, Protocol):
         ...
 
 
-def parcel(push: Push, notification: Notification, device: Device, *, ids_only: bool) -> Parcel:
+def make_payload(push: Push, notification: Notification, device: Device, *, ids_only: bool) -> PushPayload:
     """With `ids_only` nothing of what it says leaves the house."""
     shown = {} if ids_only else _shown(notification.body)
-    return Parcel(
+    return PushPayload(
         key=f"{notification.id}.{device.device}",
         id=notification.id,
         seq=notification.seq,
@@ -111,7 +111,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
     body: Raw | None = None  # None: it is to be fetched
 
 
-def content(parcel: Parcel, *, shown: bool = True) -> Content:
+def content(parcel: PushPayload, *, shown: bool = True) -> Content:
     """With or without what is `shown` by itself."""
     return Content(
         parcel.key,
@@ -125,7 +125,7 @@ def content(parcel: Parcel, *, shown: bool = True) -> Content:
     )
 
 
-def fitted(parcel: Parcel, encode: Callable[[Parcel], bytes], most: int) -> tuple[Parcel, bytes]:
+def fitted(parcel: PushPayload, encode: Callable[[PushPayload], bytes], most: int) -> tuple[PushPayload, bytes]:
     """Encoded in at most so many bytes: without its body if that is too long, or with nothing but ids."""
     found = encode(parcel)
     if len(found) > most:
@@ -137,11 +137,11 @@ def fitted(parcel: Parcel, encode: Callable[[Parcel], bytes], most: int) -> tupl
     return parcel, found
 
 
-def ids_only(parcel: Parcel) -> Parcel:
+def ids_only(parcel: PushPayload) -> PushPayload:
     return structs.replace(parcel, title=None, text=None, body=None)
 
 
-def ttl_s(parcel: Parcel, now_ms: int) -> int:
+def ttl_s(parcel: PushPayload, now_ms: int) -> int:
     """How long the provider keeps it for a device that is off."""
     if parcel.expires_at is None:
         return LONGEST_TTL_S

@@ -49,7 +49,7 @@ LOOK_AROUND_MS = (
 )
 
 
-class Policy(Struct, frozen=True):
+class PushPolicy(Struct, frozen=True):
     """What holds for a kind of notification of a tenant."""
 
     enabled: bool = True
@@ -59,7 +59,7 @@ class Policy(Struct, frozen=True):
     least: Importance = "normal"  # what is less important is shown in the inbox only
 
 
-class Seen(Struct, frozen=True):
+class RecipientState(Struct, frozen=True):
     """How the user stands. `state` None: the engine does not answer."""
 
     state: Literal["online", "idle", "offline"] | None
@@ -68,7 +68,7 @@ class Seen(Struct, frozen=True):
     busy_until: int | None = None
 
 
-class Matter(Struct, frozen=True):
+class PushCandidate(Struct, frozen=True):
     """The notification."""
 
     created_at: int
@@ -92,7 +92,13 @@ _RANK: dict[Importance, int] = {"low": 0, "normal": 1, "high": 2, "critical": 3}
 
 
 def decide(
-    matter: Matter, seen: Seen, policy: Policy, now: int, *, quiet_until: int | None = None, recent: Sequence[int] = ()
+    matter: PushCandidate,
+    seen: RecipientState,
+    policy: PushPolicy,
+    now: int,
+    *,
+    quiet_until: int | None = None,
+    recent: Sequence[int] = (),
 ) -> Decision:
     """`quiet_until`: when the user's quiet hours end, if these are some. `recent`: when the user's pushes of the last
     hour were made."""
@@ -110,7 +116,7 @@ def decide(
     return Decision("now", "critical") if passes else here
 
 
-def _over(matter: Matter, policy: Policy, now: int) -> Reason | None:
+def _over(matter: PushCandidate, policy: PushPolicy, now: int) -> Reason | None:
     """Why it is never pushed."""
     if matter.done:
         return "seen"
@@ -121,7 +127,7 @@ def _over(matter: Matter, policy: Policy, now: int) -> Reason | None:
     return "importance_low" if _RANK[matter.importance] < _RANK[policy.least] else None
 
 
-def _here(matter: Matter, seen: Seen, policy: Policy, now: int) -> Decision:
+def _here(matter: PushCandidate, seen: RecipientState, policy: PushPolicy, now: int) -> Decision:
     """What being here means for it."""
     if seen.state is None:
         return Decision("now", "presence_unknown")
@@ -142,7 +148,9 @@ def _here(matter: Matter, seen: Seen, policy: Policy, now: int) -> Decision:
     return Decision("now", "unseen")
 
 
-def _waits(seen: Seen, policy: Policy, now: int, quiet_until: int | None, recent: Sequence[int]) -> list[Decision]:
+def _waits(
+    seen: RecipientState, policy: PushPolicy, now: int, quiet_until: int | None, recent: Sequence[int]
+) -> list[Decision]:
     """What the user chose, and the cap: critical ones pass them."""
     waits = []
     if seen.busy and (seen.busy_until is None or seen.busy_until > now):

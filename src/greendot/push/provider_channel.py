@@ -14,18 +14,18 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from greendot.clock import Clock
-from greendot.push.circuit_breaker_model import Rests
-from greendot.push.payload import Parcel, ProviderSender, Sender, Sent
+from greendot.push.circuit_breaker_model import CircuitBreaker
+from greendot.push.payload import ProviderSender, PushPayload, Sender, SendResult
 from greendot.push.send_slots import Host, Slots
 from greendot.store.push import Device, Provider
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 DRY_RUN = "dry run"
 MOST_LANES = 1_000  # tenants whose lanes are kept while they send nothing
 
 
-class Bounds(Struct, frozen=True):
+class ChannelLimits(Struct, frozen=True):
     """From the settings."""
 
     at_once: int = 100  # sends to one host
@@ -42,19 +42,19 @@ class _Place(Struct):
     """State of one host."""
 
     host: Host
-    rests: Rests
+    rests: CircuitBreaker
     users: int = 0
     is_stuck: bool = False  # a send waited in vain, and none was answered since
 
 
-class LaneCounts(Struct):
+class ChannelCounts(Struct):
     """What was held back."""
 
     held: int = 0
     rests: int = 0  # begun
 
 
-class Lane:
+class ProviderChannel:
     """One provider of one tenant."""
 
     def __init__(
@@ -63,16 +63,16 @@ class Lane:
         tenant: str,
         provider: Provider,
         clock: Clock,
-        bounds: Bounds | None = None,
+        bounds: ChannelLimits | None = None,
         *,
         dry_run: bool = False,
     ) -> None:
-        self.counts = LaneCounts()
+        self.counts = ChannelCounts()
         self._sender = sender
         self._tenant = tenant
         self._provider = provider
         self._clock = clock
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or ChannelLimits()
         self._dry_run = dry_run  # nothing is sent, and everything else is done
         self._places: dict[str, _Place] = {}  # those used last at the end
         self._slots = Slots(
@@ -83,9 +83,9 @@ class Lane:
     def is_idle(self) -> bool:
         return not any(place.users for place in self._places.values())
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         if self._dry_run:
-            return Sent("sent", DRY_RUN)
+            return SendResult("sent", DRY_RUN)
         place = self._place(self._sender.place(device))
         if place is None:
             return self._held("too many places are being sent to", self._bounds.put_off_s)
@@ -112,12 +112,12 @@ class Lane:
                 if unused is None:
                     return None
                 del self._places[unused]
-            rests = Rests(self._bounds.rest_after, self._bounds.longest_rest_s)
+            rests = CircuitBreaker(self._bounds.rest_after, self._bounds.longest_rest_s)
             found = _Place(Host(is_known=self._sender.is_known(name)), rests)
         self._places[name] = found
         return found
 
-    async def _in_turn(self, place: _Place, device: Device, parcel: Parcel) -> Sent:
+    async def _in_turn(self, place: _Place, device: Device, parcel: PushPayload) -> SendResult:
         if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:
             return self._held("the provider rests after failures", wait_s)
         if place.is_stuck and not self._slots.is_free(place.host):
@@ -136,15 +136,15 @@ class Lane:
         finally:
             self._slots.release(place.host, slot)
 
-    async def _try(self, place: _Place, device: Device, parcel: Parcel) -> Sent:
+    async def _try(self, place: _Place, device: Device, parcel: PushPayload) -> SendResult:
         rests = place.rests
         was_try, went_well = rests.begin(), None
         try:
             sent = await self._sender.send(device, parcel)
             went_well = not sent.is_away if sent.is_tried else None
         except Exception as error:
-            tell(log_events.WORK_FAILED, error, work=f"push by {self._provider}", tenant=self._tenant)
-            sent, went_well = Sent("failed", "an error in Greendot, see its log", is_away=True), False
+            log(log_events.WORK_FAILED, error, work=f"push by {self._provider}", tenant=self._tenant)
+            sent, went_well = SendResult("failed", "an error in Greendot, see its log", is_away=True), False
         finally:
             now, was_open = self._clock.monotonic(), rests.is_open
             rests.end(now, random.random(), was_try=was_try, went_well=went_well)
@@ -156,28 +156,28 @@ class Lane:
         self._note(was_open, rests.is_open, sent)
         return sent
 
-    def _held(self, reason: str, wait_s: float) -> Sent:
+    def _held(self, reason: str, wait_s: float) -> SendResult:
         """Not all of them come again at the same moment."""
         self.counts.held += 1
-        return Sent("failed", reason, wait_s * (1 + random.random() / 4), is_tried=False)
+        return SendResult("failed", reason, wait_s * (1 + random.random() / 4), is_tried=False)
 
-    def _note(self, was_open: bool, is_open: bool, sent: Sent) -> None:
+    def _note(self, was_open: bool, is_open: bool, sent: SendResult) -> None:
         if is_open and not was_open:
             self.counts.rests += 1
-            tell(log_events.PUSH_RESTS, provider=self._provider, tenant=self._tenant, reason=sent.reason)
+            log(log_events.PUSH_RESTS, provider=self._provider, tenant=self._tenant, reason=sent.reason)
         elif was_open and not is_open:
-            tell(log_events.PUSH_GOES_ON, provider=self._provider, tenant=self._tenant)
+            log(log_events.PUSH_GOES_ON, provider=self._provider, tenant=self._tenant)
 
 
-class Lanes:
+class SharedChannels:
     """One provider account that several tenants use: each tenant has a lane of its own."""
 
-    def __init__(self, make: Callable[[str], Lane], sender: Sender) -> None:
+    def __init__(self, make: Callable[[str], ProviderChannel], sender: Sender) -> None:
         self._make = make
         self._sender = sender
-        self._lanes: dict[str, Lane] = {}  # by tenant, those used last at the end
+        self._lanes: dict[str, ProviderChannel] = {}  # by tenant, those used last at the end
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         lane = self._lanes.pop(device.tenant, None) or self._make(device.tenant)
         self._lanes[device.tenant] = lane
         if len(self._lanes) > MOST_LANES:
@@ -190,4 +190,4 @@ class Lanes:
         await self._sender.close()
 
 
-_: tuple[type[Sender], ...] = (Lane, Lanes)
+_: tuple[type[Sender], ...] = (ProviderChannel, SharedChannels)

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from greendot.engine.results import SeatInfo
+from greendot.engine.results import EngineSession
 from greendot.errors import EngineUnavailable
-from greendot.presence.model import Face, Manual, Snapshot
-from greendot.push.policy_model import Seen
+from greendot.presence.model import ManualStatus, Snapshot, VisibleState
+from greendot.push.policy_model import RecipientState
 from greendot.store.port import Key, StatusStore
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 PATIENCE_S = 3.0  # with an engine that neither answers nor is away
-UNKNOWN = Seen(None)
+UNKNOWN = RecipientState(None)
 
 Rooms = Mapping[Key, Collection[str]]
 
@@ -28,28 +28,28 @@ class Presence(Protocol):
     """What is asked of the engine."""
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]: ...
-    async def sessions(self, tenant: str, user: str) -> list[SeatInfo]: ...
+    async def sessions(self, tenant: str, user: str) -> list[EngineSession]: ...
     async def seated(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]: ...
 
 
-class Facts:
+class RecipientStates:
     """Looks at many users in a few commands."""
 
     def __init__(self, engine: Presence, store: StatusStore) -> None:
         self._engine = engine
         self._store = store
 
-    async def look(self, rooms: Rooms) -> dict[Key, Seen]:
+    async def look(self, rooms: Rooms) -> dict[Key, RecipientState]:
         """How each stands; `rooms` are those the notifications for each are about."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 seen = await self._whole(rooms)
         except TimeoutError:
-            tell(log_events.PUSH_TO_ALL)
+            log(log_events.PUSH_TO_ALL)
             seen = dict.fromkeys(rooms, UNKNOWN)
         return seen
 
-    async def _whole(self, rooms: Rooms) -> dict[Key, Seen]:
+    async def _whole(self, rooms: Rooms) -> dict[Key, RecipientState]:
         """A part of the engine that is away must not hide what the rest knows: then each is asked for alone."""
         try:
             return await self._looked(rooms)
@@ -59,7 +59,7 @@ class Facts:
                 return {key: seen for one in found for key, seen in one.items()}
             return dict.fromkeys(rooms, UNKNOWN)
 
-    async def _looked(self, rooms: Rooms) -> dict[Key, Seen]:
+    async def _looked(self, rooms: Rooms) -> dict[Key, RecipientState]:
         faces = await self._faces([*rooms])
         away = [key for key, face in faces.items() if face.state == "offline"]
         # Of who is away the engine does not keep it.
@@ -68,11 +68,11 @@ class Facts:
         seats = await self._seats(here, faces)
         return {key: _seen(faces[key], manuals.get(key), seats.get(key), rooms[key]) for key in rooms}
 
-    async def _faces(self, keys: Sequence[Key]) -> dict[Key, Face]:
+    async def _faces(self, keys: Sequence[Key]) -> dict[Key, VisibleState]:
         users: dict[str, list[str]] = {}
         for tenant, user in keys:
             users.setdefault(tenant, []).append(user)
-        faces: dict[Key, Face] = {}
+        faces: dict[Key, VisibleState] = {}
         for tenant, theirs in users.items():
             found = await self._engine.read(tenant, theirs)
             if any(snapshot.stale for snapshot in found):
@@ -80,7 +80,9 @@ class Facts:
             faces |= {(tenant, user): snapshot.own for user, snapshot in zip(theirs, found, strict=True)}
         return faces
 
-    async def _seats(self, here: Rooms, faces: Mapping[Key, Face]) -> dict[Key, list[tuple[SeatInfo, set[str]]]]:
+    async def _seats(
+        self, here: Rooms, faces: Mapping[Key, VisibleState]
+    ) -> dict[Key, list[tuple[EngineSession, set[str]]]]:
         """The sessions, with the rooms each is in, of those about whom the face does not say enough: who is busy, and
         who may be in the very room."""
         inside: dict[Key, dict[str, set[str]]] = {}  # room → sessions
@@ -104,20 +106,22 @@ def _rooms_of(session: str, inside: Mapping[str, set[str]]) -> set[str]:
 
 
 def _seen(
-    face: Face,
-    manual: Manual | None,
-    seats: Sequence[tuple[SeatInfo, set[str]]] | None,
+    face: VisibleState,
+    manual: ManualStatus | None,
+    seats: Sequence[tuple[EngineSession, set[str]]] | None,
     asked: Collection[str],
-) -> Seen:
+) -> RecipientState:
     if face.state == "offline":
         is_busy = manual is not None and manual.status == "busy"
-        return Seen("offline", busy=is_busy, busy_until=manual.until if manual is not None and is_busy else None)
+        return RecipientState(
+            "offline", busy=is_busy, busy_until=manual.until if manual is not None and is_busy else None
+        )
     is_busy = face.state == "busy"
     until = face.until if is_busy else None
     if seats is None:
-        return Seen("idle" if face.state == "idle" else "online", (), is_busy, until)
+        return RecipientState("idle" if face.state == "idle" else "online", (), is_busy, until)
     active = [rooms for seat, rooms in seats if seat.state == "online" and seat.ends_in_ms is None]
     rooms = {room for theirs in active for room in theirs} & {*asked}
     # Who is not busy is as the face says: it knows of sessions that have just gone, and still count.
     is_active = bool(active) if is_busy else face.state == "online"
-    return Seen("online" if is_active else "idle", rooms, is_busy, until)
+    return RecipientState("online" if is_active else "idle", rooms, is_busy, until)

@@ -17,24 +17,24 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
 from greendot.ids import new_message_id
-from greendot.push.attempt import AN_ERROR, Trial, sent_to_all
-from greendot.push.payload import Sender, Sent
-from greendot.push.policy_model import HOUR_MS, Decision, Matter, Policy, Seen, decide
+from greendot.push.attempt import AN_ERROR, Attempt, sent_to_all
+from greendot.push.payload import Sender, SendResult
+from greendot.push.policy_model import HOUR_MS, Decision, PushCandidate, PushPolicy, RecipientState, decide
 from greendot.push.quiet_hours import Quiet, quiet_until
 from greendot.store.port import Key, Notification
 from greendot.store.push import Device, Provider, Push, PushCounts, PushStore, Settled
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 LEASE_MS = 60_000  # longer than a send may take
 AWAY_S = 1.0  # between two looks at a store that is away
 TOGETHER_S = 0.02  # what ends within it is noted in one commit
 COUNT_S = 10.0  # between two counts of the queue
 
-Look = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, Seen]]]
+Look = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, RecipientState]]]
 
 
-class Pace(Struct, frozen=True):
+class WorkerPace(Struct, frozen=True):
     """From the settings."""
 
     at_once: int = 500  # pushes held by this worker
@@ -42,11 +42,11 @@ class Pace(Struct, frozen=True):
     give_up_ms: int = 24 * HOUR_MS
 
 
-class House(Struct, frozen=True):
+class TenantPushConfig(Struct, frozen=True):
     """How one tenant pushes."""
 
     senders: Mapping[Provider, Sender]
-    policy: Callable[[str], Policy]  # of a kind
+    policy: Callable[[str], PushPolicy]  # of a kind
     ids_only: Callable[[str], bool]  # of a kind: nothing of what it says leaves the house
 
 
@@ -73,7 +73,12 @@ class PushWorker:
     notifications are about."""
 
     def __init__(
-        self, store: PushStore, houses: Callable[[str], House | None], look: Look, clock: Clock, pace: Pace
+        self,
+        store: PushStore,
+        houses: Callable[[str], TenantPushConfig | None],
+        look: Look,
+        clock: Clock,
+        pace: WorkerPace,
     ) -> None:
         self.counters = PushCounters()
         self._store = store
@@ -132,10 +137,10 @@ class PushWorker:
                 await self._note()
                 await self._count()
             except StoreUnavailable as error:
-                tell(log_events.WORK_LATER, work="push", reason=error)
+                log(log_events.WORK_LATER, work="push", reason=error)
                 await asyncio.sleep(AWAY_S)
             except Exception as error:
-                tell(log_events.WORK_FAILED, error, work="push")
+                log(log_events.WORK_FAILED, error, work="push")
                 await asyncio.sleep(AWAY_S)
             if not is_full:
                 await self._pause()
@@ -169,7 +174,7 @@ class PushWorker:
         if claimed:
             seen = await self._seen(claimed)
             for push in claimed:
-                self._begin(push, seen.get((push.tenant, push.user), Seen(None)))
+                self._begin(push, seen.get((push.tenant, push.user), RecipientState(None)))
         return len(claimed)
 
     async def _note(self) -> None:
@@ -196,24 +201,24 @@ class PushWorker:
 
     # --- the gate ---
 
-    async def _seen(self, claimed: Sequence[Push]) -> Mapping[Key, Seen]:
+    async def _seen(self, claimed: Sequence[Push]) -> Mapping[Key, RecipientState]:
         try:
             return await self._look(_rooms(claimed))
         except StoreUnavailable:
             raise
         except Exception as error:  # where nothing is known, it is pushed
-            tell(log_events.WORK_FAILED, error, work="seeing who is here, for push")
+            log(log_events.WORK_FAILED, error, work="seeing who is here, for push")
             return {}
 
-    def _begin(self, push: Push, seen: Seen) -> None:
+    def _begin(self, push: Push, seen: RecipientState) -> None:
         """One that cannot even be judged must not hold up the others: it is put off, and given up in the end."""
         try:
             self._decided(push, seen)
         except Exception as error:
-            tell(log_events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
+            log(log_events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
             self._done.append(_Done((push.tenant, push.user), self._trial(push).put_off(AN_ERROR), []))
 
-    def _decided(self, push: Push, seen: Seen) -> None:
+    def _decided(self, push: Push, seen: RecipientState) -> None:
         house, notification, key = self._houses(push.tenant), push.notification, (push.tenant, push.user)
         if house is None or notification is None:
             found = Decision("never", "expired" if notification is None else "kind_off")
@@ -229,7 +234,9 @@ class PushWorker:
         due_at = found.at if found.action == "later" else None
         self._done.append(_Done(key, Settled(push.id, found.reason, due_at=due_at, results=push.results), []))
 
-    def _decide(self, push: Push, notification: Notification, house: House, seen: Seen) -> Decision:
+    def _decide(
+        self, push: Push, notification: Notification, house: TenantPushConfig, seen: RecipientState
+    ) -> Decision:
         matter = _matter(push, notification)
         chosen, now = push.choices, self._clock.now_ms()
         quiet = quiet_until(Quiet(chosen.quiet_begins, chosen.quiet_ends, chosen.zone), now)
@@ -247,10 +254,10 @@ class PushWorker:
 
     # --- sending ---
 
-    def _trial(self, push: Push) -> Trial:
-        return Trial(push, self._clock.now_ms(), self._pace.give_up_ms, random.random())
+    def _trial(self, push: Push) -> Attempt:
+        return Attempt(push, self._clock.now_ms(), self._pace.give_up_ms, random.random())
 
-    async def _send(self, push: Push, notification: Notification, house: House, reason: str) -> None:
+    async def _send(self, push: Push, notification: Notification, house: TenantPushConfig, reason: str) -> None:
         key, to = (push.tenant, push.user), targets(push, house)
         try:
             sent = await sent_to_all(push, notification, to, house.senders, ids_only=house.ids_only(notification.kind))
@@ -259,30 +266,30 @@ class PushWorker:
             gone = [device for device, one in zip(to, sent, strict=True) if one.outcome == "gone"]
             self._done.append(_Done(key, settled, gone))
         except Exception as error:
-            tell(log_events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
+            log(log_events.PUSH_FAILED, error, message=push.id, tenant=push.tenant)
             self._done.append(_Done(key, self._trial(push).put_off(AN_ERROR), []))
         finally:
             self._sending.pop(push.id, None)
             self._held -= Counter([push.tenant])  # without the tenants that hold none
             self._woken.set()
 
-    def _count_results(self, to: Sequence[Device], sent: Sequence[Sent], settled: Settled) -> None:
+    def _count_results(self, to: Sequence[Device], sent: Sequence[SendResult], settled: Settled) -> None:
         for device, one in zip(to, sent, strict=True):
             _add(self.counters.results, (device.provider, one.outcome if one.is_tried else "held"))
         self.counters.dead += settled.is_dead
 
 
-def targets(push: Push, house: House) -> list[Device]:
+def targets(push: Push, house: TenantPushConfig) -> list[Device]:
     """The devices it still has to get to. One that was refused is tried again only if an operator says so."""
     over = {"sent", "gone", "refused"} if push.attempts else {"sent", "gone"}
     done = {result.device for result in push.results if result.outcome in over}
     return [device for device in push.devices if device.provider in house.senders and device.device not in done]
 
 
-def _matter(push: Push, notification: Notification) -> Matter:
+def _matter(push: Push, notification: Notification) -> PushCandidate:
     is_acked = notification.acked_at is not None
     is_seen = any(at is not None for at in (notification.seen_at, notification.read_at, notification.archived_at))
-    return Matter(
+    return PushCandidate(
         push.created_at,
         push.importance,
         push.room,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from greendot.node.channel import Channel
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.node.timers import Timers
 from greendot.transport.connection import Connection
@@ -13,7 +13,7 @@ from greendot.transport.connection import Connection
 COUNT_EVERY_S = 1.0  # a large room is told a count at most so often
 
 
-class Counting:
+class CountThrottle:
     """Has a count told now, if the last one is old enough; otherwise once, when it is."""
 
     __slots__ = ("_tell", "_timer", "_timers", "told_at")
@@ -41,7 +41,7 @@ class Counting:
         self._timer = None
 
 
-def devices(shared: Shared, channel: Channel, user: str) -> list[Connection]:
+def devices(shared: NodeContext, channel: Channel, user: str) -> list[Connection]:
     """A user's connections among the channel's listeners."""
     connections = shared.registry.connections_of(channel.topic.tenant, user)
     return [connection for connection in connections if connection in channel.listeners]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from greendot.engine.port import Deliver, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.node.channel import RoomKey
-from greendot.node.context import Shared
-from greendot.node.subscriptions import Following
+from greendot.node.context import NodeContext
+from greendot.node.subscriptions import Subscriptions
 from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
@@ -22,7 +22,7 @@ from greendot.rooms.local_room import RECOVER, LocalRoom, Recent
 from greendot.store.port import Record, Store
 from greendot.store.wire import message_frame
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 GAP_S = 0.05  # how long what is missing may take before it is read
 COMPARE_S = 15.0  # between two looks at the heads of all rooms here
@@ -31,11 +31,11 @@ ATTEMPTS = 10  # to read what was missed, while more is said
 AT_ONCE = 1_000  # rooms compared in one read
 
 
-class Feed:
+class RoomDelivery:
     """The lines of all local rooms."""
 
     def __init__(
-        self, store: Store, shared: Shared, local: Following[LocalRoom], changed: Callable[[LocalRoom], None]
+        self, store: Store, shared: NodeContext, local: Subscriptions[LocalRoom], changed: Callable[[LocalRoom], None]
     ) -> None:
         self.gaps = 0  # times something was missing and was read
         self.recoveries = 0  # times somebody came back and asked for what was missed
@@ -97,7 +97,7 @@ class Feed:
         try:
             await self._fill(local)
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work="a gap in a room", reason=error, room=local.channel.topic.name)
+            log(log_events.WORK_LATER, work="a gap in a room", reason=error, room=local.channel.topic.name)
             local.gap_timer = self._shared.timers.set(AGAIN_S * random.uniform(0.5, 1), self._over, local)
             return
         finally:
@@ -135,7 +135,7 @@ class Feed:
         try:
             await self.compare(Part())
         except (StoreUnavailable, EngineUnavailable) as error:
-            tell(log_events.WORK_LATER, work="comparing rooms", reason=error)
+            log(log_events.WORK_LATER, work="comparing rooms", reason=error)
 
     async def compare(self, part: Part) -> None:
         """Fill what is behind the store; where the members have changed unheard, they are looked up first."""

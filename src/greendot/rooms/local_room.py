@@ -7,12 +7,12 @@ from collections import deque
 
 from greendot.engine.port import Deliver, MembersChanged
 from greendot.node.channel import Channel
-from greendot.node.stream_model import Line
-from greendot.node.subscriptions import Followed
+from greendot.node.stream_model import Sequencer
+from greendot.node.subscriptions import TopicSubscription
 from greendot.node.timer_model import Timer
-from greendot.rooms.occupancy import PresentLine
-from greendot.rooms.typing import TypingLine
-from greendot.store.port import Record, Room, Standing
+from greendot.rooms.occupancy import RoomOccupancy
+from greendot.rooms.typing import RoomTyping
+from greendot.store.port import MemberState, Record, Room
 
 RECOVER = 300  # a client further behind than this is told to fetch again
 RECOVER_BYTES = 4 * 1024 * 1024  # the same; all of it waits for a client that returns and does not read
@@ -45,7 +45,7 @@ class Recent:
         return [record for record in self._records if record.seq > seq]
 
 
-class LocalRoom(Followed):
+class LocalRoom(TopicSubscription):
     """A room with listeners on this node."""
 
     __slots__ = (
@@ -65,11 +65,11 @@ class LocalRoom(Followed):
         "unchecked",
     )
 
-    def __init__(self, channel: Channel, typing: TypingLine, present: PresentLine) -> None:
+    def __init__(self, channel: Channel, typing: RoomTyping, present: RoomOccupancy) -> None:
         super().__init__(channel)
         self.typing = typing
         self.present = present
-        self.line: Line[bytes] = Line()  # what was offered to the listeners, in order
+        self.line: Sequencer[bytes] = Sequencer()  # what was offered to the listeners, in order
         self.hinted = 0  # the newest number told of without its content
         self.gap_timer: Timer | None = None  # set while something is missing
         self.reading = False  # a gap is being read
@@ -77,7 +77,7 @@ class LocalRoom(Followed):
         self.returning = asyncio.Lock()  # held while `recent` is read
         self.room: Room | None = None  # as of `members_rev`; its head may be behind the cursor
         self.members_rev = 0  # the newest revision of who may be in it that this node acted on
-        self.roles: dict[str, Standing] = {}  # of those who asked, as of `members_rev`; the marker is not looked at
+        self.roles: dict[str, MemberState] = {}  # of those who asked, as of `members_rev`; the marker is not looked at
         # What waits while the members are looked up: records, and news that they have changed again.
         self.unchecked: list[Deliver | MembersChanged] | None = None
         self.checking: asyncio.Future[None] | None = None  # done when they were looked up

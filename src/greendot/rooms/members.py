@@ -14,19 +14,19 @@ from typing import NamedTuple, TypeVar
 from greendot.auth.model import Grants
 from greendot.engine.port import Topic
 from greendot.errors import Refused
-from greendot.node.batching import Batched
-from greendot.node.context import Shared
+from greendot.node.batching import BatchedReads
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.node.subscriptions import Following
+from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codes import Err
 from greendot.rooms.local_room import LocalRoom
-from greendot.store.port import Key, Role, Room, RoomOf, Standing, Store
+from greendot.store.port import Key, MemberState, Role, Room, Store, UserRoom
 
 T = TypeVar("T")
 SeatKey = tuple[str, str, str]  # tenant, room and user
 
 
-class Admission(NamedTuple):
+class RoomAccess(NamedTuple):
     """A room somebody may be in."""
 
     room: Room
@@ -34,17 +34,19 @@ class Admission(NamedTuple):
     marker: int  # read up to here
 
 
-class Membership:
+class RoomMembers:
     """Asks the store, or what is remembered of it."""
 
-    def __init__(self, store: Store, shared: Shared, local: Following[LocalRoom]) -> None:
+    def __init__(self, store: Store, shared: NodeContext, local: Subscriptions[LocalRoom]) -> None:
         self._store = store
         self._local = local
-        self._rooms: Batched[Key, Room | None] = Batched(shared, store.heads, None)
-        self._seats: Batched[SeatKey, RoomOf | None] = Batched(shared, store.seats, None)
-        self._standings: Batched[SeatKey, Standing] = Batched(shared, store.standings, Standing(None, 0))
+        self._rooms: BatchedReads[Key, Room | None] = BatchedReads(shared, store.heads, None)
+        self._seats: BatchedReads[SeatKey, UserRoom | None] = BatchedReads(shared, store.seats, None)
+        self._standings: BatchedReads[SeatKey, MemberState] = BatchedReads(
+            shared, store.standings, MemberState(None, 0)
+        )
 
-    async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> Admission:
+    async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> RoomAccess:
         """Refused unless the session may be in the room. With `make`, one its token opens is made if there is none.
 
         With `fresh` the store is asked even if the answer is remembered: only then is the marker right. Nobody is
@@ -77,13 +79,13 @@ class Membership:
             if session.removals == removals:
                 return found
 
-    def _remembered(self, session: Session, room: str) -> Admission | None:
+    def _remembered(self, session: Session, room: str) -> RoomAccess | None:
         local = self._known(session.tenant, room)
         if local is None or local.room is None or (standing := local.roles.get(session.user)) is None:
             return None
-        return Admission(local.room, *standing) if may_be_in(session.grants, local.room, standing.role) else None
+        return RoomAccess(local.room, *standing) if may_be_in(session.grants, local.room, standing.role) else None
 
-    async def _asked(self, session: Session, room: str, make: bool) -> Admission | None:
+    async def _asked(self, session: Session, room: str, make: bool) -> RoomAccess | None:
         """By the store, which is asked the same of a room that is not there as of one that is closed."""
         if session.grants.may_join(room):
             return await self._opened(session, room, make)
@@ -94,19 +96,19 @@ class Membership:
         if seat is None:
             return None
         if local is not None and local.members_rev == revision:
-            local.roles[session.user] = Standing(seat.role, seat.marker)
-        return Admission(*seat)
+            local.roles[session.user] = MemberState(seat.role, seat.marker)
+        return RoomAccess(*seat)
 
-    async def _opened(self, session: Session, room: str, make: bool) -> Admission | None:
+    async def _opened(self, session: Session, room: str, make: bool) -> RoomAccess | None:
         """A room the token opens, if there is one."""
         found, standing = await asyncio.gather(
             self._rooms.get((session.tenant, room)), self._standing((session.tenant, room, session.user), fresh=True)
         )
         if found is None and make:
             found = await self._store.put_room(session.tenant, room)
-        return None if found is None else Admission(found, *standing)
+        return None if found is None else RoomAccess(found, *standing)
 
-    async def _standing(self, seat: SeatKey, *, fresh: bool) -> Standing:
+    async def _standing(self, seat: SeatKey, *, fresh: bool) -> MemberState:
         tenant, room, user = seat
         local = self._known(tenant, room)
         if local is not None and user in local.roles and not fresh:
@@ -136,7 +138,7 @@ class Membership:
         standings = await self._store.standings([(topic.tenant, topic.name, user) for user in sessions])
         local.room, local.members_rev = room, room.members_rev if room else local.members_rev
         local.roles = {user: standing for (_, _, user), standing in standings.items()}
-        nobody = Standing(None, 0)
+        nobody = MemberState(None, 0)
         return [
             user
             for user, session in sessions.items()

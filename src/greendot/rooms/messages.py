@@ -12,21 +12,21 @@ from msgspec import structs
 from greendot.engine.port import Deliver, Engine, MemberRemoved, MembersChanged, Topic
 from greendot.errors import Refused, StaleMembers
 from greendot.ids import new_message_id
-from greendot.limits.rate_limits import Limiting
+from greendot.limits.rate_limits import RateLimits
 from greendot.node.acknowledged import Acks
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
 from greendot.protocol.events import RoomChanged
 from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
-from greendot.rooms.members import Admission
-from greendot.rooms.service import Rooms
+from greendot.rooms.members import RoomAccess
+from greendot.rooms.service import RoomService
 from greendot.store.port import BusMode, Draft, Op, Record, Role, Room, Store
 from greendot.store.wire import fit, message_event
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.spans import parent, span
 from greendot.transport.connection import Connection
 
@@ -34,11 +34,11 @@ NOTHING = b"null"  # the body of a deletion
 ATTEMPTS = 10  # to write a message while the members of its room change
 
 
-class Speaking:
+class RoomMessages:
     """Commands and requests that change a room, or read what was said in it."""
 
     def __init__(
-        self, engine: Engine, store: Store, rooms: Rooms, shared: Shared, acks: Acks, limiting: Limiting
+        self, engine: Engine, store: Store, rooms: RoomService, shared: NodeContext, acks: Acks, limiting: RateLimits
     ) -> None:
         self._engine = engine
         self._store = store
@@ -50,7 +50,7 @@ class Speaking:
 
     # --- who may ---
 
-    async def speaker(self, connection: Connection, session: Session, room: str, *, fresh: bool = False) -> Admission:
+    async def speaker(self, connection: Connection, session: Session, room: str, *, fresh: bool = False) -> RoomAccess:
         """Refused unless the session has joined, or its user is a member, and not only a reader."""
         admitted = await self._rooms.membership.admit(session, room, make=True, fresh=fresh)
         joined = connection.rooms is not None and room in connection.rooms
@@ -68,7 +68,7 @@ class Speaking:
         # The message shows that the typing is over: nobody waits for a stop that may never come.
         self._rooms.stop_typing(session, command.room)
 
-        async def admit() -> Admission:
+        async def admit() -> RoomAccess:
             return await self.speaker(connection, session, command.room, fresh=True)
 
         draft = self._draft(session, command, bytes(command.body))
@@ -90,7 +90,7 @@ class Speaking:
             raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {command.ref} in {command.room!r}")
         author = original.user
 
-        async def admit(*, fresh: bool = True) -> Admission:
+        async def admit(*, fresh: bool = True) -> RoomAccess:
             admitted = await self.speaker(connection, session, command.room, fresh=fresh)
             if author != session.user and admitted.role != "admin":
                 raise Refused(Err.FORBIDDEN, "only its author, or an admin of the room, may change a message")
@@ -115,8 +115,8 @@ class Speaking:
         session: Session,
         command: RoomSend | RoomEdit | RoomDelete,
         draft: Draft,
-        admitted: Admission,
-        admit: Callable[[], Awaitable[Admission]],
+        admitted: RoomAccess,
+        admit: Callable[[], Awaitable[RoomAccess]],
     ) -> SendReply:
         """Write the draft under the admission. Where the members have changed meanwhile, admit the author again."""
         for _ in range(ATTEMPTS):
@@ -157,7 +157,7 @@ class Speaking:
 
     def _tell_traced(self, topic: Topic, told: Deliver, message: str) -> None:
         with span("bus.publish", kind=topic.kind):
-            tell(log_events.RECORD_WRITTEN, message=message, tenant=topic.tenant, channel=topic.name)
+            log(log_events.RECORD_WRITTEN, message=message, tenant=topic.tenant, channel=topic.name)
             self._engine.publish(topic, told)
 
     async def history(self, session: Session, command: RoomHistory) -> HistoryReply:

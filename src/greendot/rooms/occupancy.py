@@ -16,17 +16,17 @@ from msgspec import UNSET
 from greendot.engine.port import Engine, Entered, Left
 from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import has_come
-from greendot.presence.status import Statuses
+from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.protocol.replies import PresentReply
-from greendot.rooms.announcer import Counting, devices
-from greendot.rooms.session_rooms import Seating
+from greendot.rooms.announcer import CountThrottle, devices
+from greendot.rooms.session_rooms import SessionRooms
 from greendot.transport.connection import Connection
-from greendot.visibility.cache import Sights
-from greendot.visibility.room_view import Curtain
+from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.room_view import RoomView
 
 RETRY_S = 1.0  # after the store could not say who may see somebody
 
@@ -49,7 +49,7 @@ def page(
     return PresentReply(users[:limit], there + (also is not None), stale or UNSET)
 
 
-class PresentLine:
+class RoomOccupancy:
     """Who is in one room with local listeners."""
 
     __slots__ = (
@@ -72,7 +72,13 @@ class PresentLine:
     )
 
     def __init__(
-        self, channel: Channel, shared: Shared, statuses: Statuses, seating: Seating, sights: Sights, large: int
+        self,
+        channel: Channel,
+        shared: NodeContext,
+        statuses: StatusService,
+        seating: SessionRooms,
+        sights: VisibilityCache,
+        large: int,
     ) -> None:
         self._channel = channel
         self._shared = shared
@@ -86,8 +92,8 @@ class PresentLine:
         self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
         self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
         self._held_until = float("-inf")  # monotonic seconds
-        self._counting = Counting(shared.timers, self._tell_count)
-        self.curtain = Curtain(channel, shared, sights, lambda: self._users)
+        self._counting = CountThrottle(shared.timers, self._tell_count)
+        self.curtain = RoomView(channel, shared, sights, lambda: self._users)
         self.stale = False  # some may be missing: it was read while lost records were being restored
 
     # --- what is known ---

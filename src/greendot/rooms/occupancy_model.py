@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from greendot.presence.model import NodeLife, Ref
+from greendot.presence.model import NodeLife, SessionEpoch
 
 
 class Occupants:
@@ -21,7 +21,7 @@ class Occupants:
     def __init__(self) -> None:
         self._users: dict[str, dict[str, str]] = {}  # user → session → the incarnation it is with
 
-    def enter(self, user: str, ref: Ref, now: int, nodes: Mapping[str, NodeLife]) -> bool:
+    def enter(self, user: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> bool:
         """The session is in the room, under this incarnation from now on. Whether its user was not."""
         seats = self._counting(user, now, nodes)
         was_there = bool(seats)

@@ -24,24 +24,24 @@ from greendot.engine.port import (
     Typing,
 )
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
-from greendot.node.channel import Asked, Channel, RoomKey
-from greendot.node.context import Shared
+from greendot.node.channel import Channel, ReplyKey, RoomKey
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.node.subscriptions import Following
+from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codec import encode_error, encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.events import RoomChanged, RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
-from greendot.rooms.delivery import Feed
+from greendot.rooms.delivery import RoomDelivery
 from greendot.rooms.local_room import RECOVER_BYTES, LocalRoom
-from greendot.rooms.members import Admission, Membership, not_a_member
-from greendot.rooms.occupancy import PresentLine, page
-from greendot.rooms.session_rooms import Seating
-from greendot.rooms.typing import TypingLine
+from greendot.rooms.members import RoomAccess, RoomMembers, not_a_member
+from greendot.rooms.occupancy import RoomOccupancy, page
+from greendot.rooms.session_rooms import SessionRooms
+from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
 from greendot.store.wire import message_event
 from greendot.transport.connection import Connection
-from greendot.visibility.cache import Sights
+from greendot.visibility.cache import VisibilityCache
 
 ATTEMPTS = 100  # to join while the members of the room change
 MOST_PAIRS = 1_000_000  # of viewers and those they see in a room, to be looked through in case a change was missed
@@ -57,16 +57,16 @@ class RoomLimits(Struct, frozen=True):
     hold_s: float  # how long all nodes together take to restore what the engine forgot
 
 
-class Rooms:
+class RoomService:
     """All rooms of this node."""
 
     def __init__(
         self,
         engine: Engine,
         store: Store,
-        seating: Seating,
-        sights: Sights,
-        shared: Shared,
+        seating: SessionRooms,
+        sights: VisibilityCache,
+        shared: NodeContext,
         limits: RoomLimits,
     ) -> None:
         self._engine = engine
@@ -75,9 +75,9 @@ class Rooms:
         self._sights = sights
         self._shared = shared
         self._limits = limits
-        self._local = Following(engine, shared, self._make, self._read, self._dropped)
-        self.membership = Membership(store, shared, self._local)
-        self.feed = Feed(store, shared, self._local, self._check)
+        self._local = Subscriptions(engine, shared, self._make, self._read, self._dropped)
+        self.membership = RoomMembers(store, shared, self._local)
+        self.feed = RoomDelivery(store, shared, self._local, self._check)
 
     @property
     def typing(self) -> TypingTimes:
@@ -147,7 +147,7 @@ class Rooms:
             unread=max(0, local.cursor - admitted.marker),
         )
 
-    def _is_current(self, local: LocalRoom, admitted: Admission) -> bool:
+    def _is_current(self, local: LocalRoom, admitted: RoomAccess) -> bool:
         """Return whether an admission still holds: no newer revision of the members is known or being read here.
 
         A room may be closed, or a member removed, while the joiner waits for the store. The look-up that follows
@@ -339,7 +339,7 @@ class Rooms:
             event = RoomChanged(room, removed=True, reason=reason)
             connection.send(encode_event(event, self._shared.clock.now_ms()))
         for key in dropped:
-            if isinstance(key, RoomKey) and isinstance(key.what, Asked):
+            if isinstance(key, RoomKey) and isinstance(key.what, ReplyKey):
                 connection.send(encode_error(not_a_member(key.room), key.what.id))
 
     # --- who may see whom ---
@@ -405,8 +405,8 @@ class Rooms:
 
     def _make(self, channel: Channel) -> LocalRoom:
         limits, seating = self._limits, self._seating
-        typing = TypingLine(channel, self._shared, self._sights, limits.large, limits.typing.hold_ms)
-        present = PresentLine(channel, self._shared, seating.statuses, seating, self._sights, limits.large)
+        typing = RoomTyping(channel, self._shared, self._sights, limits.large, limits.typing.hold_ms)
+        present = RoomOccupancy(channel, self._shared, seating.statuses, seating, self._sights, limits.large)
         return LocalRoom(channel, typing, present)
 
     async def _read(self, fresh: Sequence[LocalRoom]) -> None:

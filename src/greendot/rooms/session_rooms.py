@@ -11,9 +11,9 @@ from collections.abc import Collection
 
 from greendot.engine.port import Part, RoomEngine
 from greendot.errors import EngineUnavailable
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.presence.status import Statuses
+from greendot.presence.status import StatusService
 
 RETRY_S = 1.0  # between two attempts to tell the engine something
 DOUBT_S = 5.0  # what failed may be carried out late, after what was said next: it is said once more after this
@@ -23,18 +23,20 @@ RECENT_S, LONGEST_S = 60.0, 3_600.0
 MOST_EXITS = 5_000  # that are not recent
 MOVED_S = 5.0  # a session that went on to another node has entered its rooms there by then
 
-Seat = tuple[Session, str]  # a session, and a room it is in or was
+SessionRoom = tuple[Session, str]  # a session, and a room it is in or was
 
 
-class Seating:
+class SessionRooms:
     """One for each node."""
 
-    def __init__(self, engine: RoomEngine, statuses: Statuses, shared: Shared) -> None:
+    def __init__(self, engine: RoomEngine, statuses: StatusService, shared: NodeContext) -> None:
         self._engine = engine
         self.statuses = statuses
         self._shared = shared
-        self._telling: dict[Seat, bool] = {}  # what the engine is being told, and whether it has changed meanwhile
-        self._exited: dict[Seat, float] = {}  # lately, and when; the first first
+        self._telling: dict[
+            SessionRoom, bool
+        ] = {}  # what the engine is being told, and whether it has changed meanwhile
+        self._exited: dict[SessionRoom, float] = {}  # lately, and when; the first first
         statuses.changed = self._user_changed
 
     # --- sessions come and go ---
@@ -67,7 +69,7 @@ class Seating:
     def _leave_all(self, session: Session) -> None:
         self.keep(session, ())
 
-    def _note_exit(self, seat: Seat) -> None:
+    def _note_exit(self, seat: SessionRoom) -> None:
         now = self._shared.timers.now()
         self._exited.pop(seat, None)
         self._exited[seat] = now
@@ -91,14 +93,14 @@ class Seating:
 
     # --- telling the engine ---
 
-    def _changed(self, seat: Seat) -> None:
+    def _changed(self, seat: SessionRoom) -> None:
         if seat in self._telling:
             self._telling[seat] = True
         else:
             self._telling[seat] = False
             self._shared.tasks.spawn(self._tell(seat))
 
-    async def _tell(self, seat: Seat, *, again: bool = False) -> None:
+    async def _tell(self, seat: SessionRoom, *, again: bool = False) -> None:
         try:
             await self._say(seat)
         except EngineUnavailable:
@@ -108,10 +110,10 @@ class Seating:
         if again:
             self._shared.timers.set(DOUBT_S, self._changed, seat)
 
-    def _tell_again(self, seat: Seat) -> None:
+    def _tell_again(self, seat: SessionRoom) -> None:
         self._shared.tasks.spawn(self._tell(seat, again=True))
 
-    async def _say(self, seat: Seat, *, restoring: bool = False) -> None:
+    async def _say(self, seat: SessionRoom, *, restoring: bool = False) -> None:
         """How it is now, and how it has become meanwhile: one word after the other."""
         session, room = seat
         changed = True
@@ -125,13 +127,13 @@ class Seating:
 
     # --- when the engine may have forgotten ---
 
-    def seats(self, part: Part) -> list[Seat]:
+    def seats(self, part: Part) -> list[SessionRoom]:
         """All there are in a part's rooms, and those that were until lately: that they are not may have been lost."""
         sessions = self._shared.registry.sessions.values()
         there = [(session, room) for session in sessions for room in session.rooms or ()]
         return [seat for seat in (*there, *self._exited) if part.covers(seat[0].tenant, seat[1])]
 
-    async def restore(self, seat: Seat) -> None:
+    async def restore(self, seat: SessionRoom) -> None:
         """Tell the engine of a seat, in case it forgot. EngineUnavailable if it cannot be told now."""
         if seat in self._telling:
             self._telling[seat] = True

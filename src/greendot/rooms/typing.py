@@ -12,16 +12,16 @@ from typing import NamedTuple
 from greendot.engine.port import Typing
 from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
-from greendot.rooms.announcer import Counting, devices
+from greendot.rooms.announcer import CountThrottle, devices
 from greendot.rooms.typing_model import Typist
 from greendot.transport.connection import Connection
-from greendot.visibility.cache import Sights
-from greendot.visibility.room_view import Curtain
+from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.room_view import RoomView
 
 # Of the hold: a large room's count is repeated so often while people go on typing, so that clients may let it expire.
 REPEAT_COUNT = 0.4
@@ -32,12 +32,12 @@ class _Entry(NamedTuple):
     timer: Timer
 
 
-class TypingLine:
+class RoomTyping:
     """Who is typing in one room with local listeners."""
 
     __slots__ = ("_channel", "_counting", "_entries", "_large", "_shared", "_sights", "_ttl_ms", "_unknown", "curtain")
 
-    def __init__(self, channel: Channel, shared: Shared, sights: Sights, large: int, ttl_ms: int) -> None:
+    def __init__(self, channel: Channel, shared: NodeContext, sights: VisibilityCache, large: int, ttl_ms: int) -> None:
         self._channel = channel
         self._shared = shared
         self._sights = sights
@@ -45,8 +45,8 @@ class TypingLine:
         self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
         self._unknown: dict[str, Typing] = {}  # who types, and it is being looked up who may see them
-        self._counting = Counting(shared.timers, self._tell_count)
-        self.curtain = Curtain(channel, shared, sights, lambda: self._entries.keys())
+        self._counting = CountThrottle(shared.timers, self._tell_count)
+        self.curtain = RoomView(channel, shared, sights, lambda: self._entries.keys())
 
     def seed(self, typists: Iterable[Typist]) -> None:
         """Take over what the engine knew when the first listener came; what was heard since is newer."""

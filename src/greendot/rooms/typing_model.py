@@ -25,7 +25,7 @@ class _Entry(NamedTuple):
     name: str | None
 
 
-class Typists:
+class TypingUsers:
     """The typers of one room."""
 
     __slots__ = ("_entries", "_throttle", "_ttl")

@@ -70,7 +70,7 @@ class KeyStore(Protocol):
         ...
 
 
-class Registered(NamedTuple):
+class RegisteredTenant(NamedTuple):
     """A tenant that was registered."""
 
     tenant: str
@@ -84,11 +84,11 @@ class TenantStore(Protocol):
         """Register it. False if it was registered before."""
         ...
 
-    async def tenant(self, tenant: str) -> Registered | None:
+    async def tenant(self, tenant: str) -> RegisteredTenant | None:
         """None if it is not registered."""
         ...
 
-    async def tenants(self, after: str | None, limit: int) -> list[Registered]:
+    async def tenants(self, after: str | None, limit: int) -> list[RegisteredTenant]:
         """A page of the registered ones, by name."""
         ...
 

@@ -21,20 +21,20 @@ from msgspec import Struct
 
 from greendot.errors import Unstorable
 from greendot.ids import TEXT_RULE, valid_text
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 from greendot.push.policy_model import Importance
 from greendot.store.api_keys import KeyStore, TenantStore
 from greendot.store.jobs import JobStore
 from greendot.store.pages import SnapshotStore
 from greendot.store.push import PushStore
 from greendot.store.revocations import RevocationStore
-from greendot.store.user_data import PeopleStore
+from greendot.store.user_data import UserDataStore
 from greendot.store.visibility import PrivacyStore
 from greendot.store.webhooks import HookStore
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
 BusMode = Literal["full", "hint"]  # whether content travels on the bus, or only that there is something to read
-Op = Literal["edit", "delete", "erased"]  # erased: with its author, see `PeopleStore`
+Op = Literal["edit", "delete", "erased"]  # erased: with its author, see `UserDataStore`
 Mark = Literal["seen", "read", "archive", "ack"]
 Filter = Literal["all", "unread", "unseen", "archived"]  # all: all but the archived
 Key = tuple[str, str]  # tenant and room, or tenant and user
@@ -58,7 +58,7 @@ class Member(NamedTuple):
     role: Role
 
 
-class RoomOf(NamedTuple):
+class UserRoom(NamedTuple):
     """A room as one user has it."""
 
     room: Room
@@ -66,7 +66,7 @@ class RoomOf(NamedTuple):
     marker: int  # read up to here
 
 
-class Standing(NamedTuple):
+class MemberState(NamedTuple):
     """A user in a room."""
 
     role: Role | None  # None: not a member
@@ -205,7 +205,7 @@ class RoomStore(Protocol):
         """A page of the tenant's rooms, by name."""
         ...
 
-    async def rooms_of(self, tenant: str, user: str) -> list[RoomOf]:
+    async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
         """The rooms the user is a member of, and all open ones, by name."""
         ...
 
@@ -237,11 +237,11 @@ class RoomStore(Protocol):
         """0 if nothing was ever read."""
         ...
 
-    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Standing]:
+    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
         """These (tenant, room, user), in one read; who is no member and has read nothing is left out."""
         ...
 
-    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], RoomOf]:
+    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         """The rooms of these (tenant, room, user) that the user is a member of, or that are open, in one read.
 
         A room that is closed to the user is left out as one that does not exist: telling them apart would take time.
@@ -341,11 +341,11 @@ class InboxStore(Protocol):
 class StatusStore(Protocol):
     """What users set by hand."""
 
-    async def put_status(self, tenant: str, user: str, manual: Manual) -> Manual:
+    async def put_status(self, tenant: str, user: str, manual: ManualStatus) -> ManualStatus:
         """Keep it; the returned copy carries the next revision (the given one is not looked at)."""
         ...
 
-    async def statuses(self, keys: Sequence[Key]) -> dict[Key, Manual]:
+    async def statuses(self, keys: Sequence[Key]) -> dict[Key, ManualStatus]:
         """The settings of these (tenant, user), in one read; who never set one is left out."""
         ...
 
@@ -359,7 +359,7 @@ class Store(
     PrivacyStore,
     KeyStore,
     TenantStore,
-    PeopleStore,
+    UserDataStore,
     HookStore,
     RevocationStore,
     PushStore,

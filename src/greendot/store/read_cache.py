@@ -15,7 +15,7 @@ MOST = 10_000  # answers; beyond it the oldest is forgotten
 AT_ONCE = 4  # reads: whoever asks for ever other things must not take all connections to the store
 
 
-class Remembered(Generic[K, V]):
+class ReadCache(Generic[K, V]):
     """`read` is asked, at most so often for one key. That there is nothing is an answer too.
 
     What was changed before a read began is in its answer, so a change is known everywhere after `believed_s`.

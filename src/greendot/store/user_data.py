@@ -17,36 +17,36 @@ _BY_USER = {"messages": ("room", "key")}  # how an index by user goes on where t
 _LAST = ("notifications", "inboxes")  # the counters after what they count
 
 
-class Place(NamedTuple):
+class ExportCursor(NamedTuple):
     """How far somebody has come."""
 
     table: str
     after: tuple[Any, ...] = ()  # the last row's key; empty: none was looked at
 
 
-class Found(NamedTuple):
+class UserRows(NamedTuple):
     """A page of what there is of a user."""
 
     rows: list[tuple[str, dict[str, Any]]]  # each with the table it is in
-    next: Place | None  # None: this was the last
+    next: ExportCursor | None  # None: this was the last
 
 
 class Erased(NamedTuple):
     """What one step erased."""
 
     rows: int  # removed, or emptied
-    next: Place | None  # None: nothing is left
+    next: ExportCursor | None  # None: nothing is left
 
 
-class PeopleStore(Protocol):
+class UserDataStore(Protocol):
     """The user's rows, in every table there is."""
 
-    async def rows_of(self, tenant: str, user: str, place: Place | None, *, limit: int) -> Found:
+    async def rows_of(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> UserRows:
         """The rows from `place` on (None: from the beginning), of at most `limit` that are looked at. Pages may be
         empty."""
         ...
 
-    async def erase_user(self, tenant: str, user: str, place: Place | None, *, limit: int) -> Erased:
+    async def erase_user(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> Erased:
         """Erase from `place` on, at most `limit` rows in one commit. Begun again after it was cut short, it goes on.
 
         Messages keep their number, id and time, and lose body, name, author and key; all else is removed. Who had the
@@ -85,7 +85,7 @@ def tables_of(columns: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[
     return sorted(found, key=lambda table: (_LAST.index(table.plain) if table.plain in _LAST else -1, table.plain))
 
 
-def at(tables: Sequence[Table], place: Place | None) -> tuple[Table, Table | None]:
+def at(tables: Sequence[Table], place: ExportCursor | None) -> tuple[Table, Table | None]:
     """The table to look at, and the one after it."""
     index = 0 if place is None else next(i for i, table in enumerate(tables) if table.plain == place.table)
     return tables[index], tables[index + 1] if index + 1 < len(tables) else None

@@ -20,7 +20,7 @@ OF_PEOPLE: Final = frozenset(
 _node = ""  # this process' node, by its incarnation; a process is one node
 
 
-class Event:
+class LogEvent:
     """One kind of line. `text` is a sentence with fields in it."""
 
     __slots__ = ("apart", "every", "level", "logger", "name", "text")
@@ -39,7 +39,7 @@ class Event:
         return self.logger.isEnabledFor(self.level)
 
 
-def tell(event: Event, error: BaseException | None = None, /, **fields: object) -> None:
+def log(event: LogEvent, error: BaseException | None = None, /, **fields: object) -> None:
     """It has happened. `error` is logged with its traceback."""
     if event.logger.isEnabledFor(event.level):
         # `logging` takes a single mapping for what the names in the text stand for.
@@ -47,7 +47,7 @@ def tell(event: Event, error: BaseException | None = None, /, **fields: object) 
         event.logger.log(event.level, event.text, *given, exc_info=error, extra={"event": event})
 
 
-def live_as(node: str) -> None:
+def set_node(node: str) -> None:
     """The name under which this process' lines are from now on."""
     global _node
     _node = node
@@ -57,10 +57,10 @@ def node() -> str:
     return _node
 
 
-def event_of(record: logging.LogRecord) -> Event | None:
+def event_of(record: logging.LogRecord) -> LogEvent | None:
     """None if somebody else's library said it."""
     found = getattr(record, "event", None)
-    return found if isinstance(found, Event) else None
+    return found if isinstance(found, LogEvent) else None
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:

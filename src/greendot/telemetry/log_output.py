@@ -19,12 +19,12 @@ from greendot.telemetry.log_events import LIBRARY_SAID
 from greendot.telemetry.log_repeats import Repeats, Summed
 from greendot.telemetry.traceparent import current
 
-Line = dict[str, Any]
+LogFields = dict[str, Any]
 
 
 def set_up_logging(level: str, log: Log, hash_ids_with: bytes | None) -> None:
     """To standard error. With a key, ids in log lines are hashes made with it."""
-    handler = Told(sys.stderr, Repeats(log.repeat_s))
+    handler = LogHandler(sys.stderr, Repeats(log.repeat_s))
     is_text = log.format == "text" or (log.format == "auto" and sys.stderr.isatty())
     handler.setFormatter(Rendered(is_text=is_text, colors=sys.stderr.isatty()))
     if hash_ids_with is not None:
@@ -36,7 +36,7 @@ def set_up_logging(level: str, log: Log, hash_ids_with: bytes | None) -> None:
     os.register_at_fork(after_in_child=handler.forget)  # what the parent has counted, the parent tells
 
 
-class Told(logging.StreamHandler[IO[str]]):
+class LogHandler(logging.StreamHandler[IO[str]]):
     """Writes what is new, and sums up what came again."""
 
     def __init__(self, stream: IO[str], repeats: Repeats, now: Callable[[], float] = monotonic) -> None:
@@ -107,7 +107,7 @@ class Rendered(logging.Formatter):
     def __init__(self, *, is_text: bool, colors: bool = False) -> None:
         super().__init__()
         self._line = _as_sentence if is_text else _as_fields
-        self._render: Callable[[Line], str] = _for_people(colors=colors) if is_text else json.dumps
+        self._render: Callable[[LogFields], str] = _for_people(colors=colors) if is_text else json.dumps
 
     def format(self, record: logging.LogRecord) -> str:
         line = self._line(record)
@@ -116,14 +116,14 @@ class Rendered(logging.Formatter):
         return self._render(line)
 
 
-def _for_people(*, colors: bool) -> Callable[[Line], str]:
+def _for_people(*, colors: bool) -> Callable[[LogFields], str]:
     from structlog.dev import ConsoleRenderer  # here: it takes a while to load, and a service writes JSON
 
     renderer = ConsoleRenderer(colors=colors)
     return lambda line: str(renderer(None, "", line))
 
 
-def _as_fields(record: logging.LogRecord) -> Line:
+def _as_fields(record: logging.LogRecord) -> LogFields:
     """One flat object: what every line has first, then the event's own fields, and the sentence at the end."""
     event = event_of(record)
     line = {"time": _time(record), "level": record.levelname.lower(), "event": (event or LIBRARY_SAID).name}
@@ -134,7 +134,7 @@ def _as_fields(record: logging.LogRecord) -> Line:
     return line | _rest(record)
 
 
-def _as_sentence(record: logging.LogRecord) -> Line:
+def _as_sentence(record: logging.LogRecord) -> LogFields:
     """The sentence with the event's name, and what is not in the sentence."""
     event = event_of(record)
     said = "" if event is None else event.text
@@ -145,14 +145,14 @@ def _as_sentence(record: logging.LogRecord) -> Line:
     return line | _around(record) | beside | _rest(record)
 
 
-def _around(record: logging.LogRecord) -> Line:
+def _around(record: logging.LogRecord) -> LogFields:
     """Whose node it is on, and in the course of what."""
     trace = None if hasattr(record, "repeated") else current()  # many are of many
     found = {"node": node(), "trace": None if trace is None else trace.trace_id}
     return {name: value for name, value in found.items() if value}
 
 
-def _rest(record: logging.LogRecord) -> Line:
+def _rest(record: logging.LogRecord) -> LogFields:
     found = {name: getattr(record, name, None) for name in ("repeated", "over_s")}
     return {name: value for name, value in (found | {"exc_info": record.exc_info}).items() if value is not None}
 

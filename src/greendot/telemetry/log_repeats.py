@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from time import monotonic
 from typing import NamedTuple
 
-from greendot.telemetry.log import Event, event_of, fields_of, tell
+from greendot.telemetry.log import LogEvent, event_of, fields_of, log
 
 MOST = 256  # told apart at once
 
@@ -76,7 +76,7 @@ class Repeats:
                 self._windows[key] = _Window(now)
         return summed
 
-    def _key(self, event: Event | None, record: logging.LogRecord) -> tuple[Hashable, ...]:
+    def _key(self, event: LogEvent | None, record: logging.LogRecord) -> tuple[Hashable, ...]:
         if event is None:  # a library's: what it says without what it says it of
             name, apart = record.name, [str(record.msg)]
         else:
@@ -96,10 +96,10 @@ def _where(record: logging.LogRecord) -> tuple[Hashable, ...]:
     return type(error).__name__, *(() if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno))
 
 
-class Absence:
+class Outage:
     """Of one thing, which `fields` name."""
 
-    def __init__(self, lost: Event, back: Event, now: Callable[[], float] = monotonic, **fields: object) -> None:
+    def __init__(self, lost: LogEvent, back: LogEvent, now: Callable[[], float] = monotonic, **fields: object) -> None:
         self._lost = lost
         self._back = back
         self._now = now
@@ -113,10 +113,10 @@ class Absence:
     def began(self, reason: object) -> None:
         if self._since is None:
             self._since = self._now()
-            tell(self._lost, reason=reason, **self._fields)
+            log(self._lost, reason=reason, **self._fields)
 
     def ended(self) -> None:
         """It answers, as ever or again."""
         if self._since is not None:
             away_s, self._since = self._now() - self._since, None
-            tell(self._back, away_s=round(away_s, 3), **self._fields)
+            log(self._back, away_s=round(away_s, 3), **self._fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 from greendot.store.api_keys import OPERATOR, ApiKey, Secret
 from greendot.store.port import Notice, Store
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft
@@ -30,7 +30,7 @@ async def fill(store: Store, tenant: str, rooms: int = 3) -> None:
         await store.put_marker(tenant, room, "ann", 1)
     await store.notify([Notice(tenant, f"u{n}", "k", b"1", f"k{n}", NOW) for n in range(rooms)])
     await store.mark(tenant, "u0", "archive", through=1, at=NOW)
-    await store.put_status(tenant, "ann", Manual("busy"))
+    await store.put_status(tenant, "ann", ManualStatus("busy"))
     await store.put_privacy(tenant, "ann", last_seen="hidden")
     await store.put_contact(tenant, "ann", "bob", NOW, most=10)
     await store.create_key(key("backend", tenant), secret(f"{tenant}-1"))

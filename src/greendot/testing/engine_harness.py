@@ -6,10 +6,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from greendot.engine.port import Engine, Message, Topic
-from greendot.presence.model import Change, Manual, Ref, Snapshot
+from greendot.presence.model import Change, ManualStatus, SessionEpoch, Snapshot
 
 T = "t1"  # a tenant
-AUTO = Manual(rev=1)
+AUTO = ManualStatus(rev=1)
 
 
 class EngineHarness(Protocol):
@@ -37,8 +37,10 @@ class EngineTests:
     # --- helpers ---
 
     @staticmethod
-    async def come(h: EngineHarness, user: str, session: str = "s1", *, device: str = "d1", conn: int = 1) -> Ref:
-        ref = Ref(session, h.incarnation, conn)
+    async def come(
+        h: EngineHarness, user: str, session: str = "s1", *, device: str = "d1", conn: int = 1
+    ) -> SessionEpoch:
+        ref = SessionEpoch(session, h.incarnation, conn)
         touched = await h.engine.touch(T, user, ref, device, False, user.title())
         if not touched.status_known:
             await h.engine.set_status(T, user, AUTO)

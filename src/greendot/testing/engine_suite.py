@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greendot.engine.port import Deliver, Fenced, Topic, Typing
-from greendot.presence.model import Manual, Ref
+from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.testing.engine_harness import AUTO, EngineHarness, T
 from greendot.testing.occupancy_suite import OccupantSuite
 from greendot.testing.session_suite import LifeSuite
@@ -23,7 +23,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
     async def test_a_session_is_shown_to_nobody_until_the_status_is_known(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([Topic("watch", T, "ann")])
-            touched = await h.engine.touch(T, "ann", Ref("s1", h.incarnation, 1), "d1", False, "Ann")
+            touched = await h.engine.touch(T, "ann", SessionEpoch("s1", h.incarnation, 1), "d1", False, "Ann")
             assert not touched.status_known
             assert (await self.see(h, "ann")).face.state == "offline"
             assert await self.changes(h, "ann") == []
@@ -163,7 +163,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
     async def test_a_session_of_an_unknown_node_is_refused(self) -> None:
         async with self.harness() as h:
             try:
-                await h.engine.touch(T, "ann", Ref("s1", "gone", 1), "d1", False, None)
+                await h.engine.touch(T, "ann", SessionEpoch("s1", "gone", 1), "d1", False, None)
             except Fenced:
                 return
             raise AssertionError("a write of an incarnation that is not live was taken")
@@ -187,7 +187,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             since = (await self.see(h, "ann")).face.since
             assert since is not None
             until = since + 2_000
-            snapshot = await h.engine.set_status(T, "ann", Manual("busy", until, "in a meeting", 2))
+            snapshot = await h.engine.set_status(T, "ann", ManualStatus("busy", until, "in a meeting", 2))
             assert (snapshot.face.state, snapshot.face.text, snapshot.own.status) == ("busy", "in a meeting", "busy")
             await h.advance(2.5)
             assert (await self.see(h, "ann")).face.state == "online"
@@ -196,14 +196,14 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
     async def test_an_older_revision_of_a_status_is_ignored(self) -> None:
         async with self.harness() as h:
             await self.come(h, "ann")
-            await h.engine.set_status(T, "ann", Manual("busy", None, None, 5))
-            await h.engine.set_status(T, "ann", Manual("auto", None, None, 4))
+            await h.engine.set_status(T, "ann", ManualStatus("busy", None, None, 5))
+            await h.engine.set_status(T, "ann", ManualStatus("auto", None, None, 4))
             assert (await self.see(h, "ann")).face.state == "busy"
 
     async def test_no_session_means_offline_whatever_the_status(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
-            await h.engine.set_status(T, "ann", Manual("busy", None, None, 2))
+            await h.engine.set_status(T, "ann", ManualStatus("busy", None, None, 2))
             await h.engine.linger(T, "ann", ref, 0, 0)
             assert (await self.see(h, "ann")).face.state == "offline"
 
@@ -211,7 +211,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
         async with self.harness() as h:
             ref = await self.come(h, "ann")
             await h.engine.subscribe([Topic("watch", T, "ann")])
-            hidden = (await h.engine.set_status(T, "ann", Manual("invisible", None, None, 2))).face
+            hidden = (await h.engine.set_status(T, "ann", ManualStatus("invisible", None, None, 2))).face
             assert (hidden.state, hidden.text) == ("offline", None)
             assert (await self.see(h, "ann")).own.state == "online"
             assert await self.changes(h, "ann") == ["offline"]
@@ -219,13 +219,13 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             await h.engine.touch(T, "ann", ref, "d1", True, None)
             await h.engine.linger(T, "ann", ref, 0, 0)
             await h.advance(1.0)
-            again = await h.engine.touch(T, "ann", Ref("s2", h.incarnation, 9), "d1", False, None)
+            again = await h.engine.touch(T, "ann", SessionEpoch("s2", h.incarnation, 9), "d1", False, None)
             assert not again.status_known
-            await h.engine.set_status(T, "ann", Manual("invisible", None, None, 2))
+            await h.engine.set_status(T, "ann", ManualStatus("invisible", None, None, 2))
             shown = (await self.see(h, "ann")).face
             assert (shown.version, shown.since, shown.last_seen) == (hidden.version, hidden.since, hidden.last_seen)
             assert await self.changes(h, "ann") == []
-            await h.engine.set_status(T, "ann", Manual("auto", None, None, 3))
+            await h.engine.set_status(T, "ann", ManualStatus("auto", None, None, 3))
             assert await self.changes(h, "ann") == ["online"]
 
     # --- reading ---
@@ -261,7 +261,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
         async with self.harness() as h:
             for number in range(5):
                 await self.come(h, f"u{number}", f"s{number}", conn=number + 1)
-            await h.engine.set_status(T, "u2", Manual("invisible", None, None, 2))
+            await h.engine.set_status(T, "u2", ManualStatus("invisible", None, None, 2))
             first = await h.engine.online(T, None, 3)
             assert (first.users, first.total, first.next) == (["u0", "u1", "u3"], 4, "u3")
             second = await h.engine.online(T, first.next, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from greendot.engine.port import Entered, Fenced, Left, Topic
 from greendot.limits.overload_model import Level
-from greendot.presence.model import Ref
+from greendot.presence.model import SessionEpoch
 from greendot.testing.engine_harness import EngineHarness, EngineTests, T
 
 R1 = Topic("room", T, "r1")
@@ -14,8 +14,8 @@ class OccupantSuite(EngineTests):
     """A part of `EngineSuite`."""
 
     @staticmethod
-    def seat(h: EngineHarness, name: str) -> Ref:
-        return Ref(f"{h.incarnation}-{name}", h.incarnation, 1)
+    def seat(h: EngineHarness, name: str) -> SessionEpoch:
+        return SessionEpoch(f"{h.incarnation}-{name}", h.incarnation, 1)
 
     @staticmethod
     async def news(h: EngineHarness) -> list[tuple[str, str]]:
@@ -115,7 +115,7 @@ class OccupantSuite(EngineTests):
         async with self.harness() as h:
             await h.engine.subscribe([R1])
             try:
-                await h.engine.enter(T, "r1", "ann", Ref("gone-a", "gone", 1))
+                await h.engine.enter(T, "r1", "ann", SessionEpoch("gone-a", "gone", 1))
             except Fenced:
                 assert await h.engine.present(T, "r1") == []
                 assert await self.news(h) == []

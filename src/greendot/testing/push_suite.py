@@ -14,7 +14,7 @@ from msgspec import structs
 from greendot.errors import Unstorable
 from greendot.store.port import Mark, Store
 from greendot.store.push import Choices, Device, Push, PushCounts, Result, Settled
-from greendot.store.user_data import Place
+from greendot.store.user_data import ExportCursor
 from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T, notice
 
 OTHER = "t3"  # another tenant that pushes
@@ -316,5 +316,5 @@ async def erase_quickly(store: Store, user: str) -> list[object]:
     await store.notify([notice(user, f"last-{n}") for n in range(10)])
     pushes = await claim(store, "w2", limit=100)
     settling = [store.settle_pushes("w2", [sent(push)], [], NOW) for push in pushes]
-    await asyncio.gather(*settling, store.erase_user(T, user, Place("notifications"), limit=1_000))
+    await asyncio.gather(*settling, store.erase_user(T, user, ExportCursor("notifications"), limit=1_000))
     return [*await store.notifications(T, user, limit=1_000)]

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from greendot.engine.port import Part, Topic
 from greendot.engine.results import Known
-from greendot.presence.model import Change, Manual, Ref
+from greendot.presence.model import Change, ManualStatus, SessionEpoch
 from greendot.testing.engine_harness import AUTO, EngineTests, T
 
 KNOWN = Known("d1", False, "Ann", 60_000, AUTO)
@@ -42,8 +42,8 @@ class LifeSuite(EngineTests):
     async def test_restoring_what_was_lost_goes_on_since_when_it_was_and_says_so(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([Topic("watch", T, "ann")])
-            busy = structs.replace(KNOWN, manual=Manual("busy", None, "meeting", 3))
-            await h.engine.restore(T, "ann", Ref("s1", h.incarnation, 1), busy)
+            busy = structs.replace(KNOWN, manual=ManualStatus("busy", None, "meeting", 3))
+            await h.engine.restore(T, "ann", SessionEpoch("s1", h.incarnation, 1), busy)
             face = (await self.see(h, "ann")).face
             assert (face.state, face.text) == ("busy", "meeting")
             assert face.since is not None
@@ -63,8 +63,8 @@ class LifeSuite(EngineTests):
     async def test_restoring_with_an_older_status_leaves_the_newer_one(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
-            await h.engine.set_status(T, "ann", Manual("invisible", None, None, 5))
-            await h.engine.restore(T, "ann", ref, structs.replace(KNOWN, manual=Manual(rev=4)))
+            await h.engine.set_status(T, "ann", ManualStatus("invisible", None, None, 5))
+            await h.engine.restore(T, "ann", ref, structs.replace(KNOWN, manual=ManualStatus(rev=4)))
             assert (await self.see(h, "ann")).own.status == "invisible"
 
     # --- moving ---
@@ -75,7 +75,7 @@ class LifeSuite(EngineTests):
             await h.engine.touch(T, "ann", old, "d1", True, None)
             await h.engine.linger(T, "ann", old, 1_000, 0)
             await h.engine.subscribe([Topic("watch", T, "ann")])
-            new = Ref("s2", h.incarnation, 7)
+            new = SessionEpoch("s2", h.incarnation, 7)
             adopted = await h.engine.adopt(T, "ann", "s1", new)
             assert adopted == (h.incarnation, True)
             assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["s2"]
@@ -87,8 +87,8 @@ class LifeSuite(EngineTests):
     async def test_only_a_session_of_the_same_user_can_be_taken_over(self) -> None:
         async with self.harness() as h:
             await self.come(h, "ann")
-            assert await h.engine.adopt(T, "bob", "s1", Ref("s2", h.incarnation, 7)) is None
-            assert await h.engine.adopt(T, "ann", "s9", Ref("s2", h.incarnation, 7)) is None
+            assert await h.engine.adopt(T, "bob", "s1", SessionEpoch("s2", h.incarnation, 7)) is None
+            assert await h.engine.adopt(T, "ann", "s9", SessionEpoch("s2", h.incarnation, 7)) is None
             assert (await self.see(h, "bob")).face.state == "offline"
             assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["s1"]
 

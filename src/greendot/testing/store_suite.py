@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from greendot.errors import Unstorable
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 from greendot.testing.api_key_suite import KeySuite
 from greendot.testing.inbox_suite import InboxSuite
 from greendot.testing.message_suite import MessageSuite
@@ -24,8 +24,8 @@ class StoreSuite(
 
     async def test_a_status_is_kept_with_a_growing_revision(self) -> None:
         async with self.opened() as store:
-            first = await store.put_status(T, "ann", Manual("busy", 5, "away"))
-            second = await store.put_status(T, "ann", Manual("invisible"))
+            first = await store.put_status(T, "ann", ManualStatus("busy", 5, "away"))
+            second = await store.put_status(T, "ann", ManualStatus("invisible"))
             assert second.rev > first.rev
             assert await store.statuses([(T, "ann"), (T, "bob"), ("t2", "ann")]) == {(T, "ann"): second}
             assert (first.status, first.until, first.text) == ("busy", 5, "away")
@@ -33,17 +33,17 @@ class StoreSuite(
 
     async def test_a_new_status_replaces_all_of_the_old_one(self) -> None:
         async with self.opened() as store:
-            await store.put_status(T, "ann", Manual("busy", until=5, text="in a meeting"))
-            later = await store.put_status(T, "ann", Manual("invisible", until=9, text="away"))
-            assert later == Manual("invisible", 9, "away", 2)
+            await store.put_status(T, "ann", ManualStatus("busy", until=5, text="in a meeting"))
+            later = await store.put_status(T, "ann", ManualStatus("invisible", until=9, text="away"))
+            assert later == ManualStatus("invisible", 9, "away", 2)
             assert await store.statuses([(T, "ann")]) == {(T, "ann"): later}
-            assert await store.put_status(T, "ann", Manual()) == Manual(rev=3)
+            assert await store.put_status(T, "ann", ManualStatus()) == ManualStatus(rev=3)
 
     async def test_a_status_with_text_that_no_store_keeps_is_refused(self) -> None:
         async with self.opened() as store:
             for text in BAD_TEXTS:
                 with pytest.raises(Unstorable):
-                    await store.put_status(T, "ann", Manual("busy", text=text))
+                    await store.put_status(T, "ann", ManualStatus("busy", text=text))
             assert await store.statuses([(T, "ann")]) == {}
 
     async def test_the_store_answers(self) -> None:

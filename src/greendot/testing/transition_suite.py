@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from greendot.engine.port import Turn
+from greendot.engine.port import Transition
 from greendot.engine.results import Known
-from greendot.presence.model import Manual, Ref
+from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.testing.engine_harness import AUTO, EngineHarness, EngineTests, T
 
 
@@ -12,9 +12,9 @@ class TurnSuite(EngineTests):
     """A part of `EngineSuite`."""
 
     @staticmethod
-    def turns(h: EngineHarness) -> list[Turn]:
+    def turns(h: EngineHarness) -> list[Transition]:
         """What is told from now on."""
-        told: list[Turn] = []
+        told: list[Transition] = []
         h.engine.turned = told.append
         return told
 
@@ -23,14 +23,14 @@ class TurnSuite(EngineTests):
             told = self.turns(h)
             phone = await self.come(h, "ann", "phone", device="p")
             laptop = await self.come(h, "ann", "laptop", device="l")
-            assert told == [Turn("user", T, "ann", True)]
+            assert told == [Transition("user", T, "ann", True)]
             assert await h.engine.linger(T, "ann", phone, 0, 0) == 0
             assert await h.engine.linger(T, "ann", laptop, 1_000, 0) == 1_000
             assert len(told) == 1
             await h.advance(1.1)
             assert await h.engine.leave(T, "ann", laptop) is None
             assert await h.engine.leave(T, "ann", laptop) is None
-            assert told[1:] == [Turn("user", T, "ann", False)]
+            assert told[1:] == [Transition("user", T, "ann", False)]
 
     async def test_whoever_comes_by_first_tells_that_somebody_went(self) -> None:
         async with self.harness() as h:
@@ -39,7 +39,7 @@ class TurnSuite(EngineTests):
             told = self.turns(h)
             await h.advance(1.1)
             assert (await self.see(h, "ann")).face.state == "offline"
-            assert told == [Turn("user", T, "ann", False)]
+            assert told == [Transition("user", T, "ann", False)]
             assert await h.engine.leave(T, "ann", ref) is None
             await h.engine.sweep()
             assert len(told) == 1
@@ -52,17 +52,17 @@ class TurnSuite(EngineTests):
             told = self.turns(h)
             await h.advance(1.1)
             await h.engine.sweep()
-            assert sorted(told) == [Turn("user", T, "ann", False), Turn("user", T, "bob", False)]
+            assert sorted(told) == [Transition("user", T, "ann", False), Transition("user", T, "bob", False)]
 
     async def test_idle_busy_and_invisible_are_told_as_others_see_them(self) -> None:
         async with self.harness() as h:
             told = self.turns(h)
             ref = await self.come(h, "ann")
             await h.engine.touch(T, "ann", ref, "d1", True, None)
-            await h.engine.set_status(T, "ann", Manual("busy", rev=2))
-            assert told == [Turn("user", T, "ann", True)]
-            await h.engine.set_status(T, "ann", Manual("invisible", rev=3))
-            assert told[1:] == [Turn("user", T, "ann", False)]
+            await h.engine.set_status(T, "ann", ManualStatus("busy", rev=2))
+            assert told == [Transition("user", T, "ann", True)]
+            await h.engine.set_status(T, "ann", ManualStatus("invisible", rev=3))
+            assert told[1:] == [Transition("user", T, "ann", False)]
             await h.engine.linger(T, "ann", ref, 0, 0)
             assert len(told) == 2, "the real leave is nobody's business"
 
@@ -71,7 +71,7 @@ class TurnSuite(EngineTests):
             ref = await self.come(h, "ann", f"{h.incarnation}-1")
             told = self.turns(h)
             await h.engine.linger(T, "ann", ref, 1_000, 0)
-            adopted = await h.engine.adopt(T, "ann", ref.session, Ref(f"{h.incarnation}-2", h.incarnation, 1))
+            adopted = await h.engine.adopt(T, "ann", ref.session, SessionEpoch(f"{h.incarnation}-2", h.incarnation, 1))
             assert adopted is not None
             assert adopted.incarnation == h.incarnation
             assert told == []
@@ -79,23 +79,23 @@ class TurnSuite(EngineTests):
     async def test_a_room_has_somebody_from_the_first_to_the_last(self) -> None:
         async with self.harness() as h:
             told = self.turns(h)
-            ann, bob = (Ref(f"{h.incarnation}-{user}", h.incarnation, 1) for user in ("a", "b"))
+            ann, bob = (SessionEpoch(f"{h.incarnation}-{user}", h.incarnation, 1) for user in ("a", "b"))
             await h.engine.enter(T, "r1", "ann", ann)
             await h.engine.enter(T, "r1", "bob", bob)
             await h.engine.enter(T, "r1", "ann", ann)
             await h.engine.exit(T, "r1", "ann", ann)
-            assert told == [Turn("room", T, "r1", True)]
+            assert told == [Transition("room", T, "r1", True)]
             for _ in range(2):
                 await h.engine.exit(T, "r1", "bob", bob)
                 assert await h.engine.present(T, "r1") == []
-            assert told[1:] == [Turn("room", T, "r1", False)]
+            assert told[1:] == [Transition("room", T, "r1", False)]
             await h.engine.enter("t2", "r1", "ann", ann)
-            assert told[2:] == [Turn("room", "t2", "r1", True)]
+            assert told[2:] == [Transition("room", "t2", "r1", True)]
 
     async def test_what_is_restored_was_never_gone(self) -> None:
         async with self.harness() as h:
             told = self.turns(h)
-            ref = Ref(f"{h.incarnation}-1", h.incarnation, 1)
+            ref = SessionEpoch(f"{h.incarnation}-1", h.incarnation, 1)
             await h.engine.restore(T, "ann", ref, Known("d1", False, "Ann", 5_000, AUTO))
             await h.engine.enter(T, "r1", "ann", ref, restoring=True)
             assert (await self.see(h, "ann")).face.state == "online"

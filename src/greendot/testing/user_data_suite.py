@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 from greendot.store.port import Notice, Store
-from greendot.store.user_data import ERASED, Place
+from greendot.store.user_data import ERASED, ExportCursor
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft
 
 PEOPLE = "ann", "bob", "an", "anna"  # some begin as others do
@@ -27,7 +27,7 @@ async def live(store: Store, tenant: str = T) -> None:
         await store.mark(tenant, user, "archive", through=2, at=NOW)
         await store.mark(tenant, user, "read", through=4, at=NOW)
         await store.mark(tenant, user, "seen", through=5, at=NOW)
-        await store.put_status(tenant, user, Manual("busy", text=f"text of {user}"))
+        await store.put_status(tenant, user, ManualStatus("busy", text=f"text of {user}"))
         await store.put_privacy(tenant, user, hide_from=frozenset(PEOPLE) - {user})
         for other in PEOPLE:
             if other != user:
@@ -37,7 +37,7 @@ async def live(store: Store, tenant: str = T) -> None:
 async def all_of(store: Store, user: str, tenant: str = T, limit: int = 4) -> list[tuple[str, dict[str, Any]]]:
     """Every row of the user's, page by page."""
     rows: list[tuple[str, dict[str, Any]]] = []
-    place: Place | None = None
+    place: ExportCursor | None = None
     while True:
         found = await store.rows_of(tenant, user, place, limit=limit)
         assert len(found.rows) <= limit
@@ -49,7 +49,7 @@ async def all_of(store: Store, user: str, tenant: str = T, limit: int = 4) -> li
 async def erase(store: Store, user: str, tenant: str = T, limit: int = 4) -> int:
     """All of the user, step by step; how many rows."""
     rows = 0
-    place: Place | None = None
+    place: ExportCursor | None = None
     while True:
         step = await store.erase_user(tenant, user, place, limit=limit)
         assert step.rows <= limit
@@ -60,7 +60,7 @@ async def erase(store: Store, user: str, tenant: str = T, limit: int = 4) -> int
 
 
 class PeopleSuite(StoreHarness):
-    """The contract of `PeopleStore`, as tests."""
+    """The contract of `UserDataStore`, as tests."""
 
     async def test_all_of_a_user_is_found_and_nothing_of_others(self) -> None:
         async with self.opened() as store:
@@ -123,7 +123,7 @@ class PeopleSuite(StoreHarness):
     async def test_erasing_that_was_cut_short_is_begun_again_and_erasing_twice_is_erasing_once(self) -> None:
         async with self.opened() as store:
             await live(store)
-            place: Place | None = None
+            place: ExportCursor | None = None
             for _ in range(5):
                 place = (await store.erase_user(T, "ann", place, limit=2)).next
             assert await all_of(store, "ann") != []

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from greendot.protocol.webhooks import RECORDS
 from greendot.store.port import Notice, Store
-from greendot.store.user_data import Place
+from greendot.store.user_data import ExportCursor
 from greendot.store.webhooks import MOST_IDS, Claim, DeadEvent, Failed, HookDepth, Queued
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
@@ -68,7 +68,7 @@ class HookSuite(StoreHarness):
             await store.put_room(T, "ann", open=True)
             await store.append(T, "ann", draft("bob"))
             await store.notify([notice("ann"), notice("bob"), Notice(ALIKE, "ann", "k", b"1", "k", NOW)])
-            await store.erase_user(T, "ann", Place("notifications"), limit=100)
+            await store.erase_user(T, "ann", ExportCursor("notifications"), limit=100)
             assert [(e.type, e.stream) for e in await queue(store, ALIKE)] == [("notification.created", "ann")]
             assert [(e.type, e.stream) for e in await queue(store)] == [
                 ("room.message", "ann"),

@@ -13,7 +13,7 @@ from ssl import SSLContext
 from typing import Any, Protocol
 
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 AT_ONCE = 32  # in a turn
 BACKLOG = 4_096  # that wait with the kernel; it may allow fewer (net.core.somaxconn)
@@ -22,7 +22,7 @@ HANDSHAKE_S = 10.0  # for that of TLS
 GOODBYE_S = 2.0  # for the peer's last word in TLS
 
 
-class Arrivals(Protocol):
+class SocketObserver(Protocol):
     """Who is told of each connection before it has a protocol."""
 
     def arrive(self, peer: str) -> Any: ...  # None: it is closed without a word
@@ -35,7 +35,7 @@ class Acceptor:
     def __init__(
         self,
         listener: socket.socket,
-        arrivals: Arrivals,
+        arrivals: SocketObserver,
         make: Callable[[Any], asyncio.BaseProtocol],
         tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
@@ -67,7 +67,7 @@ class Acceptor:
                 return
             except OSError as error:
                 # There are no descriptors left, or no memory: asked again at once it would be the same.
-                tell(log_events.SOCKETS_EXHAUSTED, reason=error.strerror)
+                log(log_events.SOCKETS_EXHAUSTED, reason=error.strerror)
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)
                 return

@@ -1,7 +1,7 @@
 """One client's socket: what it is sent, how it is closed, when it was last heard.
 
 Output is written once per tick: `send` only collects, the hub flushes. While the kernel takes everything there is
-no queue; when it does not, frames wait in an `Outbox`, which is bounded.
+no queue; when it does not, frames wait in a `SendBuffer`, which is bounded.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from picows import WSTransport
 
 from greendot.limits.frame_limit_model import CommandLimit
 from greendot.node.timer_model import Timer
-from greendot.presence.grace_model import Cause
+from greendot.presence.grace_model import EndCause
 from greendot.protocol.codec import close_frame, pong_frame
 from greendot.protocol.codes import Close
 from greendot.protocol.versions import Dialect
-from greendot.transport.send_buffer_model import Outbox, Waiting
+from greendot.transport.send_buffer_model import BufferedFrame, SendBuffer
 from greendot.transport.websocket import Framing
 
 if TYPE_CHECKING:
     from greendot.node.session import Session
-    from greendot.node.usage import Tally
+    from greendot.node.usage import TenantUsage
 
 Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, whether a record, key, …
 AnyItem = TypeVar("AnyItem", bound=Item)
@@ -44,7 +44,7 @@ class Owner(Protocol):
     def counted(self, connection: Connection) -> bool: ...
     def violated(self, connection: Connection, code: int, reason: str) -> None: ...
     def unread(self, connection: Connection, types: tuple[str, ...]) -> None: ...
-    def ended(self, connection: Connection, cause: Cause, code: int) -> None: ...
+    def ended(self, connection: Connection, cause: EndCause, code: int) -> None: ...
     def gone(self, connection: Connection) -> None: ...
     def slow(self, connection: Connection) -> None: ...
     def count_dropped(self, frame: bytes) -> None: ...
@@ -104,7 +104,7 @@ class Connection(Framing):
         self.counted: str | None = None  # the tenant whose connections it is one of, where these are limited
         self.token = token  # that came with the request for a WebSocket, until hello
         self.session: Session | None = None  # set by hello, for good
-        self.tally: Tally | None = None  # of its tenant, from welcome to the end of the socket
+        self.tally: TenantUsage | None = None  # of its tenant, from welcome to the end of the socket
         self.dialect: Dialect | None = None  # set by hello for a client that reads other versions than most
         self.opened_at = self.heard = owner.now()  # monotonic seconds
         self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token
@@ -118,12 +118,12 @@ class Connection(Framing):
         self.hears_inbox = False  # whether it is told what is new in its user's inbox
         self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
         self.direct = -1  # the fd while bytes may go straight to it: nothing waits, and they are as it reads them
-        self._out: list[Waiting] | None = None  # collected in this tick
-        self._hold: Outbox | None = None  # exists during hello: what the client missed comes before what is live
-        self._outbox: Outbox | None = None  # exists while the kernel does not take everything
+        self._out: list[BufferedFrame] | None = None  # collected in this tick
+        self._hold: SendBuffer | None = None  # exists during hello: what the client missed comes before what is live
+        self._outbox: SendBuffer | None = None  # exists while the kernel does not take everything
         self._bye = False
         self._ended = False
-        self.ended_by: tuple[Cause, int] | None = None  # kept while a command is still under way
+        self.ended_by: tuple[EndCause, int] | None = None  # kept while a command is still under way
 
     # --- from picows ---
 
@@ -139,7 +139,7 @@ class Connection(Framing):
         # Before anything else: the number may belong to another socket from now on.
         self.fd = self.direct = -1
         self.detach()
-        self._end(Cause.LOST, 0)
+        self._end(EndCause.LOST, 0)
         self._owner.gone(self)
 
     def pause_writing(self) -> None:
@@ -175,11 +175,11 @@ class Connection(Framing):
     def on_client_close(self, code: int) -> None:
         self.socket.write(close_frame(code or Close.NORMAL))
         self.socket.close()
-        self._end(Cause.CLIENT_CLOSE, code)
+        self._end(EndCause.CLIENT_CLOSE, code)
         self._await_end()  # a peer that does not read would keep the rest of our output, and the socket, for ever
 
     def on_eof(self) -> None:
-        self._end(Cause.LOST, 0)
+        self._end(EndCause.LOST, 0)
         self._await_end()
 
     # --- output ---
@@ -195,11 +195,11 @@ class Connection(Framing):
         elif self._outbox is not None:
             self._queue(self._outbox, frame, record, key)
         elif self._out is None:
-            self._out = [Waiting(frame, True, key)]
+            self._out = [BufferedFrame(frame, True, key)]
             self.direct = -1
             self._owner.has_output(self)
         else:
-            self._out.append(Waiting(frame, True, key))
+            self._out.append(BufferedFrame(frame, True, key))
 
     def flush(self) -> None:
         """Write what was collected."""
@@ -237,7 +237,7 @@ class Connection(Framing):
     def hold(self) -> None:
         """Keep back everything until `release`: what the client missed must come before what is live."""
         self.flush()
-        self._hold, self.direct = Outbox(), -1
+        self._hold, self.direct = SendBuffer(), -1
 
     def release(self, first: Iterable[tuple[bytes, object]]) -> None:
         """Send `first`, frames with their keys, then what was held."""
@@ -265,7 +265,7 @@ class Connection(Framing):
     def _stalled(self, items: Sequence[Item], *, collected: bool = False) -> None:
         """These wait. What was `collected` was let in before, and only counts against what comes after it."""
         self.direct = -1
-        outbox = self._outbox = self._outbox or Outbox()
+        outbox = self._outbox = self._outbox or SendBuffer()
         for frame, record, key, *_ in items:
             if collected:
                 outbox.keep(frame, key)
@@ -274,7 +274,7 @@ class Connection(Framing):
         if not self.closing and not self._behind():
             self.resume_writing()
 
-    def _push(self, items: list[Waiting]) -> bool:
+    def _push(self, items: list[BufferedFrame]) -> bool:
         """Hand over what was taken from the outbox: whether the socket took all of it. If not, the rest is back."""
         assert self._outbox is not None
         data = b"".join([item.frame for item in items])
@@ -297,7 +297,7 @@ class Connection(Framing):
         """Whether frames wait, because of a slow socket or a hello: they must be offered one by one, by their kind."""
         return self._outbox is not None or self._hold is not None
 
-    def waits(self) -> Outbox | None:
+    def waits(self) -> SendBuffer | None:
         """What waits because the socket does not keep up; None while it does."""
         return self._outbox
 
@@ -324,11 +324,11 @@ class Connection(Framing):
         if self.socket.get_write_buffer_size() == 0:
             return False
         if self._outbox is None:
-            self._outbox = Outbox()
+            self._outbox = SendBuffer()
         self.direct = -1
         return True
 
-    def _queue(self, outbox: Outbox, frame: bytes, record: bool, key: object) -> None:
+    def _queue(self, outbox: SendBuffer, frame: bytes, record: bool, key: object) -> None:
         if not record:
             if (replaced := outbox.signal(key)) is not None:
                 self._owner.count_coalesced(replaced)
@@ -365,7 +365,7 @@ class Connection(Framing):
             self.socket.write(last)
         self.socket.write(close_frame(code, reason))
         violation = self.deaf
-        self._end(Cause.BYE if self._bye else Cause.SERVER_CLOSE, code)
+        self._end(EndCause.BYE if self._bye else EndCause.SERVER_CLOSE, code)
         self._await_end()
         if violation:
             self.linger()
@@ -389,7 +389,7 @@ class Connection(Framing):
         self.fd = self.direct = -1
         self.socket.abort()
 
-    def _end(self, cause: Cause, code: int) -> None:
+    def _end(self, cause: EndCause, code: int) -> None:
         self.closing = self.deaf = True
         self.fd = self.direct = -1
         self._outbox = self._hold = self._out = None

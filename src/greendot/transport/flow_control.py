@@ -17,7 +17,7 @@ from greendot.transport.websocket import FLOOD
 SHARE = 64  # frames of one connection in one turn of the loop
 
 
-class Turns:
+class FlowControl:
     """Count frames and pause reading. `go_on` is called in the next turn for connections that wait for it."""
 
     def __init__(self, go_on: Callable[[Connection], None], now: Callable[[], float], metrics: Metrics) -> None:

@@ -15,12 +15,12 @@ import httptools
 
 from greendot.node.timer_model import Timer
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.transport.http_exchange import Exchange, scope_of
-from greendot.transport.ingress import Visit
+from greendot.transport.ingress import PendingSocket
 from greendot.transport.request_head import BAD_REQUEST, MALFORMED, Field, Head, Refusal, Refused, read_head, tokens
-from greendot.transport.upgrade import Sockets, Web, WebSocketRequest, accept, refusal_bytes
-from greendot.transport.websocket_handshake import LIVE, PATH, asked, check_handshake, wants_websocket
+from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, accept, refusal_bytes
+from greendot.transport.websocket_handshake import LIVE, PATH, check_handshake, handshake_fields, wants_websocket
 
 MAX_HEAD = 16 * 1024  # bytes of a request that are not its body: line, headers, trailers, chunk extensions
 MAX_FIELDS = 128  # header fields and trailers of a request
@@ -50,7 +50,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, sockets: Sockets, web: Web, visit: Visit, within_s: float) -> None:
+    def __init__(self, sockets: SocketHost, web: PortState, visit: PendingSocket, within_s: float) -> None:
         """`within_s` is the time left for the first request, which has begun."""
         self._sockets = sockets
         self._web = web
@@ -198,7 +198,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         except (Refused, httptools.HttpParserError) as error:
             cause = error if isinstance(error, Refused) else error.__context__  # an exception of a callback
             if cause is not None and not isinstance(cause, Refused):
-                tell(log_events.WORK_FAILED, cause, work="an HTTP parser callback")
+                log(log_events.WORK_FAILED, cause, work="an HTTP parser callback")
             self._fail(cause.refusal if isinstance(cause, Refused) else BAD_REQUEST)
             return
         if self._end is None and self._extra > MAX_HEAD:
@@ -319,7 +319,9 @@ class HttpProtocol(asyncio.BufferedProtocol):
             raise Refused(refusal)
         query = head.query if self._sockets.token_in_query else b""
         key = head.by_name[b"sec-websocket-key"]
-        return WebSocketRequest(key, asked(head.by_name, query), head.by_name, web.onlooker if live else None)
+        return WebSocketRequest(
+            key, handshake_fields(head.by_name, query), head.by_name, web.onlooker if live else None
+        )
 
     # --- the end ---
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.traceparent import enter
 from greendot.transport.request_head import Field, Head, tokens
 
@@ -60,7 +60,7 @@ def scope_of(head: Head, transport: asyncio.Transport) -> dict[str, Any]:
     }
 
 
-class Gate:
+class RequestThrottle:
     """Starts a few requests in each turn of the loop, in the order they came: whoever else is connected waits for
     these, and not for as many as strangers have sockets."""
 
@@ -92,7 +92,7 @@ class Gate:
             asyncio.get_running_loop().call_soon(self._turn)
 
 
-class Line(Protocol):
+class ResponseSink(Protocol):
     """What an exchange needs of its connection."""
 
     async def writable(self) -> None: ...
@@ -125,7 +125,13 @@ class Exchange:
     )
 
     def __init__(
-        self, scope: dict[str, Any], line: Line, default_headers: list[Field], *, keep_alive: bool, expects: bool
+        self,
+        scope: dict[str, Any],
+        line: ResponseSink,
+        default_headers: list[Field],
+        *,
+        keep_alive: bool,
+        expects: bool,
     ) -> None:
         """With `expects` the client waits for 100 Continue before it sends the body."""
         self.scope = scope
@@ -192,7 +198,7 @@ class Exchange:
             if not self.finished and not self.disconnected:
                 raise RuntimeError("the application returned before its response was complete")
         except Exception as error:
-            tell(log_events.WORK_FAILED, error, work="an HTTP request")
+            log(log_events.WORK_FAILED, error, work="an HTTP request")
             self.keep_alive = False
             if not self.started:
                 await self.send({"type": "http.response.start", "status": 500, "headers": [(b"content-length", b"0")]})

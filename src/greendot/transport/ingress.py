@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.ingress_model import Hosts, Household, Households, Origins, Proxies, household
+from greendot.transport.ingress_model import AddressGroup, AddressLimits, Hosts, Origins, Proxies, address_group
 from greendot.transport.request_head import Refusal
 
 FULL_RETRY_S = 30  # when somebody from a full address may try again
@@ -16,7 +16,7 @@ TELL_S = 60.0  # a refused origin is logged at most so often
 PROBES = (b"/livez", b"/readyz")  # asked for by machines that know an address and no name
 
 
-class Rules(NamedTuple):
+class IngressRules(NamedTuple):
     """From the settings."""
 
     origins: Origins
@@ -30,22 +30,22 @@ WRONG_HOST = Refusal(b"403 Forbidden", b"host not allowed\n")
 WRONG_ORIGIN = Refusal(b"403 Forbidden", b"origin not allowed\n")
 
 
-class Visit:
+class PendingSocket:
     """One socket, from the moment the kernel hands it over until it is a WebSocket or gone."""
 
     __slots__ = ("household", "peer")
 
-    def __init__(self, peer: str, counted: Household | None) -> None:
+    def __init__(self, peer: str, counted: AddressGroup | None) -> None:
         self.peer = peer
         self.household = counted  # None for a proxy of ours: whom it brings is known from its request
 
 
-class Doorstep:
+class IngressPolicy:
     """See the module."""
 
-    def __init__(self, rules: Rules, metrics: Metrics, now: Callable[[], float]) -> None:
+    def __init__(self, rules: IngressRules, metrics: Metrics, now: Callable[[], float]) -> None:
         self._rules = rules
-        self._households = Households(rules.per_address)
+        self._households = AddressLimits(rules.per_address)
         self._metrics = metrics
         self._now = now
         self._told_at = float("-inf")
@@ -55,23 +55,23 @@ class Doorstep:
     def households(self) -> int:
         return len(self._households)
 
-    def arrive(self, peer: str) -> Visit | None:
+    def arrive(self, peer: str) -> PendingSocket | None:
         """A socket has come; None if it is to be closed without a word."""
         if self._rules.proxies.trusts(peer):
-            return Visit(peer, None)
-        counted = self._households.enter(household(peer))
+            return PendingSocket(peer, None)
+        counted = self._households.enter(address_group(peer))
         if self._households.is_overrun(counted):
             self._households.leave(counted)
             self._metrics.realtime_refused_address_total += 1
             return None
-        return Visit(peer, counted)
+        return PendingSocket(peer, counted)
 
-    def leave(self, visit: Visit) -> None:
+    def leave(self, visit: PendingSocket) -> None:
         """The socket is gone; more than once is as good as once."""
         self._depart(visit.household)
         visit.household = None
 
-    def _depart(self, household: Household | None) -> None:
+    def _depart(self, household: AddressGroup | None) -> None:
         if household is not None:
             self._households.leave(household)
 
@@ -79,7 +79,7 @@ class Doorstep:
         """Count a refused request or a closed socket by the name of its metric."""
         setattr(self._metrics, counter, getattr(self._metrics, counter) + 1)
 
-    def crowded(self, visit: Visit) -> Refusal | None:
+    def crowded(self, visit: PendingSocket) -> Refusal | None:
         if visit.household is None or not self._households.is_full(visit.household):
             return None
         self._metrics.realtime_refused_address_total += 1
@@ -91,7 +91,7 @@ class Doorstep:
         self._metrics.realtime_refused_host_total += 1
         return WRONG_HOST
 
-    def receive(self, visit: Visit, headers: Mapping[bytes, bytes], *, secure: bool) -> Refusal | str:
+    def receive(self, visit: PendingSocket, headers: Mapping[bytes, bytes], *, secure: bool) -> Refusal | str:
         """A socket that wants to be a WebSocket: where its client is, or why it may not."""
         if refusal := self.misnamed(b"", headers):
             return refusal
@@ -100,7 +100,7 @@ class Doorstep:
             address = proxies.client(visit.peer, headers)
             secure = secure or proxies.is_secure(headers)
             if address != visit.peer:
-                visit.household = self._households.enter(household(address))
+                visit.household = self._households.enter(address_group(address))
         origin = headers.get(b"origin")
         if not self._rules.origins.allows(origin, headers.get(b"host", b""), secure=secure):
             self._metrics.realtime_refused_origin_total += 1
@@ -113,4 +113,4 @@ class Doorstep:
         if self._now() >= self._told_at + TELL_S:
             self._told_at = self._now()
             shown = (origin or b"")[:200].decode("latin-1")
-            tell(log_events.PAGE_REFUSED, origin=shown)
+            log(log_events.PAGE_REFUSED, origin=shown)

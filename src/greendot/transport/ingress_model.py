@@ -61,7 +61,7 @@ class Proxies:
         return hop.strip().decode(errors="replace")
 
 
-def household(address: str) -> str:
+def address_group(address: str) -> str:
     """What is limited as one: an IPv4 address, a subnet of IPv6."""
     if ":" not in address:  # as the kernel writes it, or we did
         return address
@@ -82,7 +82,7 @@ def _read(text: str) -> IPv4Address | IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-class Household:
+class AddressGroup:
     """One address, or one subnet, while somebody is there."""
 
     __slots__ = ("count", "name")
@@ -92,33 +92,33 @@ class Household:
         self.count = 0
 
 
-class Households:
+class AddressLimits:
     """Those with sockets, and no others: there are never more of them than sockets. `most` 0 counts without a bound."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._all: dict[str, Household] = {}
+        self._all: dict[str, AddressGroup] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def enter(self, name: str) -> Household:
+    def enter(self, name: str) -> AddressGroup:
         """One more is counted, also where it is one too many: each must `leave`."""
         found = self._all.get(name)
         if found is None:
-            found = self._all[name] = Household(name)
+            found = self._all[name] = AddressGroup(name)
         found.count += 1
         return found
 
-    def leave(self, household: Household) -> None:
+    def leave(self, household: AddressGroup) -> None:
         household.count -= 1
         if not household.count:
             del self._all[household.name]
 
-    def is_full(self, household: Household) -> bool:
+    def is_full(self, household: AddressGroup) -> bool:
         return 0 < self._most < household.count
 
-    def is_overrun(self, household: Household) -> bool:
+    def is_overrun(self, household: AddressGroup) -> bool:
         """So many that they are not even told."""
         return 0 < 2 * self._most < household.count
 

@@ -1,7 +1,7 @@
 """One port for HTTP and WebSocket.
 
-A socket comes in by the `Entrance`. A first packet that is a plain WebSocket handshake never sees an HTTP parser;
-anything else goes on to the `HttpProtocol`, which leads to WebSockets too. Both let them in by `accept`.
+Each socket begins in the `ProtocolSniffer`. A first packet that is a plain WebSocket handshake never sees an HTTP
+parser; anything else goes on to the `HttpProtocol`, which upgrades sockets too. Both admit WebSockets by `accept`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from greendot.errors import ConfigError
 from greendot.node.timer_model import Timer
 from greendot.transport.acceptor import Acceptor
 from greendot.transport.http1 import MAX_HEAD, REQUEST_S, TOO_SLOW, HttpProtocol
-from greendot.transport.http_exchange import Gate
-from greendot.transport.ingress import Visit
-from greendot.transport.parse_budget import ParsingTurns
+from greendot.transport.http_exchange import RequestThrottle
+from greendot.transport.ingress import PendingSocket
+from greendot.transport.parse_budget import ParseBudget
 from greendot.transport.tls import Certificate
-from greendot.transport.upgrade import Sockets, Web, WebSocketRequest, accept, refuse
+from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, accept, refuse
 from greendot.transport.websocket import Framing
 from greendot.transport.websocket_handshake import plain_upgrade
 
@@ -28,7 +28,7 @@ UNDER_WAY_S = 2.0  # for requests that are being answered when the server is clo
 SEND_BUFFER = 128 * 1024  # bytes the kernel may hold for one client; it doubles it for what it needs itself
 
 
-class Entrance(asyncio.BufferedProtocol):
+class ProtocolSniffer(asyncio.BufferedProtocol):
     """A socket that has not sent anything yet."""
 
     __slots__ = ("_deadline", "_sockets", "_transport", "_visit", "_web")
@@ -36,14 +36,14 @@ class Entrance(asyncio.BufferedProtocol):
     _transport: asyncio.Transport
     _deadline: Timer
 
-    def __init__(self, sockets: Sockets, web: Web, visit: Visit) -> None:
+    def __init__(self, sockets: SocketHost, web: PortState, visit: PendingSocket) -> None:
         self._sockets = sockets
         self._web = web
         self._visit = visit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
-        self._deadline = self._sockets.timers.set(REQUEST_S, Entrance._too_slow, self)
+        self._deadline = self._sockets.timers.set(REQUEST_S, ProtocolSniffer._too_slow, self)
         self._web.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -85,12 +85,12 @@ class Entrance(asyncio.BufferedProtocol):
         refuse(self._transport, TOO_SLOW)
 
 
-class Server:
+class Listener:
     """Listens on one address until closed."""
 
     def __init__(
         self,
-        sockets: Sockets,
+        sockets: SocketHost,
         app: Any,
         certificate: Certificate | None = None,
         *,
@@ -102,8 +102,8 @@ class Server:
         self._sockets = sockets
         self._certificate = certificate
         headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []
-        shared = (Gate(), ParsingTurns(), memoryview(bytearray(MAX_HEAD)))
-        self._web = Web(app, headers, onlooker, clients, set(), set(), *shared)
+        shared = (RequestThrottle(), ParseBudget(), memoryview(bytearray(MAX_HEAD)))
+        self._web = PortState(app, headers, onlooker, clients, set(), set(), *shared)
         self._acceptor: Acceptor | None = None
         self.port = 0
         self.shared = False  # set before `start` where other processes listen on the same port
@@ -116,7 +116,7 @@ class Server:
         self._acceptor = Acceptor(
             listener,
             self._sockets.doorstep,
-            lambda visit: Entrance(self._sockets, self._web, visit),
+            lambda visit: ProtocolSniffer(self._sockets, self._web, visit),
             lambda: None if certificate is None else certificate.context,
         )
 

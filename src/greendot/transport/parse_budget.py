@@ -16,7 +16,7 @@ from greendot.telemetry.traceparent import enter
 PARSING_S = 0.003  # of each turn; the parse that exceeds it is completed
 
 
-class ParsingTurns:
+class ParseBudget:
     """One for each port."""
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:

@@ -17,7 +17,7 @@ MAX_SIGNAL_BYTES = 1024 * 1024
 PART_BYTES = 64 * 1024  # written at a time
 
 
-class Waiting(NamedTuple):
+class BufferedFrame(NamedTuple):
     """A frame that waits, or is taken out to be written."""
 
     frame: bytes
@@ -25,7 +25,7 @@ class Waiting(NamedTuple):
     key: object
 
 
-class Outbox:
+class SendBuffer:
     """The two lanes of one slow connection."""
 
     __slots__ = ("_records", "_signals", "record_bytes", "signal_bytes", "warned")
@@ -82,24 +82,24 @@ class Outbox:
             or 2 * len(self._signals) >= MAX_SIGNAL_KEYS
         )
 
-    def take(self, most: int = PART_BYTES) -> list[Waiting]:
+    def take(self, most: int = PART_BYTES) -> list[BufferedFrame]:
         """Take out frames of about `most` bytes, records first; none when nothing waits."""
-        taken: list[Waiting] = []
+        taken: list[BufferedFrame] = []
         size = 0
         while self._records and size < most:
             frame, key = self._records.popleft()
             self.record_bytes -= len(frame)
-            taken.append(Waiting(frame, True, key))
+            taken.append(BufferedFrame(frame, True, key))
             size += len(frame)
         while self._signals and size < most:
             key = next(iter(self._signals))
             frame = self._signals.pop(key)
             self.signal_bytes -= len(frame)
-            taken.append(Waiting(frame, False, key))
+            taken.append(BufferedFrame(frame, False, key))
             size += len(frame)
         return taken
 
-    def put_back(self, taken: Iterable[Waiting]) -> None:
+    def put_back(self, taken: Iterable[BufferedFrame]) -> None:
         """What was taken out and not written is first again."""
         records: list[tuple[bytes, object]] = []
         signals: dict[object, bytes] = {}

@@ -12,7 +12,7 @@ from cryptography import x509
 from greendot.errors import ConfigError
 from greendot.ops.facts_model import CertificateFacts
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 
 class Certificate:
@@ -27,9 +27,9 @@ class Certificate:
         try:
             self.context = _load(*self._files)
         except ConfigError as error:
-            tell(log_events.CERTIFICATE_KEPT, reason=error)
+            log(log_events.CERTIFICATE_KEPT, reason=error)
         else:
-            tell(log_events.CERTIFICATE_READ)
+            log(log_events.CERTIFICATE_READ)
 
 
 def _load(cert: str, key: str) -> ssl.SSLContext:

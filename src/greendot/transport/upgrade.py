@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Protocol
 
 from greendot.node.timers import Timers
 from greendot.transport.connection import Connection
-from greendot.transport.http_exchange import App, Gate, date_field
-from greendot.transport.ingress import Doorstep, Visit
-from greendot.transport.parse_budget import ParsingTurns
+from greendot.transport.http_exchange import App, RequestThrottle, date_field
+from greendot.transport.ingress import IngressPolicy, PendingSocket
+from greendot.transport.parse_budget import ParseBudget
 from greendot.transport.request_head import Field, Refusal
 from greendot.transport.websocket import Framing, UpgradedProtocol
-from greendot.transport.websocket_handshake import PATH, Asked
+from greendot.transport.websocket_handshake import PATH, HandshakeFields
 
 _HANDSHAKE = (  # as picows wants it; the key follows
     b"GET %b HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
@@ -27,11 +27,11 @@ _REFUSED = (
 )
 
 
-class Sockets(Protocol):
+class SocketHost(Protocol):
     """What the server needs of the node."""
 
     timers: Timers
-    doorstep: Doorstep
+    doorstep: IngressPolicy
 
     @property
     def token_in_query(self) -> bool: ...
@@ -39,7 +39,7 @@ class Sockets(Protocol):
     def crowded_s(self) -> float | None: ...
 
 
-class Web(NamedTuple):
+class PortState(NamedTuple):
     """What the sockets of one port have in common."""
 
     app: App
@@ -48,8 +48,8 @@ class Web(NamedTuple):
     clients: bool  # False: a port for something else than clients
     connections: set[Any]  # protocols that are told when the server is closed
     tasks: set[asyncio.Task[None]]  # requests that are being answered
-    gate: Gate
-    parsing: ParsingTurns
+    gate: RequestThrottle
+    parsing: ParseBudget
     buffer: memoryview  # for one read; shared, because what is read is parsed at once
 
 
@@ -57,13 +57,15 @@ class WebSocketRequest(NamedTuple):
     """A valid opening handshake."""
 
     key: bytes
-    asked: Asked
+    asked: HandshakeFields
     headers: Mapping[bytes, bytes]  # by name in lower case
     onlooker: Callable[[], Framing] | None = None  # makes the dashboard's socket; None: a client's
     rest: bytes = b""  # bytes that arrived behind the handshake
 
 
-def accept(sockets: Sockets, transport: asyncio.Transport, request: WebSocketRequest, visit: Visit) -> Refusal | None:
+def accept(
+    sockets: SocketHost, transport: asyncio.Transport, request: WebSocketRequest, visit: PendingSocket
+) -> Refusal | None:
     """Make a WebSocket of a socket, or return why not. This is the only place where one is let in."""
     secure = transport.get_extra_info("sslcontext") is not None
     address = sockets.doorstep.receive(visit, request.headers, secure=secure)

@@ -19,14 +19,14 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not public
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Close
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.transport.websocket_handshake import PATH, SUBPROTOCOL
 
 MOST_BYTES = 256 * 1024  # then reading stops: a flood costs nothing more
 _SINK = memoryview(bytearray(64 * 1024))  # shared: nobody looks at it
 
 
-class Lingering(asyncio.BufferedProtocol):
+class ClosingSocket(asyncio.BufferedProtocol):
     """Protocol of a socket whose last bytes were written. It ends when the peer ends its side."""
 
     __slots__ = ("_left", "_protocol", "_socket")
@@ -240,13 +240,13 @@ class Framing(WSListener):
                 self.pause_reading(VIOLATION)
             return
         socket.write_eof()
-        socket.set_protocol(Lingering(socket, socket.get_protocol()))
+        socket.set_protocol(ClosingSocket(socket, socket.get_protocol()))
         if self._paused:
             self._paused = 0
             socket.resume_reading()
 
 
-class Outlet:
+class PicowsTransport:
     """The transport as picows sees it. Once the WebSocket is open, picows only writes to close it by itself: that is
     reported to the listener instead, because other output may be waiting and a frame before the bad one is undelivered.
     """
@@ -294,7 +294,7 @@ class _Silent:
     debug = info = warning = error = log = _nothing
 
     def exception(self, *args: object, **kwargs: object) -> None:
-        tell(log_events.WORK_FAILED, sys.exc_info()[1], work="a callback of a socket")
+        log(log_events.WORK_FAILED, sys.exc_info()[1], work="a callback of a socket")
 
 
 _SILENT = _Silent()
@@ -331,7 +331,7 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         super().__init__(None, None, False, route, _SILENT, True, None, *_NO_AUTO_PING, False, MAX_FRAME, None, 2048)
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(Outlet(transport))
+        super().connection_made(PicowsTransport(transport))
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Limit what is read at a time. picows doubles its buffer whenever a read has filled it, without end."""

@@ -36,7 +36,7 @@ WRONG_VERSION = Refusal(
 _BODY = (b"content-length", b"transfer-encoding", b"expect")  # a request that has one of these is not a plain one
 
 
-class Asked(NamedTuple):
+class HandshakeFields(NamedTuple):
     """What else a request for a WebSocket says."""
 
     agent: str | None
@@ -48,11 +48,11 @@ class Upgrade(NamedTuple):
     """A request that asks for nothing unusual."""
 
     key: bytes
-    asked: Asked
+    asked: HandshakeFields
     headers: Mapping[bytes, bytes]  # by their names in lower case
 
 
-def asked(headers: Mapping[bytes, bytes], query: bytes = b"") -> Asked:
+def handshake_fields(headers: Mapping[bytes, bytes], query: bytes = b"") -> HandshakeFields:
     """What the headers say, by their names in lower case. `query` is empty where tokens are not taken from there."""
     agent = headers.get(b"user-agent")
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -65,7 +65,7 @@ def asked(headers: Mapping[bytes, bytes], query: bytes = b"") -> Asked:
     offered = _text(token).strip()
     if not offered and query:
         offered = parse_qs(query.decode("latin-1")).get("token", [""])[0]
-    return Asked(_text(agent) if agent else None, offered, SUBPROTOCOL in named)
+    return HandshakeFields(_text(agent) if agent else None, offered, SUBPROTOCOL in named)
 
 
 def _text(value: bytes) -> str:
@@ -92,7 +92,7 @@ def plain_upgrade(data: bytes, *, token_in_query: bool = False) -> Upgrade | Non
     key = headers.get(b"sec-websocket-key", b"")
     if b"upgrade" not in options or headers.get(b"sec-websocket-version") != b"13" or not _KEY.fullmatch(key):
         return None
-    return Upgrade(key, asked(headers, query_of(lines[0]) if token_in_query else b""), headers)
+    return Upgrade(key, handshake_fields(headers, query_of(lines[0]) if token_in_query else b""), headers)
 
 
 def wants_websocket(head: Head) -> bool:

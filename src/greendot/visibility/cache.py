@@ -1,8 +1,8 @@
-"""What this node knows of who may see whom.
+"""Cached facts about who may see whom.
 
-Of everybody who looks or is looked at here it keeps what decisions are made of: read when it is first needed, again
-when a node says that it has changed, and now and then in case that was not heard (see `Regarding`). What is not known
-is hidden. While nobody in a tenant hides anything and its policy asks for nothing, that is all there is to know.
+The cache holds the facts that decisions need, for every viewer and target on this node: read on first use, read
+again when a node publishes a change, and compared now and then in case a message was lost (see `VisibilityUpdates`).
+An unknown user is hidden. In a tenant where nobody hides anything and the policy is open, nothing has to be read.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from greendot.node.batching import Batched
-from greendot.node.context import Shared
+from greendot.node.batching import BatchedReads
+from greendot.node.context import NodeContext
 from greendot.store.visibility import Key, PrivacyStore
-from greendot.visibility.model import PLAIN, Facts, Person, Privacy, Rule, Sight, Veil, may_see
-from greendot.visibility.webhook import Asking
+from greendot.visibility.model import (
+    PLAIN,
+    Person,
+    Privacy,
+    Sight,
+    VisibilityExceptions,
+    VisibilityFacts,
+    VisibilityPolicy,
+    may_see,
+)
+from greendot.visibility.webhook import VisibilityWebhook
 
 MOST = 50_000
 FEW, AT_ONCE = 20, 1_000  # users in one read
@@ -23,22 +32,22 @@ _NOBODY = frozenset[str]()
 InUse = Callable[[str], set[str]]  # the users of a tenant who look, or are looked at, here
 
 
-class Decided(NamedTuple):
-    """When something was decided about somebody, as `Sights` counts it."""
+class DecisionMark(NamedTuple):
+    """When something was decided about somebody, as `VisibilityCache` counts it."""
 
     number: int
     matters: bool  # whether there was anything to decide in the tenant
 
 
-class Sights:
+class VisibilityCache:
     """One for each node. `now_ms` is the time contacts are measured by."""
 
     def __init__(
         self,
         store: PrivacyStore,
-        shared: Shared,
-        rule: Callable[[str], Rule],
-        asking: Asking,
+        shared: NodeContext,
+        rule: Callable[[str], VisibilityPolicy],
+        asking: VisibilityWebhook,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
@@ -46,7 +55,7 @@ class Sights:
         self._asking = asking
         self._slices = shared.slices
         self._now_ms = now_ms
-        self._known: dict[Key, Facts] = {}
+        self._known: dict[Key, VisibilityFacts] = {}
         self._hiding: dict[str, bool] = {}  # tenants: whether anybody there hides anything
         self._changes = 0  # that were heard of
         self._changed: dict[Key, int] = {}  # by user, the last of them: what was read before is void
@@ -56,8 +65,8 @@ class Sights:
         self._long_ago = 0  # the number of changes a while ago
         self._decided_long_ago = 0  # the number of decisions then
         self._most = MOST  # users to be known before those not in use are forgotten
-        self._facts: Batched[Key, Facts] = Batched(shared, self._read, PLAIN)
-        self._tenants: Batched[str, bool] = Batched(shared, self._read_tenants, False)
+        self._facts: BatchedReads[Key, VisibilityFacts] = BatchedReads(shared, self._read, PLAIN)
+        self._tenants: BatchedReads[str, bool] = BatchedReads(shared, self._read_tenants, False)
         self.in_use: InUse = lambda tenant: set()
 
     # --- deciding: at once, from what is known ---
@@ -101,11 +110,11 @@ class Sights:
         """Whether it can be decided at once who sees the user."""
         return not self.matters(tenant) or ((tenant, user) in self._known and self.rule(tenant).policy != "ask")
 
-    def decided(self, tenant: str) -> Decided:
+    def decided(self, tenant: str) -> DecisionMark:
         """Return the state of what decisions are made of, for `decided_since`."""
-        return Decided(self._decisions, self.matters(tenant))
+        return DecisionMark(self._decisions, self.matters(tenant))
 
-    def decided_since(self, tenant: str, viewer: str, targets: Sequence[str], then: Decided) -> list[int]:
+    def decided_since(self, tenant: str, viewer: str, targets: Sequence[str], then: DecisionMark) -> list[int]:
         """Return the positions of the targets about whom it may have been decided otherwise since `then`."""
         now = self.decided(tenant)
         if now == then:
@@ -117,9 +126,9 @@ class Sights:
 
     # --- deciding for a room ---
 
-    def veil(self, tenant: str) -> Veil:
+    def veil(self, tenant: str) -> VisibilityExceptions:
         """An empty one for a room of this tenant."""
-        return Veil(is_open=self.rule(tenant).is_open)
+        return VisibilityExceptions(is_open=self.rule(tenant).is_open)
 
     def exceptions(self, tenant: str, target: str, viewers: Callable[[], Iterable[str]]) -> Collection[str]:
         """Of those in a room, for its veil: who does not see the target in an open tenant, elsewhere who does."""
@@ -194,7 +203,7 @@ class Sights:
             self._note_decisions([key for key, of in fresh.items() if self._known.get(key, of) != of])
             self._known.update(fresh)
 
-    async def _fetch(self, keys: Sequence[Key]) -> dict[Key, Facts]:
+    async def _fetch(self, keys: Sequence[Key]) -> dict[Key, VisibilityFacts]:
         """Together with what others ask for at the moment, unless they are many by themselves."""
         if len(keys) <= FEW:
             return dict(zip(keys, await asyncio.gather(*(self._facts.get(key) for key in keys)), strict=True))
@@ -284,7 +293,7 @@ class Sights:
 
     # --- reading ---
 
-    async def _read(self, keys: Sequence[Key]) -> dict[Key, Facts]:
+    async def _read(self, keys: Sequence[Key]) -> dict[Key, VisibilityFacts]:
         policies = {tenant: self.rule(tenant).policy for tenant, _ in keys}
         social = [key for key in keys if policies[key[0]] in ("contacts", "recent_contacts")]
         roomy = [key for key in keys if policies[key[0]] == "shared_rooms"]
@@ -293,7 +302,7 @@ class Sights:
         rooms = await self._store.memberships(roomy) if roomy else {}
         plain, nowhere = Privacy(), frozenset[str]()
         return {
-            key: Facts(privacies.get(key, plain), rooms.get(key, nowhere), contacts.get(key, {}))
+            key: VisibilityFacts(privacies.get(key, plain), rooms.get(key, nowhere), contacts.get(key, {}))
             for key in {*privacies, *contacts, *rooms}
         }
 

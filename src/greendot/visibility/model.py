@@ -32,7 +32,7 @@ class Privacy(Struct, frozen=True, gc=False):
         return self.last_seen == "shown" and not self.hide_from
 
 
-class Facts(Struct, frozen=True):
+class VisibilityFacts(Struct, frozen=True):
     """What is known of one user. Rooms and contacts are empty where the policy does not ask for them."""
 
     privacy: Privacy = Privacy()
@@ -40,17 +40,17 @@ class Facts(Struct, frozen=True):
     contacts: Mapping[str, int] = {}  # whom the user has as contacts, and when they were last in contact
 
 
-PLAIN = Facts()
+PLAIN = VisibilityFacts()
 
 
 class Person(NamedTuple):
     """A user and what is known of them."""
 
     user: str
-    facts: Facts
+    facts: VisibilityFacts
 
 
-class Rule(Struct, frozen=True):
+class VisibilityPolicy(Struct, frozen=True):
     """A tenant's policy."""
 
     policy: Policy = "tenant"
@@ -67,12 +67,12 @@ class Rule(Struct, frozen=True):
         return self.policy in ("shared_rooms", "contacts")
 
     @property
-    def in_room(self) -> Rule:
+    def in_room(self) -> VisibilityPolicy:
         """The same among those who are in one room: that room they share, members of it or not."""
         return structs.replace(self, policy="tenant") if self.policy == "shared_rooms" else self
 
 
-def may_see(rule: Rule, viewer: Person, target: Person, now: int, *, said: bool = False) -> Sight:
+def may_see(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, *, said: bool = False) -> Sight:
     """What `viewer` is shown of `target`. `said` is the app's word, where the policy is to ask."""
     if viewer.user == target.user:
         return "full"
@@ -82,7 +82,7 @@ def may_see(rule: Rule, viewer: Person, target: Person, now: int, *, said: bool 
     return "full" if privacy.last_seen == "shown" else "without_last_seen"
 
 
-def _related(rule: Rule, viewer: Person, target: Person, now: int, said: bool) -> bool:
+def _related(rule: VisibilityPolicy, viewer: Person, target: Person, now: int, said: bool) -> bool:
     match rule.policy:
         case "tenant":
             return True
@@ -98,7 +98,7 @@ def _related(rule: Rule, viewer: Person, target: Person, now: int, said: bool) -
             return said
 
 
-class Veil:
+class VisibilityExceptions:
     """See the module. Viewers and those they see are named by user."""
 
     __slots__ = ("_exceptions", "is_open")

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from greendot.node.channel import Channel
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.rooms.announcer import devices
 from greendot.transport.connection import Connection
-from greendot.visibility.cache import Sights
-from greendot.visibility.model import Veil
+from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.model import VisibilityExceptions
 
 
-class Turned(NamedTuple):
+class VisibilityChange(NamedTuple):
     """A listener who sees somebody from now on, or no longer."""
 
     viewer: str
@@ -25,19 +25,19 @@ class Turned(NamedTuple):
     sees: bool
 
 
-class Curtain:
+class RoomView:
     """See the module. `targets` are those to be seen."""
 
     __slots__ = ("_channel", "_shared", "_sights", "_targets", "_told", "_usual", "_veil")
 
     def __init__(
-        self, channel: Channel, shared: Shared, sights: Sights, targets: Callable[[], Collection[str]]
+        self, channel: Channel, shared: NodeContext, sights: VisibilityCache, targets: Callable[[], Collection[str]]
     ) -> None:
         self._channel = channel
         self._shared = shared
         self._sights = sights
         self._targets = targets
-        self._veil: Veil = sights.veil(channel.topic.tenant)
+        self._veil: VisibilityExceptions = sights.veil(channel.topic.tenant)
         self._usual = 0  # the count everybody was told last who sees everybody
         self._told: dict[str, int] = {}  # the same of those who do not, or did not then
 
@@ -86,7 +86,7 @@ class Curtain:
 
     # --- decisions change ---
 
-    def review(self, users: Collection[str] | None) -> list[Turned]:
+    def review(self, users: Collection[str] | None) -> list[VisibilityChange]:
         """Decide again what these see and who sees them (None: all); what is different."""
         viewers, targets = self.viewers(), self._candidates() if self._veil.is_open else {*self._targets()}
         if users is None:
@@ -95,7 +95,7 @@ class Curtain:
         else:
             pairs = [(viewer, target) for target in targets.intersection(users) for viewer in viewers]
             pairs += [(viewer, target) for viewer in viewers.intersection(users) for target in targets]
-        decided = [Turned(viewer, target, self._decide(viewer, target)) for viewer, target in pairs]
+        decided = [VisibilityChange(viewer, target, self._decide(viewer, target)) for viewer, target in pairs]
         return [turned for turned in decided if self._veil.note(turned.viewer, turned.target, sees=turned.sees)]
 
     def _candidates(self) -> set[str]:

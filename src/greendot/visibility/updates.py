@@ -13,26 +13,26 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from greendot.engine.port import Acknowledged, Engine, Regarded, Topic
+from greendot.engine.port import Acknowledged, Engine, Topic, VisibilityChanged
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.node.acknowledged import Acks
-from greendot.node.context import Shared
+from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import LastSeen
 from greendot.store.visibility import Key, PrivacyStore
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
-from greendot.visibility.cache import Sights
+from greendot.telemetry.log import log
+from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.model import Privacy
-from greendot.visibility.webhook import REST_S, Asking
+from greendot.visibility.webhook import REST_S, VisibilityWebhook
 
 AGAIN_S = 30.0  # between two looks at everything
 RETRY_S = 1.0
 MOST_CONTACTS = 10_000  # of one user
 
 
-class Looked(Protocol):
+class VisibilityConsumer(Protocol):
     """Where people are looked at: what is watched, who is in rooms."""
 
     def in_use(self, tenant: str) -> set[str]:
@@ -47,17 +47,17 @@ class Looked(Protocol):
 class Parts(Struct, frozen=True):
     """What is changed by it."""
 
-    sights: Sights
-    watching: Looked
-    rooms: Looked
+    sights: VisibilityCache
+    watching: VisibilityConsumer
+    rooms: VisibilityConsumer
     acks: Acks
-    asking: Asking
+    asking: VisibilityWebhook
 
 
-class Regarding:
+class VisibilityUpdates:
     """One for each node."""
 
-    def __init__(self, engine: Engine, store: PrivacyStore, parts: Parts, shared: Shared) -> None:
+    def __init__(self, engine: Engine, store: PrivacyStore, parts: Parts, shared: NodeContext) -> None:
         self._engine = engine
         self._store = store
         self._parts = parts
@@ -99,29 +99,29 @@ class Regarding:
 
     async def _tell(self, tenant: str, user: str) -> None:
         nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
-        await self._parts.acks.ask(nodes, lambda asker, number: Regarded(tenant, user, asker, number))
+        await self._parts.acks.ask(nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number))
 
     # --- changes, heard of ---
 
-    def heard(self, message: Regarded, node: str) -> None:
+    def heard(self, message: VisibilityChanged, node: str) -> None:
         """Some node, or this one, waits until this one has acted on it."""
         self._shared.tasks.spawn(self._act(message, node))
 
-    async def _act(self, message: Regarded, node: str) -> None:
+    async def _act(self, message: VisibilityChanged, node: str) -> None:
         tenant, users = message.tenant, [message.user]
         try:
             await self._parts.sights.changed(tenant, users)
         except StoreUnavailable as error:
-            tell(log_events.SIGHTS_UNKNOWN, reason=error)
+            log(log_events.SIGHTS_UNKNOWN, reason=error)
             self._parts.sights.doubt(tenant, users)
             self._shared.timers.set(RETRY_S, self._act_again, message)
         if await self._review(tenant, users):
             self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
 
-    def _act_again(self, message: Regarded) -> None:
+    def _act_again(self, message: VisibilityChanged) -> None:
         self._shared.tasks.spawn(self._learn_again(message))
 
-    async def _learn_again(self, message: Regarded) -> None:
+    async def _learn_again(self, message: VisibilityChanged) -> None:
         tenant, users = message.tenant, [message.user]
         try:
             await self._parts.sights.changed(tenant, users)
@@ -136,7 +136,7 @@ class Regarding:
             await self._parts.watching.review(tenant, users)
             await self._parts.rooms.review(tenant, users)
         except StoreUnavailable as error:
-            tell(log_events.WORK_LATER, work="who may see whom in a tenant", reason=error)
+            log(log_events.WORK_LATER, work="who may see whom in a tenant", reason=error)
             self._unanswered(tenant)
             return False
         return True
@@ -176,5 +176,5 @@ class Regarding:
                 await sights.look_again(tenant)
                 await self._review(tenant, None)
         except (StoreUnavailable, EngineUnavailable) as error:
-            tell(log_events.WORK_LATER, work="who may see whom", reason=error)
+            log(log_events.WORK_LATER, work="who may see whom", reason=error)
         sights.prune()

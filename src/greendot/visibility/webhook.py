@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Struct
 
 from greendot.errors import GreendotError
-from greendot.node.batching import Batched
-from greendot.node.context import Shared
+from greendot.node.batching import BatchedReads
+from greendot.node.context import NodeContext
 from greendot.protocol.decoding import decode
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 MOST_PAIRS = 10_000  # asked for at once; beyond it nobody is seen
 MOST_ANSWERS = 200_000  # kept
@@ -44,7 +44,7 @@ class Questions(Struct, frozen=True):
     questions: list[Question]
 
 
-class Shown(Struct, frozen=True):
+class VisibleTargets(Struct, frozen=True):
     """One viewer and those of the targets they may see."""
 
     viewer: str
@@ -54,10 +54,10 @@ class Shown(Struct, frozen=True):
 class Answers(Struct, frozen=True):
     """The body of the app's answer. Who is not named is hidden."""
 
-    answers: list[Shown]
+    answers: list[VisibleTargets]
 
 
-class Said(NamedTuple):
+class VisibilityAnswer(NamedTuple):
     """An answer."""
 
     yes: bool
@@ -65,7 +65,7 @@ class Said(NamedTuple):
     changes: int  # there were by then: a later one makes it void
 
 
-class App(Protocol):
+class VisibilityClient(Protocol):
     """A tenant's app."""
 
     async def ask(self, body: bytes) -> bytes:
@@ -73,16 +73,16 @@ class App(Protocol):
         ...
 
 
-class Asking:
+class VisibilityWebhook:
     """One for each node. `keep_s` is how long an answer counts; from half of that on it is asked for again."""
 
-    def __init__(self, shared: Shared, keep_s: Mapping[str, float]) -> None:
+    def __init__(self, shared: NodeContext, keep_s: Mapping[str, float]) -> None:
         self._shared = shared
         self._keep_s = keep_s  # by tenant; "" for all others
-        self.apps: dict[str, App] = {}  # the same. Nobody is seen where there is none
+        self.apps: dict[str, VisibilityClient] = {}  # the same. Nobody is seen where there is none
         self.unanswered: Callable[[str], None] = lambda tenant: None  # told of tenants to be asked again in a while
-        self._asked: dict[str, Batched[Pair, bool | None]] = {}  # by tenant
-        self._answers: dict[tuple[str, str, str], Said] = {}
+        self._asked: dict[str, BatchedReads[Pair, bool | None]] = {}  # by tenant
+        self._answers: dict[tuple[str, str, str], VisibilityAnswer] = {}
         self._changes = 0  # ever
         self._changed: dict[tuple[str, str], tuple[int, float]] = {}  # by user: the last of them, and when it was
         self._failed: dict[str, tuple[int, float]] = {}  # tenants: how often in a row, and when it was last
@@ -103,7 +103,7 @@ class Asking:
         if pairs := [*islice(unknown, MOST_PAIRS)]:
             batched = self._asked.get(tenant)
             if batched is None:
-                batched = Batched(self._shared, lambda some: self._read(tenant, some), None)
+                batched = BatchedReads(self._shared, lambda some: self._read(tenant, some), None)
                 self._asked[tenant] = batched
             for answer in [batched.ask(pair) for pair in pairs]:  # a task for each would take longer than the rest
                 await asyncio.shield(answer)
@@ -162,7 +162,7 @@ class Asking:
         found = {pair: pair in visible for pair in pairs}
         if len(self._answers) + len(found) > MOST_ANSWERS:
             self._answers.clear()  # they are asked for again
-        self._answers.update({(tenant, *pair): Said(yes, now, changes) for pair, yes in found.items()})
+        self._answers.update({(tenant, *pair): VisibilityAnswer(yes, now, changes) for pair, yes in found.items()})
         return found
 
     def _note_failure(self, tenant: str, error: Exception) -> None:
@@ -170,7 +170,7 @@ class Asking:
         self.failures += 1
         self._failed[tenant] = times + 1, self._shared.timers.now()
         if times == 0:  # one line for each outage
-            tell(log_events.SIGHTS_UNANSWERED, tenant=tenant, reason=error)
+            log(log_events.SIGHTS_UNANSWERED, tenant=tenant, reason=error)
         self.unanswered(tenant)
 
     @property

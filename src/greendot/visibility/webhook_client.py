@@ -7,7 +7,7 @@ from greendot.protocol.webhooks import SIGNATURE, signature
 from greendot.transport.http_client import Caller, NotCalled, Terms
 
 
-class AskedApp:
+class HttpVisibilityClient:
     """Asks one URL, on the terms webhooks are called on."""
 
     def __init__(self, url: str, secret: str, terms: Terms, clock: Clock) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from greendot.clock import Clock
-from greendot.engine.port import Turn
+from greendot.engine.port import Transition
 from greendot.ids import new_message_id
 from greendot.protocol.webhooks import (
     DELIVERY,
@@ -26,7 +26,7 @@ from greendot.protocol.webhooks import (
 from greendot.store.webhooks import Queued
 from greendot.store.wire import message_event
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.spans import parent, span
 from greendot.telemetry.traceparent import TRACEPARENT, read
 from greendot.transport.http_client import Answer, Caller, NotCalled
@@ -104,11 +104,11 @@ class Hook:
     def _note(self, found: Verdict) -> None:
         """Once for each trouble, not for each attempt."""
         if found.outcome == "gone" and not self.stopped:
-            tell(log_events.WEBHOOK_STOPPED, tenant=self.tenant, reason=found.reason)
+            log(log_events.WEBHOOK_STOPPED, tenant=self.tenant, reason=found.reason)
         elif found.outcome == "failed" and self._trouble != found.reason:
-            tell(log_events.WEBHOOK_FAILED, tenant=self.tenant, reason=found.reason)
+            log(log_events.WEBHOOK_FAILED, tenant=self.tenant, reason=found.reason)
         elif found.outcome == "taken" and self._trouble is not None:
-            tell(log_events.WEBHOOK_TAKEN, tenant=self.tenant)
+            log(log_events.WEBHOOK_TAKEN, tenant=self.tenant)
         self._trouble = found.reason or None
         if found.outcome == "gone":
             self.stopped, self.gone = True, found.reason
@@ -117,13 +117,13 @@ class Hook:
 _encode = msgspec.json.encode
 
 
-def turn_type(turn: Turn) -> str:
+def turn_type(turn: Transition) -> str:
     if turn.kind == "user":
         return "user.online" if turn.on else "user.offline"
     return "room.occupied" if turn.on else "room.vacated"
 
 
-def turn_event(turn: Turn, event_id: str, at: int) -> HookEvent:
+def turn_event(turn: Transition, event_id: str, at: int) -> HookEvent:
     data = OfUser(turn.name) if turn.kind == "user" else OfRoom(turn.name)
     return _event(event_id, turn_type(turn), turn.tenant, at, data)
 

@@ -21,7 +21,7 @@ from greendot.ids import new_message_id, storable
 from greendot.protocol.webhooks import HookEvent
 from greendot.store.webhooks import Failed, HookDepth, HookStore, Queued
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.webhooks.hook import Hook, queued_event
 from greendot.webhooks.model import ALONE_AFTER, Verdict, batches, pause_s
 
@@ -34,7 +34,7 @@ COUNT_S = 10.0  # between two counts of what waits
 MOST_COUNTED = 10_000  # events of a tenant
 
 
-class Pace(Struct, frozen=True):
+class DeliveryPace(Struct, frozen=True):
     """From the settings."""
 
     batch_max: int
@@ -51,10 +51,10 @@ class _Lane(Struct):
     task: asyncio.Task[None] | None = None
 
 
-class RecordLanes:
+class RecordQueues:
     """All queues, on one node."""
 
-    def __init__(self, store: HookStore, hooks: Mapping[str, Hook], clock: Clock, pace: Pace) -> None:
+    def __init__(self, store: HookStore, hooks: Mapping[str, Hook], clock: Clock, pace: DeliveryPace) -> None:
         self._store = store
         self._lanes = {tenant: _Lane(hook) for tenant, hook in hooks.items()}
         self._clock = clock
@@ -110,10 +110,10 @@ class RecordLanes:
                     self._next_claim = loop.time() + CLAIM_EVERY_S
                 await self._start_lanes()
             except StoreUnavailable as error:
-                tell(log_events.WORK_LATER, work="webhooks", reason=error)
+                log(log_events.WORK_LATER, work="webhooks", reason=error)
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
             except Exception as error:
-                tell(log_events.WORK_FAILED, error, work="webhooks")
+                log(log_events.WORK_FAILED, error, work="webhooks")
                 self.held, self._next_claim, pause = [], 0.0, AWAY_S
             # Who holds nothing need not look before it may.
             await self._wait(pause if self.held else max(pause, self._next_claim - loop.time()))
@@ -125,9 +125,9 @@ class RecordLanes:
             try:
                 self._depths = await self._store.hook_depths(self.held, MOST_COUNTED) if self.held else []
             except StoreUnavailable as error:
-                tell(log_events.WORK_LATER, work="counting webhooks", reason=error)
+                log(log_events.WORK_LATER, work="counting webhooks", reason=error)
             except Exception as error:
-                tell(log_events.WORK_FAILED, error, work="counting webhooks")
+                log(log_events.WORK_FAILED, error, work="counting webhooks")
 
     async def _claim(self) -> None:
         """Hold what no other does; learn what was stopped, and tell what was stopped here."""
@@ -232,7 +232,7 @@ class RecordLanes:
         pause = pause_s(row.attempts + 1, chance, found.wait_s)
         is_over = row.first_at is not None and now - row.first_at >= self._pace.give_up_ms
         if is_over:
-            tell(log_events.WEBHOOK_DEAD_LETTER, tenant=row.tenant, message=row.id, reason=found.reason)
+            log(log_events.WEBHOOK_DEAD_LETTER, tenant=row.tenant, message=row.id, reason=found.reason)
         return Failed(row.id, None if is_over else now + round(pause * 1000), storable(found.reason[:MOST_REASON]))
 
 

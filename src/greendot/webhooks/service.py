@@ -6,25 +6,25 @@ import asyncio
 from collections.abc import Mapping
 
 from greendot.clock import Clock
-from greendot.engine.port import Turn
+from greendot.engine.port import Transition
 from greendot.protocol.webhooks import SIGNALS
 from greendot.store.webhooks import HookStore
 from greendot.webhooks.hook import Hook, HookCounts
-from greendot.webhooks.records import FINISH_S, Pace, RecordLanes
-from greendot.webhooks.signals import SignalLane
+from greendot.webhooks.records import FINISH_S, DeliveryPace, RecordQueues
+from greendot.webhooks.signals import SignalQueue
 
 
 class Webhooks:
     """Runs from `start` to `close`. A tenant's events go to its own hook; who has none is told nothing."""
 
-    def __init__(self, hooks: Mapping[str, Hook], store: HookStore, clock: Clock, pace: Pace) -> None:
+    def __init__(self, hooks: Mapping[str, Hook], store: HookStore, clock: Clock, pace: DeliveryPace) -> None:
         self._hooks = hooks
         self._signals = {
-            tenant: SignalLane(hook, clock, pace.batch_max, pace.poll_s)
+            tenant: SignalQueue(hook, clock, pace.batch_max, pace.poll_s)
             for tenant, hook in hooks.items()
             if not hook.wanted.isdisjoint(SIGNALS)
         }
-        self._records = RecordLanes(store, hooks, clock, pace)
+        self._records = RecordQueues(store, hooks, clock, pace)
 
     def start(self) -> None:
         for lane in self._signals.values():
@@ -36,7 +36,7 @@ class Webhooks:
         for hook in self._hooks.values():
             await hook.close()
 
-    def turned(self, turn: Turn) -> None:
+    def turned(self, turn: Transition) -> None:
         """Somebody came or went, and this node is the one to tell it."""
         lane = self._signals.get(turn.tenant)
         if lane is not None:

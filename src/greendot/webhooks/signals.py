@@ -10,7 +10,7 @@ import random
 from collections import deque
 
 from greendot.clock import Clock
-from greendot.engine.port import Turn
+from greendot.engine.port import Transition
 from greendot.ids import new_message_id
 from greendot.protocol.webhooks import HookEvent
 from greendot.webhooks.hook import Hook, turn_event, turn_type
@@ -21,7 +21,7 @@ KEEP_MS = 300_000  # older ones are dropped
 LONGEST_PAUSE_S = 30.0
 
 
-class SignalLane:
+class SignalQueue:
     """One hook's, on one node. In order, unless the app is away."""
 
     def __init__(self, hook: Hook, clock: Clock, batch_max: int, batch_wait_s: float) -> None:
@@ -34,7 +34,7 @@ class SignalLane:
         self._ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def offer(self, turn: Turn) -> None:
+    def offer(self, turn: Transition) -> None:
         """Never waits."""
         if turn_type(turn) not in self._hook.wanted or self._hook.stopped:
             return

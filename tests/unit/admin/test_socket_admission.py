@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greendot.admin.access import Viewer
-from greendot.admin.socket import MOST_OPERATORS, MOST_PENDING, MOST_TENANT, MOST_TENANTS, Admission
+from greendot.admin.socket import MOST_OPERATORS, MOST_PENDING, MOST_TENANT, MOST_TENANTS, ViewerAdmission
 
 OPERATOR = Viewer("ops", nodes=True)
 
@@ -12,7 +12,7 @@ def of(tenant: str) -> Viewer:
     return Viewer("boss", nodes=False, tenant=tenant)
 
 
-def admitted(admission: Admission[object], viewer: Viewer) -> bool:
+def admitted(admission: ViewerAdmission[object], viewer: Viewer) -> bool:
     socket = object()
     admission.open(socket)
     admission.key_sent(socket)
@@ -20,7 +20,7 @@ def admitted(admission: Admission[object], viewer: Viewer) -> bool:
 
 
 def test_the_oldest_silent_socket_is_displaced_before_one_whose_key_is_checked() -> None:
-    admission: Admission[object] = Admission()
+    admission: ViewerAdmission[object] = ViewerAdmission()
     assert [admission.open(number) for number in range(MOST_PENDING)] == [None] * MOST_PENDING
     admission.key_sent(0)
     assert admission.open("one more") == 1
@@ -30,7 +30,7 @@ def test_the_oldest_silent_socket_is_displaced_before_one_whose_key_is_checked()
 
 
 def test_where_all_have_sent_a_key_the_oldest_is_displaced() -> None:
-    admission: Admission[object] = Admission()
+    admission: ViewerAdmission[object] = ViewerAdmission()
     for number in range(MOST_PENDING):
         admission.open(number)
         admission.key_sent(number)
@@ -38,14 +38,14 @@ def test_where_all_have_sent_a_key_the_oldest_is_displaced() -> None:
 
 
 def test_waiting_sockets_take_no_place_of_a_viewer() -> None:
-    admission: Admission[object] = Admission()
+    admission: ViewerAdmission[object] = ViewerAdmission()
     for number in range(MOST_PENDING):
         admission.open(number)
     assert [admitted(admission, OPERATOR) for _ in range(MOST_OPERATORS + 1)] == [True] * MOST_OPERATORS + [False]
 
 
 def test_a_viewer_who_leaves_frees_the_place_also_when_removed_twice() -> None:
-    admission: Admission[object] = Admission()
+    admission: ViewerAdmission[object] = ViewerAdmission()
     admission.open("first")
     admission.key_sent("first")
     admission.admit("first", OPERATOR)
@@ -58,7 +58,7 @@ def test_a_viewer_who_leaves_frees_the_place_also_when_removed_twice() -> None:
 
 
 def test_operators_and_each_tenant_have_places_of_their_own() -> None:
-    admission: Admission[object] = Admission()
+    admission: ViewerAdmission[object] = ViewerAdmission()
     tenants = MOST_TENANTS // MOST_TENANT
     for number in range(tenants):
         assert [admitted(admission, of(f"t{number}")) for _ in range(MOST_TENANT + 1)] == [True] * MOST_TENANT + [False]

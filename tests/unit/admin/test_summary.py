@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from greendot.admin.summary import KEPT_MS, SHOWN_DEAD_MS, Gathering, View, busiest
+from greendot.admin.summary import KEPT_MS, SHOWN_DEAD_MS, ClusterSummary, View, busiest
 from greendot.engine.results import NodeInfo
 from greendot.protocol.cluster import HotTopic, Sample, SlowClient
 
@@ -21,7 +21,7 @@ def live(*names: str) -> list[NodeInfo]:
 
 
 def test_counts_are_added_up_rates_too_and_the_slowest_is_shown() -> None:
-    gathering = Gathering(View(nodes=True))
+    gathering = ClusterSummary(View(nodes=True))
     first = gathering.frame(live("a", "b"), {"a": sample(0, 10, 3), "b": sample(50_000, 1_000, 4)}, NOW)
     assert first["sums"] == {"ws_connections": 7}
     assert first["rates"] == {}
@@ -36,7 +36,7 @@ def test_counts_are_added_up_rates_too_and_the_slowest_is_shown() -> None:
 
 
 def test_a_node_that_does_not_answer_is_shown_as_it_was_for_a_while() -> None:
-    gathering = Gathering(View(nodes=True))
+    gathering = ClusterSummary(View(nodes=True))
     gathering.frame(live("a", "b"), {"a": sample(0, 0, 3), "b": sample(0, 0, 4)}, NOW)
     frame = gathering.frame(live("a", "b"), {"a": sample(1_000, 0, 3)}, NOW + 1_000)
     assert frame["sums"] == {"ws_connections": 7}
@@ -47,7 +47,7 @@ def test_a_node_that_does_not_answer_is_shown_as_it_was_for_a_while() -> None:
 
 
 def test_a_node_that_ended_is_shown_for_a_while_and_counts_for_nothing() -> None:
-    gathering = Gathering(View(nodes=True))
+    gathering = ClusterSummary(View(nodes=True))
     gathering.frame(live("a", "b"), {"a": sample(0, 0, 3), "b": sample(0, 0, 4)}, NOW)
     infos = [*live("a"), NodeInfo("b", "dead", NOW, NOW + 30_000)]
     frame = gathering.frame(infos, {"a": sample(1_000, 0, 3)}, NOW + 1_000)
@@ -58,14 +58,14 @@ def test_a_node_that_ended_is_shown_for_a_while_and_counts_for_nothing() -> None
 
 
 def test_a_close_code_that_is_seen_first_has_a_rate_at_once() -> None:
-    gathering = Gathering(View(nodes=True))
+    gathering = ClusterSummary(View(nodes=True))
     gathering.frame(live("a"), {"a": sample(0, 0, 0)}, NOW)
     frame = gathering.frame(live("a"), {"a": sample(2_000, 0, 0, closes={"4001": 4})}, NOW + 2_000)
     assert frame["closes"] == {"4001": 2.0}
 
 
 def test_who_sees_a_tenant_sees_no_nodes() -> None:
-    frame = Gathering(View(nodes=False, tenant="acme")).frame(live("a"), {"a": sample(0, 0, 0)}, NOW)
+    frame = ClusterSummary(View(nodes=False, tenant="acme")).frame(live("a"), {"a": sample(0, 0, 0)}, NOW)
     assert "nodes" not in frame
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from greendot.app_outbox.relay import Delivery, Relay
+from greendot.app_outbox.relay import Publisher, Relay
 from greendot.clock import SystemClock
 from greendot.errors import Refused
 from greendot.store.port import Draft, Notice, Store
@@ -56,7 +56,7 @@ class Site:
         self.straight = Straight(store)
 
     @asynccontextmanager
-    async def relay(self, delivery: Delivery | None = None, poll_s: float = 0.2) -> AsyncIterator[Relay]:
+    async def relay(self, delivery: Publisher | None = None, poll_s: float = 0.2) -> AsyncIterator[Relay]:
         relay = Relay(PostgresOutbox(self.url, poll_s), delivery or self.straight, SystemClock(), poll_s)
         relay.start()
         try:

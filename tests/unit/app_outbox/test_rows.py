@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from greendot.app_outbox.rows import MessageLetter, NoticeLetter, letter_of
+from greendot.app_outbox.rows import MessageRow, NoticeRow, parse_row
 from greendot.protocol.codec import MAX_FRAME
 from greendot.store.app_outbox import MOST_BODY, Aside, OutboxRow
 from greendot.store.port import Draft, Notice
@@ -40,25 +40,25 @@ def test_a_notification_is_a_notice_with_a_key_that_names_its_row() -> None:
     body = b'{"order":17,"to":"Ann B."}'
     key = "outbox-17-1800000000123456"
     notice = Notice("acme", "ann", "order.shipped", body, key, 1_800_000_000_123, 1_800_000_060_000)
-    assert letter_of(ROW) == NoticeLetter(17, notice)
+    assert parse_row(ROW) == NoticeRow(17, notice)
 
 
 def test_a_message_is_a_draft_for_a_room() -> None:
     draft = Draft("ann", "Ann", b"[1,2]", "own-key", 1_800_000_000_123)
-    assert letter_of(message(key="own-key", body="[1, 2]")) == MessageLetter(17, "acme", "club", draft)
+    assert parse_row(message(key="own-key", body="[1, 2]")) == MessageRow(17, "acme", "club", draft)
 
 
 def test_a_row_of_a_table_that_was_made_anew_is_another_row() -> None:
-    one, other = letter_of(ROW), letter_of(changed(created_s=ROW.created_s + 1))
-    assert isinstance(one, NoticeLetter)
-    assert isinstance(other, NoticeLetter)
+    one, other = parse_row(ROW), parse_row(changed(created_s=ROW.created_s + 1))
+    assert isinstance(one, NoticeRow)
+    assert isinstance(other, NoticeRow)
     assert one.notice.key != other.notice.key
 
 
 def test_a_body_may_be_as_large_as_a_frame_without_the_spaces_between() -> None:
     count = (MAX_FRAME - 1) // 2
-    letter = letter_of(changed(body="[" + ", ".join("1" * count) + "]"))
-    assert isinstance(letter, NoticeLetter)
+    letter = parse_row(changed(body="[" + ", ".join("1" * count) + "]"))
+    assert isinstance(letter, NoticeRow)
     assert len(letter.notice.body) == 2 * count + 1
 
 
@@ -85,7 +85,7 @@ def test_a_body_may_be_as_large_as_a_frame_without_the_spaces_between() -> None:
     ],
 )
 def test_what_can_never_be_sent_says_why(row: OutboxRow, word: str) -> None:
-    letter = letter_of(row)
+    letter = parse_row(row)
     assert isinstance(letter, Aside)
     assert letter.id == 17
     assert word in letter.reason

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from greendot.auth.claims import Rules, claims_in
+from greendot.auth.claims import TokenRules, claims_in
 from greendot.auth.keyring import Key
 from greendot.auth.model import Grants
 from greendot.auth.tokens import Tokens
@@ -16,18 +16,18 @@ NOW = 1_800_000_000_000
 KEY = Key("HS256", b"x" * 32)
 
 
-def granted(rules: Rules, now: int = NOW, key: Key = KEY, **claims: Any) -> Grants:
+def granted(rules: TokenRules, now: int = NOW, key: Key = KEY, **claims: Any) -> Grants:
     return rules.grants(claims_in({"sub": "ann", "exp": NOW // 1000 + 60} | claims), key, now)
 
 
-def refused(rules: Rules, now: int = NOW, **claims: Any) -> TokenError:
+def refused(rules: TokenRules, now: int = NOW, **claims: Any) -> TokenError:
     with pytest.raises(TokenError) as caught:
         granted(rules, now, **claims)
     return caught.value
 
 
 def test_the_leeway_is_given_at_both_ends() -> None:
-    rules = Rules(leeway_ms=5_000)
+    rules = TokenRules(leeway_ms=5_000)
     end = NOW + 60_000
     assert granted(rules, end + 4_999).expires_at == end  # what it says stays what it says
     assert refused(rules, end + 5_000).expired
@@ -36,12 +36,12 @@ def test_the_leeway_is_given_at_both_ends() -> None:
 
 
 def test_without_a_leeway_there_is_none() -> None:
-    assert refused(Rules(), NOW + 60_000).expired
-    assert "yet" in str(refused(Rules(), NOW, nbf=NOW // 1000 + 1))
+    assert refused(TokenRules(), NOW + 60_000).expired
+    assert "yet" in str(refused(TokenRules(), NOW, nbf=NOW // 1000 + 1))
 
 
 def test_the_audience_must_be_ours_or_have_us_in_it() -> None:
-    rules = Rules(audience="chat")
+    rules = TokenRules(audience="chat")
     assert granted(rules, aud="chat").user == granted(rules, aud=["mail", "chat"]).user == "ann"
     for other in ("mail", "chat2", "Chat", "", None, [], ["mail"], [["chat"]], {"chat": 1}, 7, True):
         assert "`aud`" in str(refused(rules, aud=other))
@@ -49,7 +49,7 @@ def test_the_audience_must_be_ours_or_have_us_in_it() -> None:
 
 
 def test_the_issuer_must_be_the_one() -> None:
-    rules = Rules(issuer="https://id.example.org")
+    rules = TokenRules(issuer="https://id.example.org")
     assert granted(rules, iss="https://id.example.org").user == "ann"
     for other in ("https://id.example.org/", "https://id.example.org.evil.com", ["https://id.example.org"], None):
         assert "`iss`" in str(refused(rules, iss=other))
@@ -57,11 +57,11 @@ def test_the_issuer_must_be_the_one() -> None:
 
 
 def test_who_does_not_ask_is_told_nothing_of_them() -> None:
-    assert granted(Rules(), aud={"any": 1}, iss=[7]).user == "ann"
+    assert granted(TokenRules(), aud={"any": 1}, iss=[7]).user == "ann"
 
 
 def test_what_is_made_fits_the_rules() -> None:
-    tokens = Tokens("x" * 32, rules=Rules(audience="chat", issuer="me"))
+    tokens = Tokens("x" * 32, rules=TokenRules(audience="chat", issuer="me"))
     assert tokens.read(tokens.make("ann", NOW, 60), NOW).user == "ann"
     bound = Tokens(keys=[Key("HS512", b"x" * 64, "k1", tenant="acme")])
     assert bound.read(bound.make("ann", NOW, 60), NOW).tenant == "acme"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from greendot.auth.jwks import FetchFailed
-from greendot.auth.jwks_fetch import MOST_BYTES, Fetching
+from greendot.auth.jwks_fetch import MOST_BYTES, JwksFetch
 from redis_servers.tls import certificates
 from signers import key_server, signer
 from silent_names import silent_names
@@ -21,19 +21,19 @@ KEY = signer("EdDSA").jwk("k")
 
 async def why_not(url: str, timeout_s: float = 5.0) -> str:
     with pytest.raises(FetchFailed) as caught:
-        await Fetching(url, timeout_s)()
+        await JwksFetch(url, timeout_s)()
     return str(caught.value)
 
 
 async def test_a_document_is_fetched_as_it_is() -> None:
     async with key_server(KEY) as server:
-        assert await Fetching(server.url, 5)() == server.document()
+        assert await JwksFetch(server.url, 5)() == server.document()
 
 
 async def test_a_document_as_large_as_allowed_is_taken_and_a_larger_one_is_not() -> None:
     async with key_server() as server:
         server.body = b" " * MOST_BYTES
-        assert await Fetching(server.url, 5)() == server.body
+        assert await JwksFetch(server.url, 5)() == server.body
         server.body += b" "
         assert "larger" in await why_not(server.url)
 
@@ -97,7 +97,7 @@ async def test_a_proxy_of_the_environment_does_not_get_in_between_on_this_machin
     async with key_server(KEY) as server, key_server(signer("EdDSA", "forger").jwk("k")) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url.removesuffix("/keys"))
-        assert await Fetching(server.url, 5)() == server.document()
+        assert await JwksFetch(server.url, 5)() == server.document()
         assert proxy.requests == 0
 
 
@@ -111,7 +111,7 @@ async def test_a_server_must_show_a_certificate_that_is_trusted(
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         assert "reached" in await why_not(server.url)
         monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))
-        assert await Fetching(server.url, 5)() == server.document()
+        assert await JwksFetch(server.url, 5)() == server.document()
         assert "reached" in await why_not(server.url.replace("127.0.0.1", "127.0.0.2"))
 
 
@@ -121,7 +121,7 @@ async def test_a_silent_name_server_of_the_keys_keeps_one_thread_and_none_of_the
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(1))  # uvloop has four
     with silent_names(monkeypatch) as names:
-        fetching = Fetching("https://keys.silent.test/jwks.json", 0.05)
+        fetching = JwksFetch("https://keys.silent.test/jwks.json", 0.05)
         for _ in range(5):
             with pytest.raises(FetchFailed, match="no answer within"):
                 await fetching()

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.auth.claims import Rules
+from greendot.auth.claims import TokenRules
 from greendot.auth.keyring import ALGORITHMS, PUBLIC, BadKey, Key, Keyring, public_key_of, secret_of
 from greendot.auth.tokens import Tokens, UnknownKey
 from greendot.errors import TokenError
@@ -174,7 +174,7 @@ def test_a_tenants_key_signs_for_that_tenant_only() -> None:
 
 def test_only_algorithms_on_the_list_are_taken() -> None:
     keys = [key(signer("RS256"), "r"), key(signer("HS256"), "h")]
-    tokens = Tokens("x" * 32, keys, Rules(algorithms=frozenset({"RS256"})))
+    tokens = Tokens("x" * 32, keys, TokenRules(algorithms=frozenset({"RS256"})))
     assert tokens.read(signer("RS256").sign("r", **CLAIMS), NOW).user == "ann"
     assert "algorithm" in str(refused(tokens, signer("HS256").sign("h", **CLAIMS)))
     assert "algorithm" in str(refused(tokens, jwt.encode(CLAIMS, "x" * 32)))

@@ -10,12 +10,12 @@ import pytest
 
 from cli.calls import SECRET, call, complaint
 from greendot.cli._settings import dev_value, settings_from, with_dev_secret
-from greendot.config import Auth, Server, Settings
+from greendot.config import Auth, ServerSection, Settings
 from greendot.errors import ConfigError
 
 
 def kept_in(folder: Path) -> Settings:
-    return Settings(server=Server(data_dir=str(folder)))
+    return Settings(server=ServerSection(data_dir=str(folder)))
 
 
 def test_the_settings_are_shown_with_where_they_came_from_but_without_secrets(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from greendot.client.heartbeat import Pulse
+from greendot.client.heartbeat import HeartbeatTimer
 
 from .wire import run
 
@@ -13,7 +13,7 @@ BEAT = 0.02
 async def test_it_beats_and_gives_up_once_nothing_is_heard() -> None:
     silent = asyncio.Event()
     beats: list[int] = []
-    pulse = Pulse(BEAT, lambda: beats.append(1), silent.set)
+    pulse = HeartbeatTimer(BEAT, lambda: beats.append(1), silent.set)
     await silent.wait()
     count = len(beats)
     assert 1 <= count <= 2  # two and a half heartbeats
@@ -32,7 +32,7 @@ async def test_who_is_heard_is_not_given_up() -> None:
             enough.set()
 
     beats: list[int] = []
-    pulse = Pulse(BEAT, beat, lambda: silent.append(1))
+    pulse = HeartbeatTimer(BEAT, beat, lambda: silent.append(1))
     await enough.wait()
     pulse.stop()
     assert not silent
@@ -41,7 +41,7 @@ async def test_who_is_heard_is_not_given_up() -> None:
 @run
 async def test_a_stopped_pulse_says_nothing() -> None:
     said: list[int] = []
-    Pulse(0.0, lambda: said.append(1), lambda: said.append(2)).stop()
+    HeartbeatTimer(0.0, lambda: said.append(1), lambda: said.append(2)).stop()
     for _ in range(3):
         await asyncio.sleep(0)
     assert not said

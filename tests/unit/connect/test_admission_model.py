@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.connect.admission_model import SHARE, Admission
+from greendot.connect.admission_model import SHARE, HelloQueue
 
 RATE, AT_ONCE, WAITING = 100.0, 10, 20
 
 
-def queue(rate: float | None = RATE, at_once: int = AT_ONCE, waiting: int = WAITING) -> Admission[int]:
-    return Admission(rate, at_once, waiting)
+def queue(rate: float | None = RATE, at_once: int = AT_ONCE, waiting: int = WAITING) -> HelloQueue[int]:
+    return HelloQueue(rate, at_once, waiting)
 
 
 def test_while_there_are_few_everybody_comes_in_at_once() -> None:
@@ -84,7 +84,7 @@ def test_a_crowd_that_is_sent_away_is_given_turns_at_the_rate_behind_those_who_w
 
 def test_a_crowd_that_obeys_is_in_by_the_rate_and_few_are_sent_away_twice() -> None:
     """Ten thousand come at once and do as they are told; each hello takes 20 ms."""
-    admission = Admission[int](2_000.0, 256, 500)
+    admission = HelloQueue[int](2_000.0, 256, 500)
     due = [(0.0, number) for number in range(10_000)]
     ends: list[float] = []
     sent_away = back = 0
@@ -168,7 +168,7 @@ def test_without_a_rate_as_many_turns_are_given_as_may_be_under_way() -> None:
 
 
 def test_a_seconds_worth_may_come_together_and_no_silence_earns_more() -> None:
-    admission = Admission[int](4.0, 100, 100)
+    admission = HelloQueue[int](4.0, 100, 100)
     for number in range(20):
         admission.ask(number, 0.0, returning=False)
     assert len(admission.admit(0.0)) == 4

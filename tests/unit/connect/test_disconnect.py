@@ -6,7 +6,7 @@ import asyncio
 from time import perf_counter
 from typing import Any
 
-from greendot.connect.disconnect import SLICE_S, Departures
+from greendot.connect.disconnect import SLICE_S, DisconnectCleanup
 
 
 def busy(seconds: float) -> None:
@@ -17,7 +17,7 @@ def busy(seconds: float) -> None:
 
 async def test_one_is_taken_leave_of_at_once() -> None:
     left: list[Any] = []
-    departures = Departures(left.append)
+    departures = DisconnectCleanup(left.append)
     for number in range(3):
         departures.add(number)  # type: ignore[arg-type]  # whatever it is, it is only handed on
         assert left == [*range(number + 1)]
@@ -31,7 +31,7 @@ async def test_many_are_taken_leave_of_in_slices_in_their_order_and_each_once() 
         left.append(number)
         busy(SLICE_S / 2)
 
-    departures = Departures(leave)
+    departures = DisconnectCleanup(leave)
     for number in range(20):
         departures.add(number)  # type: ignore[arg-type]
     assert 1 <= len(left) <= 3
@@ -53,6 +53,6 @@ async def test_who_leaves_because_another_does_is_taken_leave_of_after_it() -> N
             departures.add(1)  # type: ignore[arg-type]
         left.append(number)
 
-    departures = Departures(leave)
+    departures = DisconnectCleanup(leave)
     departures.add(0)  # type: ignore[arg-type]
     assert left == [0, 1]

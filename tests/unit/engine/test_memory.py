@@ -8,14 +8,14 @@ import pytest
 
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.port import Deliver, Fenced, Message, Topic, Typing
-from greendot.engine.results import Known, NodeInfo, SeatInfo, Swept
-from greendot.presence.model import NOBODY, Change, Manual, Ref, Snapshot
-from greendot.rooms.typing_model import Typists
+from greendot.engine.results import EngineSession, Known, NodeInfo, Swept
+from greendot.presence.model import NOBODY, Change, ManualStatus, SessionEpoch, Snapshot
+from greendot.rooms.typing_model import TypingUsers
 from greendot.testing import ManualClock
 from hosts import RecordingHost
 
 T = "t1"
-AUTO = Manual(rev=1)
+AUTO = ManualStatus(rev=1)
 DAY_S = 86_400.0
 
 
@@ -35,10 +35,10 @@ class Lab:
     async def start(self) -> None:
         self.node = await self.engine.start(self.host)
 
-    def ref(self, session: str = "s1", conn: int = 1) -> Ref:
-        return Ref(session, self.node, conn)
+    def ref(self, session: str = "s1", conn: int = 1) -> SessionEpoch:
+        return SessionEpoch(session, self.node, conn)
 
-    async def come(self, user: str, session: str = "s1", name: str | None = None) -> Ref:
+    async def come(self, user: str, session: str = "s1", name: str | None = None) -> SessionEpoch:
         ref = self.ref(session)
         if not (await self.engine.touch(T, user, ref, "phone", False, name)).status_known:
             await self.engine.set_status(T, user, AUTO)
@@ -235,7 +235,7 @@ async def test_a_crowd_that_left_is_forgotten_as_others_leave() -> None:
 
 async def test_a_status_of_one_who_is_not_here_is_left_to_the_store() -> None:
     it = await lab()
-    snapshot = await it.engine.set_status(T, "ann", Manual("busy", rev=5))
+    snapshot = await it.engine.set_status(T, "ann", ManualStatus("busy", rev=5))
     assert snapshot.face == NOBODY
     touched = await it.engine.touch(T, "ann", it.ref(), "phone", False, None)
     assert not touched.status_known
@@ -288,7 +288,7 @@ async def test_rooms_nobody_types_in_any_more_are_not_kept() -> None:
 
 def typing_rooms() -> int:
     gc.collect()
-    return sum(isinstance(each, Typists) for each in gc.get_objects())
+    return sum(isinstance(each, TypingUsers) for each in gc.get_objects())
 
 
 # --- reading ---
@@ -315,8 +315,8 @@ async def test_a_session_is_listed_with_its_node_and_how_long_it_lingers() -> No
     await it.engine.linger(T, "ann", it.ref("s2"), 5_000, 0)
     it.clock.advance(2.0)
     assert await it.engine.sessions(T, "ann") == [
-        SeatInfo("s1", "phone", it.node, "online", None),
-        SeatInfo("s2", "phone", it.node, "online", 3_000),
+        EngineSession("s1", "phone", it.node, "online", None),
+        EngineSession("s2", "phone", it.node, "online", 3_000),
     ]
     it.clock.advance(3.0)
     assert [info.session for info in await it.engine.sessions(T, "ann")] == ["s1"]

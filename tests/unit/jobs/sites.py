@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from greendot.errors import EngineUnavailable
-from greendot.jobs.job import Planned, Run
+from greendot.jobs.job import Planned, RunningJob
 from greendot.jobs.model import Every, Plan
 from greendot.jobs.scheduler import Scheduler
 from greendot.store.sqlite import SqliteStore
@@ -32,7 +32,7 @@ class Counting:
         self.before: Callable[[int], None] = lambda number: None
         self.held: asyncio.Event | None = None  # the steps wait for it
 
-    async def work(self, run: Run) -> str:
+    async def work(self, run: RunningJob) -> str:
         self.begun += 1
         for number in range(int(run.cursor or 0), self.steps):
             self.before(number)

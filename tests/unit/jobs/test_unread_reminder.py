@@ -15,7 +15,7 @@ from greendot.jobs.job import Planned
 from greendot.jobs.model import Every, Plan
 from greendot.jobs.runner import Runner
 from greendot.jobs.unread_reminder import AT_ONCE, Reminding, UnreadReminder
-from greendot.presence.model import Face, Snapshot
+from greendot.presence.model import Snapshot, VisibleState
 from greendot.store.jobs import Ended
 from greendot.store.port import Notice, Notification, Store
 from greendot.store.sqlite import SqliteStore
@@ -143,7 +143,7 @@ class Absent:
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
         if self.away:
             raise EngineUnavailable("no Redis")
-        return [Snapshot(Face(), Face(), None, []) for _ in users]
+        return [Snapshot(VisibleState(), VisibleState(), None, []) for _ in users]
 
 
 def fill(path: Path, count: int, at: int) -> None:

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greendot.limits.model import ROOMY, TINY_S, Buckets, Excess, Rule, ask, make_rule, owe
+from greendot.limits.model import ROOMY, TINY_S, BucketRule, Buckets, Excess, ask, make_rule, owe
 
 NOW = 1_000_000.0  # seconds, as of a machine that has been up for days
 USER, ROOM = 0, 1
 
 
-def rule(rate: float = 10, burst_s: float = 2, at: int = USER) -> Rule:
+def rule(rate: float = 10, burst_s: float = 2, at: int = USER) -> BucketRule:
     return make_rule(at, Buckets(), rate, burst_s)
 
 
-def admitted(of: Rule, tries: int, now: float = NOW, key: Hashable = "alice") -> int:
+def admitted(of: BucketRule, tries: int, now: float = NOW, key: Hashable = "alice") -> int:
     return sum(ask([of], [key], 1, now) is None for _ in range(tries))
 
 

@@ -13,9 +13,9 @@ from greendot.limits.model import (
     SCOPES,
     TENANT,
     USER,
+    BucketRule,
     Quota,
-    Rule,
-    Rules,
+    TenantRules,
     all_buckets,
 )
 
@@ -27,12 +27,12 @@ def quota(enabled: bool = True, **rates: int) -> Quota:
     return Quota(enabled, (50, 200), 4.0, named, 10, 5)
 
 
-def places(rules: tuple[Rule, ...]) -> list[int]:
+def places(rules: tuple[BucketRule, ...]) -> list[int]:
     return [at for at, *_ in rules]
 
 
 def test_each_activity_is_limited_where_it_happens() -> None:
-    rules = Rules(Quota(True, (50, 200), 4.0, EVERYTHING, 10, 5), all_buckets())
+    rules = TenantRules(Quota(True, (50, 200), 4.0, EVERYTHING, 10, 5), all_buckets())
     assert places(rules.commands) == [USER, TENANT]
     assert places(rules.watches) == places(rules.signals_to_users) == [CONNECTION, USER, TENANT]
     for everywhere in (rules.typing, rules.signals, rules.sends):
@@ -44,27 +44,29 @@ def test_each_activity_is_limited_where_it_happens() -> None:
 
 
 def test_a_rate_of_0_costs_nothing_to_ask() -> None:
-    rules = Rules(quota(room_sends=5), all_buckets())
+    rules = TenantRules(quota(room_sends=5), all_buckets())
     assert places(rules.sends) == [ROOM]
     assert rules.signals == rules.commands == rules.watches == ()
 
 
 def test_an_app_and_its_clients_have_the_same_room_and_kinds_of_activity_have_not() -> None:
-    rules = Rules(quota(room_sends=5, room_signals=5), all_buckets())
+    rules = TenantRules(quota(room_sends=5, room_signals=5), all_buckets())
     assert rules.sends[0][1] is rules.app_messages[0][1]
     assert rules.sends[0][1] is not rules.signals[0][1]
 
 
 def test_tenants_share_the_tables_whatever_their_numbers() -> None:
     buckets = all_buckets()
-    one, other = Rules(quota(user_sends=5), buckets), Rules(quota(user_sends=50), buckets)
+    one, other = TenantRules(quota(user_sends=5), buckets), TenantRules(quota(user_sends=50), buckets)
     assert one.sends[0][1] is other.sends[0][1]
     assert (one.sends[0][2], other.sends[0][2]) == (1 / 5, 1 / 50)
 
 
-@pytest.mark.parametrize("rules", [NO_RULES, Rules(quota(False, **dict.fromkeys(("user_sends", "room_sends"), 5)), {})])
-def test_switched_off_there_are_none(rules: Rules) -> None:
-    assert all(getattr(rules, name) == () for name in Rules.__slots__)
+@pytest.mark.parametrize(
+    "rules", [NO_RULES, TenantRules(quota(False, **dict.fromkeys(("user_sends", "room_sends"), 5)), {})]
+)
+def test_switched_off_there_are_none(rules: TenantRules) -> None:
+    assert all(getattr(rules, name) == () for name in TenantRules.__slots__)
 
 
 def test_a_client_is_told_the_least_of_its_own_limits() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.limits.overload_model import CALM, LONGEST, RELAPSE_S, RISE_S, Bounds, Breaker, Level, Load
+from greendot.limits.overload_model import CALM, LONGEST, RELAPSE_S, RISE_S, Level, Load, OverloadBounds, OverloadLevels
 
 EVERY_S = 0.05
-BOUNDS = Bounds(Load(0.1, 1_000, 2.0), 4.0)
+BOUNDS = OverloadBounds(Load(0.1, 1_000, 2.0), 4.0)
 HOLD_S = 1.0
 NORMAL, SHEDDING, REFUSING = Level.NORMAL, Level.SHEDDING, Level.REFUSING
 LATE, VERY_LATE = Load(lag_s=0.15), Load(lag_s=0.5)
@@ -15,7 +15,7 @@ class Node:
     """Measured every 50 ms."""
 
     def __init__(self) -> None:
-        self.breaker = Breaker(BOUNDS, HOLD_S)
+        self.breaker = OverloadLevels(BOUNDS, HOLD_S)
         self.now = 100.0
 
     def run(self, load: Load, seconds: float) -> list[Level]:
@@ -167,7 +167,7 @@ def test_all_is_well_below_a_part_of_what_is_too_much() -> None:
 
 
 def test_a_level_is_left_at_the_measurement_that_completes_the_hold() -> None:
-    breaker = Breaker(BOUNDS, HOLD_S)
+    breaker = OverloadLevels(BOUNDS, HOLD_S)
     for now in (0.0, 1.0):
         breaker.look(LATE, now)
     assert [breaker.look(Load(), now) for now in (1.5, 2.0)] == [SHEDDING, NORMAL]
@@ -175,7 +175,7 @@ def test_a_level_is_left_at_the_measurement_that_completes_the_hold() -> None:
 
 @pytest.mark.parametrize(("calm_s", "held_s"), [(RELAPSE_S - 1, 2 * HOLD_S), (RELAPSE_S, HOLD_S)])
 def test_a_flood_soon_after_another_is_held_twice_as_long(calm_s: float, held_s: float) -> None:
-    breaker = Breaker(BOUNDS, HOLD_S)
+    breaker = OverloadLevels(BOUNDS, HOLD_S)
     assert [breaker.look(VERY_LATE, now) for now in (0, 1, 2)] == [NORMAL, SHEDDING, REFUSING]
     assert [breaker.look(Load(), now) for now in (2.5, 3, 3.5, 4)] == [REFUSING, SHEDDING, SHEDDING, NORMAL]
     again = 4 + calm_s

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from greendot.errors import StoreUnavailable
-from greendot.node.batching import LONGEST_S, MOST, PAUSE_S, Batched
-from greendot.node.context import Shared
-from greendot.node.event_recorder import Witness
-from greendot.node.event_recorder_model import Tail
+from greendot.node.batching import LONGEST_S, MOST, PAUSE_S, BatchedReads
+from greendot.node.context import NodeContext
+from greendot.node.event_recorder import EventRecorder
+from greendot.node.event_recorder_model import EventTail
 from greendot.node.hub import Hub
 from greendot.node.registry import Registry
-from greendot.node.surge_detector import RATE, Arrivals
+from greendot.node.surge_detector import RATE, SurgeDetector
 from greendot.node.tasks import Tasks
 from greendot.node.timers import Timers
 from greendot.telemetry.metrics import Metrics
@@ -36,11 +36,11 @@ class Asked:
         self._read_s = read_s
         clock = LoopClock(asyncio.get_running_loop())
         hub, registry = Hub(Metrics()), Registry()
-        self.arrivals = Arrivals(clock)
-        shared = Shared(
-            clock, Timers(clock, driven=False), Tasks(), hub, registry, self.arrivals, Witness(Tail(), clock)
+        self.arrivals = SurgeDetector(clock)
+        shared = NodeContext(
+            clock, Timers(clock, driven=False), Tasks(), hub, registry, self.arrivals, EventRecorder(EventTail(), clock)
         )
-        self.batched: Batched[int, int] = Batched(shared, self._read, -1)
+        self.batched: BatchedReads[int, int] = BatchedReads(shared, self._read, -1)
         self.reads: list[int] = []  # how many keys each was for
         self.waited: list[float] = []
         self.is_away = False

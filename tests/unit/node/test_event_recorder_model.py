@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.node.event_recorder_model import ALL, BODY, HOLD_S, KINDS, MOST, Event, Name, Only, Tail
+from greendot.node.event_recorder_model import (
+    ALL,
+    BODY,
+    HOLD_S,
+    KINDS,
+    MOST,
+    EventFilter,
+    EventTail,
+    RecordedEvent,
+    TailKey,
+)
 
-ANN = Name("n1", "acme")
-OPERATOR = Name("n1", ALL)
+ANN = TailKey("n1", "acme")
+OPERATOR = TailKey("n1", ALL)
 
 
-def event(number: int = 1, kind: str = "rooms", tenant: str = "acme") -> Event:
-    return Event(1_000, kind, "message", tenant, "ann", "den", number=number)  # type: ignore[arg-type]
+def event(number: int = 1, kind: str = "rooms", tenant: str = "acme") -> RecordedEvent:
+    return RecordedEvent(1_000, kind, "message", tenant, "ann", "den", number=number)  # type: ignore[arg-type]
 
 
-def numbers(tail: Tail, name: Name, now: float = 0.0) -> list[int | None]:
+def numbers(tail: EventTail, name: TailKey, now: float = 0.0) -> list[int | None]:
     return [found.number for found in tail.take(name, KINDS, now).events]
 
 
 def test_nothing_is_kept_while_nobody_looks() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.tell(event())
     assert not tail.open
     assert numbers(tail, ANN) == []
 
 
 def test_what_happens_between_two_looks_is_taken_once_and_in_order() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     assert tail.open
     for number in (1, 2, 3):
@@ -36,7 +46,7 @@ def test_what_happens_between_two_looks_is_taken_once_and_in_order() -> None:
 
 
 def test_each_who_looks_gets_what_is_theirs() -> None:
-    tail = Tail()
+    tail = EventTail()
     for name in (ANN, OPERATOR):
         tail.take(name, KINDS, 0.0)
     tail.tell(event(1))
@@ -46,7 +56,7 @@ def test_each_who_looks_gets_what_is_theirs() -> None:
 
 
 def test_kinds_that_were_not_asked_for_are_not_kept() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.take(ANN, ["presence"], 0.0)
     tail.tell(event(1, "rooms"))
     tail.tell(event(2, "presence"))
@@ -54,7 +64,7 @@ def test_kinds_that_were_not_asked_for_are_not_kept() -> None:
 
 
 def test_a_line_that_is_full_leaves_out_what_comes_and_counts_it() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     for number in range(MOST + 7):
         tail.tell(event(number))
@@ -65,7 +75,7 @@ def test_a_line_that_is_full_leaves_out_what_comes_and_counts_it() -> None:
 
 
 def test_a_node_with_too_much_to_do_keeps_nothing_and_says_how_much() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     tail.shedding = True
     tail.tell(event())
@@ -73,7 +83,7 @@ def test_a_node_with_too_much_to_do_keeps_nothing_and_says_how_much() -> None:
 
 
 def test_a_line_nobody_asks_for_ends_by_itself() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     tail.tell(event(1))
     tail.expire(HOLD_S)
@@ -82,7 +92,7 @@ def test_a_line_nobody_asks_for_ends_by_itself() -> None:
 
 
 def test_who_wants_no_kind_ends_it_at_once() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     tail.take(ANN, [], 0.1)
     assert not tail.open
@@ -90,7 +100,7 @@ def test_who_wants_no_kind_ends_it_at_once() -> None:
 
 def test_what_people_write_is_left_out_unless_it_is_allowed() -> None:
     for bodies, shown in ((False, None), (True, '"hi"')):
-        tail = Tail(bodies=bodies)
+        tail = EventTail(bodies=bodies)
         tail.take(ANN, KINDS, 0.0)
         tail.tell(event(), b'"hi"')
         assert [found.body for found in tail.take(ANN, KINDS, 0.0).events] == [shown]
@@ -98,7 +108,7 @@ def test_what_people_write_is_left_out_unless_it_is_allowed() -> None:
 
 @pytest.mark.parametrize("body", [b"x" * 100_000, b"\xff" * 5_000])
 def test_a_long_body_is_cut(body: bytes) -> None:
-    tail = Tail(bodies=True)
+    tail = EventTail(bodies=True)
     tail.take(ANN, KINDS, 0.0)
     tail.tell(event(), body)
     (found,) = tail.take(ANN, KINDS, 0.0).events
@@ -110,31 +120,31 @@ def test_a_long_body_is_cut(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("only", "expected"),
     [
-        (Only(), [1, 2, 3]),
-        (Only(user="ann"), [1, 2]),
-        (Only(room="den"), [1, 3]),
-        (Only("ann", "den"), [1]),
-        (Only(user="nobody"), []),
+        (EventFilter(), [1, 2, 3]),
+        (EventFilter(user="ann"), [1, 2]),
+        (EventFilter(room="den"), [1, 3]),
+        (EventFilter("ann", "den"), [1]),
+        (EventFilter(user="nobody"), []),
     ],
 )
-def test_who_wants_some_events_only_is_not_kept_others(only: Only, expected: list[int]) -> None:
-    tail = Tail()
+def test_who_wants_some_events_only_is_not_kept_others(only: EventFilter, expected: list[int]) -> None:
+    tail = EventTail()
     tail.take(ANN, KINDS, 0.0, only)
     for number, user, room in ((1, "ann", "den"), (2, "ann", "hall"), (3, "bob", "den")):
-        tail.tell(Event(1_000, "rooms", "joined", "acme", user, room, number=number))
+        tail.tell(RecordedEvent(1_000, "rooms", "joined", "acme", user, room, number=number))
     for number in range(MOST):
-        tail.tell(Event(1_000, "rooms", "joined", "acme", "carl", "cellar", number=100 + number))
+        tail.tell(RecordedEvent(1_000, "rooms", "joined", "acme", "carl", "cellar", number=100 + number))
     taken = tail.take(ANN, KINDS, 0.0, only)
     assert [event.number for event in taken.events][:3] == expected
-    assert taken.skipped == (3 if only == Only() else 0)  # nor counted
+    assert taken.skipped == (3 if only == EventFilter() else 0)  # nor counted
 
 
 def test_the_first_look_finds_nothing_and_nothing_left_out() -> None:
-    assert Tail().take(ANN, KINDS, 0.0) == ([], 0)
+    assert EventTail().take(ANN, KINDS, 0.0) == ([], 0)
 
 
 def test_who_wants_no_kind_any_more_gets_nothing() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     tail.tell(event())
     assert tail.take(ANN, (), 1.0) == ([], 0)
@@ -142,7 +152,7 @@ def test_who_wants_no_kind_any_more_gets_nothing() -> None:
 
 
 def test_what_was_collected_for_who_stayed_away_too_long_is_forgotten() -> None:
-    tail = Tail()
+    tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     tail.tell(event())
     assert numbers(tail, ANN, HOLD_S) == []
@@ -150,9 +160,9 @@ def test_what_was_collected_for_who_stayed_away_too_long_is_forgotten() -> None:
 
 def test_bodies_are_shown_where_that_is_allowed_and_cut_where_they_are_longer() -> None:
     for tail, sent, shown in (
-        (Tail(), b"secret", None),
-        (Tail(bodies=True), b"." * BODY, "." * BODY),
-        (Tail(bodies=True), b"." * (BODY + 1), "." * (BODY - 1) + "…"),
+        (EventTail(), b"secret", None),
+        (EventTail(bodies=True), b"." * BODY, "." * BODY),
+        (EventTail(bodies=True), b"." * (BODY + 1), "." * (BODY - 1) + "…"),
     ):
         tail.take(ANN, KINDS, 0.0)
         tail.tell(event(), sent)

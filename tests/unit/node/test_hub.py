@@ -14,7 +14,7 @@ from greendot.engine.port import Topic
 from greendot.node import hub as module
 from greendot.node.channel import Channel, Pending
 from greendot.node.hub import Hub
-from greendot.node.hub_model import Throttle
+from greendot.node.hub_model import WriteThrottle
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 
@@ -80,7 +80,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Listener.everybody.clear()
 
 
-def made(throttle: Throttle | None = None, **rest: Any) -> tuple[Hub, Metrics]:
+def made(throttle: WriteThrottle | None = None, **rest: Any) -> tuple[Hub, Metrics]:
     metrics = Metrics()
     return Hub(metrics, throttle, **rest), metrics
 
@@ -212,7 +212,7 @@ async def test_what_the_kernel_did_not_take_is_left_to_the_connection_frame_by_f
 
 async def test_writes_per_second_are_bounded_and_shared_between_rooms() -> None:
     now = 0.0
-    hub, metrics = made(Throttle(100, 0.0), now=lambda: now)
+    hub, metrics = made(WriteThrottle(100, 0.0), now=lambda: now)
     rooms = [hub.channel(Topic("room", "t", name)) for name in ("loud", "quiet")]
     loud, quiet = listeners(hub, rooms[0], 50), listeners(hub, rooms[1], 2)
     written = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from greendot.node.hub_model import HOLD_S, MOST, PERIOD_S, Heat
+from greendot.node.hub_model import HOLD_S, MOST, PERIOD_S, HotTopics
 
 
 def test_what_was_counted_is_told_by_the_second_once_a_period_is_over() -> None:
-    heat = Heat[str](0.0)
+    heat = HotTopics[str](0.0)
     heat.add("den", 10)
     heat.add("den", 20)
     heat.add("hall", 1)
@@ -15,21 +15,21 @@ def test_what_was_counted_is_told_by_the_second_once_a_period_is_over() -> None:
 
 
 def test_two_who_look_at_almost_the_same_time_see_the_same() -> None:
-    heat = Heat[str](0.0)
+    heat = HotTopics[str](0.0)
     heat.add("den", 10)
     assert heat.per_s(1.0) == heat.per_s(1.0 + PERIOD_S / 2) == {"den": 10.0}
     assert heat.per_s(2.0) == {}
 
 
 def test_it_lasts_while_somebody_looks() -> None:
-    heat = Heat[str](0.0)
+    heat = HotTopics[str](0.0)
     assert heat.ends_at == HOLD_S
     heat.per_s(3.0)
     assert heat.ends_at == 3.0 + HOLD_S
 
 
 def test_no_more_topics_are_counted_than_it_has_room_for() -> None:
-    heat = Heat[int](0.0)
+    heat = HotTopics[int](0.0)
     for number in range(MOST + 5):
         heat.add(number, 1)
     heat.add(0, 1)
@@ -39,12 +39,12 @@ def test_no_more_topics_are_counted_than_it_has_room_for() -> None:
 
 
 def test_a_period_is_over_to_the_moment() -> None:
-    heat = Heat[str](0.0)
+    heat = HotTopics[str](0.0)
     heat.add("den", 8)
     assert heat.per_s(PERIOD_S) == {"den": 8 / PERIOD_S}
 
 
 def test_a_period_lasts_from_where_it_began() -> None:
-    heat = Heat[str](10.0)
+    heat = HotTopics[str](10.0)
     heat.add("den", 6)
     assert heat.per_s(12.0) == {"den": 3.0}

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from greendot.node.hub_model import BURST_S, Throttle
+from greendot.node.hub_model import BURST_S, WriteThrottle
 
 
 def test_what_was_taken_is_paid_for_by_waiting() -> None:
-    throttle = Throttle(1_000, 0.0)
+    throttle = WriteThrottle(1_000, 0.0)
     assert throttle.wait_s(0.0) == 0.0
     throttle.take(1_000 + round(1_000 * BURST_S))
     assert throttle.wait_s(0.0) > 0.99
@@ -13,14 +13,14 @@ def test_what_was_taken_is_paid_for_by_waiting() -> None:
 
 
 def test_what_was_not_used_is_not_kept_for_long() -> None:
-    throttle = Throttle(1_000, 0.0)
+    throttle = WriteThrottle(1_000, 0.0)
     assert throttle.wait_s(100.0) == 0.0
     throttle.take(round(1_000 * BURST_S) + 1)
     assert throttle.wait_s(100.0) > 0.0
 
 
 def test_the_wait_is_until_one_more_may_be_taken() -> None:
-    throttle = Throttle(100, 0.0)
+    throttle = WriteThrottle(100, 0.0)
     throttle.take(round(100 * BURST_S))
     assert throttle.wait_s(0.0) == 0.01
     throttle.take(9)
@@ -30,6 +30,6 @@ def test_the_wait_is_until_one_more_may_be_taken() -> None:
 
 
 def test_a_part_of_one_is_enough_to_go_on() -> None:
-    throttle = Throttle(100, 0.0)
+    throttle = WriteThrottle(100, 0.0)
     throttle.take(round(100 * BURST_S))
     assert throttle.wait_s(0.0078125) == 0.0

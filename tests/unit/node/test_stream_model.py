@@ -5,27 +5,27 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.node.stream_model import MOST_HELD, Line
+from greendot.node.stream_model import MOST_HELD, Sequencer
 
 
 @given(st.integers(0, 5), st.data())
 def test_records_that_come_in_any_order_and_twice_go_out_in_order_and_once(start: int, data: st.DataObject) -> None:
     numbers = [*range(start + 1, start + 15)]
     coming = data.draw(st.permutations(numbers + data.draw(st.lists(st.sampled_from(numbers), max_size=10))))
-    line: Line[int] = Line(start)
+    line: Sequencer[int] = Sequencer(start)
     out = [record for seq in coming for record in line.offer(seq, seq)]
     assert out == numbers
     assert not line.gap
 
 
 def test_what_was_there_before_is_dropped() -> None:
-    line: Line[str] = Line(5)
+    line: Sequencer[str] = Sequencer(5)
     assert line.offer(5, "five") == line.offer(1, "one") == []
     assert not line.gap
 
 
 def test_a_gap_holds_what_follows_until_it_is_filled() -> None:
-    line: Line[str] = Line(1)
+    line: Sequencer[str] = Sequencer(1)
     assert line.offer(3, "three") == []
     assert line.gap
     assert line.offer(2, "two") == ["two", "three"]
@@ -33,7 +33,7 @@ def test_a_gap_holds_what_follows_until_it_is_filled() -> None:
 
 
 def test_giving_up_a_gap_lets_out_what_was_held_behind_it() -> None:
-    line: Line[str] = Line(1)
+    line: Sequencer[str] = Sequencer(1)
     for seq, record in ((4, "four"), (5, "five"), (3, "three"), (9, "nine")):
         line.offer(seq, record)
     assert line.skip_to(3) == ["four", "five"]
@@ -45,7 +45,7 @@ def test_giving_up_a_gap_lets_out_what_was_held_behind_it() -> None:
 
 
 def test_a_line_with_nothing_held_skips_and_goes_on_behind_it() -> None:
-    line: Line[str] = Line()
+    line: Sequencer[str] = Sequencer()
     assert line.offer(1, "one") == ["one"]
     assert line.skip_to(5) == []
     assert line.offer(5, "five") == []
@@ -53,14 +53,14 @@ def test_a_line_with_nothing_held_skips_and_goes_on_behind_it() -> None:
 
 
 def test_what_is_skipped_is_not_held_any_longer() -> None:
-    line: Line[str] = Line(0)
+    line: Sequencer[str] = Sequencer(0)
     line.offer(3, "three")
     assert line.skip_to(3) == []
     assert not line.gap
 
 
 def test_no_more_is_held_than_may_be() -> None:
-    line: Line[int] = Line(0)
+    line: Sequencer[int] = Sequencer(0)
     for seq in range(2, 2 * MOST_HELD):
         line.offer(seq, seq)
     assert line.overflown

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from greendot.node import time_slices as module
-from greendot.node.time_slices import SLICE_S, Slices
+from greendot.node.time_slices import SLICE_S, TimeSlices
 
 
 class Stopwatch:
@@ -19,7 +19,7 @@ class Stopwatch:
 
 
 async def test_however_many_work_a_turn_is_a_slice_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, slices = Stopwatch(monkeypatch), Slices()
+    time, slices = Stopwatch(monkeypatch), TimeSlices()
     steps: list[int] = []
 
     async def work(number: int) -> None:
@@ -37,7 +37,7 @@ async def test_however_many_work_a_turn_is_a_slice_long(monkeypatch: pytest.Monk
 
 
 async def test_a_few_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, slices = Stopwatch(monkeypatch), Slices()
+    time, slices = Stopwatch(monkeypatch), TimeSlices()
     await slices.turn()
     time.now += 2 * SLICE_S
     waiting = asyncio.ensure_future(slices.turn())
@@ -47,7 +47,7 @@ async def test_a_few_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_one_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, slices = Stopwatch(monkeypatch), Slices()
+    time, slices = Stopwatch(monkeypatch), TimeSlices()
     await slices.turn()
     time.now += 2 * SLICE_S
     first, second, third = (asyncio.ensure_future(slices.turn()) for _ in range(3))
@@ -59,7 +59,7 @@ async def test_one_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_time_is_counted_anew_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, slices = Stopwatch(monkeypatch), Slices()
+    time, slices = Stopwatch(monkeypatch), TimeSlices()
     await slices.turn()
     time.now += 2 * SLICE_S
     await asyncio.sleep(0)

@@ -16,7 +16,7 @@ import pytest
 
 from e2e.processes import PATIENCE_S, until
 from greendot.errors import ConfigError
-from greendot.ops.supervisor import FIRST_PAUSE_S, LONG_LIFE_S, LONGEST_PAUSE_S, Backoff, reserve
+from greendot.ops.supervisor import FIRST_PAUSE_S, LONG_LIFE_S, LONGEST_PAUSE_S, RestartBackoff, reserve
 from greendot.transport.listener import bind
 
 from . import supervised
@@ -271,7 +271,7 @@ async def test_a_stuck_worker_does_not_outlive_its_parent_for_long(tmp_path: Pat
 
 
 def test_the_pause_grows_to_its_limit_and_a_long_life_ends_it() -> None:
-    backoff = Backoff()
+    backoff = RestartBackoff()
     pauses = [backoff.after(1.0) for _ in range(9)]
     assert pauses == [0, FIRST_PAUSE_S, 0.2, 0.4, 0.8, 1.6, 3.2, LONGEST_PAUSE_S, LONGEST_PAUSE_S]
     assert [backoff.after(LONG_LIFE_S + 1), backoff.after(1.0)] == [0, FIRST_PAUSE_S]

@@ -9,21 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.presence.celebrity_model import LATELY_S, LONGEST_S, SHORTEST_S, Crowding, Spread
+from greendot.presence.celebrity_model import LATELY_S, LONGEST_S, SHORTEST_S, CelebrityFanout, CelebrityThresholds
 
 STEP_S = 0.1
-CROWDING = Crowding(spread=1_000, poll=20_000)
-SMALL = Crowding(spread=1, poll=100)
+CROWDING = CelebrityThresholds(spread=1_000, poll=20_000)
+SMALL = CelebrityThresholds(spread=1, poll=100)
 
 
 class Town:
     """Watchers, what each knows, and a user who changes. It fails when a watcher hears the same or something older."""
 
-    def __init__(self, watchers: int, active_at: dict[int, float] | None = None, crowding: Crowding = CROWDING) -> None:
+    def __init__(
+        self, watchers: int, active_at: dict[int, float] | None = None, crowding: CelebrityThresholds = CROWDING
+    ) -> None:
         self.crowding = crowding
         self.now, self.version = 100_000.0, 1
         self.known = dict.fromkeys(range(watchers), 0)
-        self.spread = Spread(self.known, lambda watcher: (active_at or {}).get(watcher, 0.0), self.now)
+        self.spread = CelebrityFanout(self.known, lambda watcher: (active_at or {}).get(watcher, 0.0), self.now)
         self.per_second: Counter[int] = Counter()
 
     def change(self) -> None:
@@ -179,7 +181,7 @@ def test_the_window_grows_from_10_to_30_seconds_between_the_thresholds() -> None
     assert (windows[0], windows[-1]) == pytest.approx((SHORTEST_S, LONGEST_S))
     assert 20_000 / CROWDING.per_s(20_000) == pytest.approx(LONGEST_S)
     assert CROWDING.per_s(3) == CROWDING.per_s(1_000)
-    assert Crowding(5, 5).per_s(10) == pytest.approx(10 / LONGEST_S)
+    assert CelebrityThresholds(5, 5).per_s(10) == pytest.approx(10 / LONGEST_S)
 
 
 def test_a_threshold_is_left_only_well_below_it() -> None:
@@ -190,23 +192,23 @@ def test_a_threshold_is_left_only_well_below_it() -> None:
 
 
 def test_few_watchers_are_told_in_the_window_as_well() -> None:
-    town = Town(20, crowding=Crowding(5, 20_000))
+    town = Town(20, crowding=CelebrityThresholds(5, 20_000))
     for _ in range(round(SHORTEST_S / STEP_S) + 1):
         town.step()
     assert town.spread.done
 
 
 def test_thresholds_that_are_one_apart_are_apart() -> None:
-    assert Crowding(spread=10, poll=11).per_s(11) == 11 / LONGEST_S
+    assert CelebrityThresholds(spread=10, poll=11).per_s(11) == 11 / LONGEST_S
 
 
 def test_the_first_is_told_at_the_moment_that_is_paid_for() -> None:
-    assert Spread(["ann", "bob"], lambda _: 0.0, 0.0).due(0.1, 10.0) == ["ann"]
+    assert CelebrityFanout(["ann", "bob"], lambda _: 0.0, 0.0).due(0.1, 10.0) == ["ann"]
 
 
 def test_nobody_of_a_round_is_forgotten_when_it_is_looked_through_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greendot.presence.celebrity_model.AT_ONCE", 1)
-    spread = Spread(["ann", "bob", "zoe"], lambda _: 0.0, 0.0)
+    spread = CelebrityFanout(["ann", "bob", "zoe"], lambda _: 0.0, 0.0)
     assert spread.due(0.3, 10.0) == ["ann", "bob", "zoe"]
     assert spread.done
 
@@ -215,4 +217,4 @@ def test_nobody_of_a_round_is_forgotten_when_it_is_looked_through_in_parts(monke
 def test_who_was_active_within_a_time_comes_before_who_was_exactly_then(lately_s: float) -> None:
     now = 10_000.0
     active = {"ann": now - lately_s, "bob": now - lately_s + 1}
-    assert Spread(active, active.__getitem__, now - 0.5).due(now, 4.0) == ["bob", "ann"]
+    assert CelebrityFanout(active, active.__getitem__, now - 0.5).due(now, 4.0) == ["bob", "ann"]

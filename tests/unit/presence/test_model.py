@@ -6,29 +6,38 @@ from collections.abc import Callable
 
 import pytest
 
-from greendot.presence.model import NOBODY, Change, Face, Manual, NodeLife, Ref, Snapshot, UserPresence
+from greendot.presence.model import (
+    NOBODY,
+    Change,
+    ManualStatus,
+    NodeLife,
+    SessionEpoch,
+    Snapshot,
+    UserPresence,
+    VisibleState,
+)
 
 T0 = 1_800_000_000_000
 LIVE = {"n1": NodeLife(), "n2": NodeLife()}
-AUTO = Manual(rev=1)
-BUSY = Manual("busy", text="in a meeting", rev=2)
-INVISIBLE = Manual("invisible", text="in a meeting", rev=2)
+AUTO = ManualStatus(rev=1)
+BUSY = ManualStatus("busy", text="in a meeting", rev=2)
+INVISIBLE = ManualStatus("invisible", text="in a meeting", rev=2)
 
 
 class Person:
     """A record and the verbs on it at times counted from T0."""
 
-    def __init__(self, manual: Manual | None = AUTO, face: Face = NOBODY) -> None:
+    def __init__(self, manual: ManualStatus | None = AUTO, face: VisibleState = NOBODY) -> None:
         self.record = UserPresence(face, "Ann")
         self.nodes = dict(LIVE)
         self.manual = manual
 
     @property
-    def face(self) -> Face:
+    def face(self) -> VisibleState:
         return self.record.face
 
     @property
-    def own(self) -> Face:
+    def own(self) -> VisibleState:
         return self.record.own
 
     def come(
@@ -42,7 +51,7 @@ class Person:
         idle: bool = False,
     ) -> Change | None:
         """A session opens, and the status becomes known."""
-        _, change = self.record.touch(Ref(session, node, conn), device, idle, T0 + at, self.nodes)
+        _, change = self.record.touch(SessionEpoch(session, node, conn), device, idle, T0 + at, self.nodes)
         if self.manual is not None:
             known = self.record.manual is not None
             later = self.record.set_manual(self.manual, T0 + at, self.nodes)
@@ -59,20 +68,20 @@ class Person:
         node: str = "n1",
         idle: bool | None = None,
     ) -> Change | None:
-        return self.record.touch(Ref(session, node, conn), device, idle, T0 + at, self.nodes)[1]
+        return self.record.touch(SessionEpoch(session, node, conn), device, idle, T0 + at, self.nodes)[1]
 
     def linger(
         self, at: int, grace: int, session: str = "s1", *, conn: int = 1, node: str = "n1", heard: int | None = None
     ) -> tuple[int | None, Change | None]:
         heard = at if heard is None else heard
-        return self.record.linger(Ref(session, node, conn), grace, T0 + heard, T0 + at, self.nodes)
+        return self.record.linger(SessionEpoch(session, node, conn), grace, T0 + heard, T0 + at, self.nodes)
 
     def leave(
         self, at: int, session: str = "s1", *, conn: int = 1, node: str = "n1"
     ) -> tuple[int | None, Change | None]:
-        return self.record.leave(Ref(session, node, conn), T0 + at, self.nodes)
+        return self.record.leave(SessionEpoch(session, node, conn), T0 + at, self.nodes)
 
-    def set(self, at: int, manual: Manual) -> Change | None:
+    def set(self, at: int, manual: ManualStatus) -> Change | None:
         return self.record.set_manual(manual, T0 + at, self.nodes)
 
     def settle(self, at: int) -> Change | None:
@@ -135,7 +144,7 @@ def test_no_session_is_offline_whatever_the_manual_status() -> None:
 def test_a_status_text_is_shown_with_any_state_but_offline() -> None:
     ann = Person()
     ann.come(0)
-    assert told(ann.set(1, Manual(text="on the train", rev=2))) == "online"
+    assert told(ann.set(1, ManualStatus(text="on the train", rev=2))) == "online"
     assert (ann.face.text, ann.face.since) == ("on the train", T0)
     ann.touch(2, idle=True)
     assert (ann.face.state, ann.face.text) == ("idle", "on the train")
@@ -151,7 +160,7 @@ def test_a_session_is_shown_to_nobody_until_the_status_is_known() -> None:
 
 
 def test_a_user_who_leaves_before_the_status_is_known_was_never_there() -> None:
-    before = Face("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
+    before = VisibleState("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
     ann = Person(manual=None, face=before)
     ann.come(0)
     assert told(ann.linger(1, 0)[1]) is None
@@ -165,8 +174,8 @@ def test_a_user_who_leaves_before_the_status_is_known_was_never_there() -> None:
 def test_a_lower_revision_of_the_status_is_ignored() -> None:
     ann = Person()
     ann.come(0)
-    ann.set(1, Manual("busy", rev=5))
-    assert ann.set(2, Manual("auto", rev=4)) is None
+    ann.set(1, ManualStatus("busy", rev=5))
+    assert ann.set(2, ManualStatus("auto", rev=4)) is None
     assert ann.face.state == "busy"
 
 
@@ -180,24 +189,24 @@ def test_the_same_revision_again_changes_nothing() -> None:
 def test_a_status_ends_at_its_time_to_the_millisecond() -> None:
     ann = Person()
     ann.come(0)
-    ann.set(1, Manual("busy", until=T0 + 100, text="lunch", rev=2))
+    ann.set(1, ManualStatus("busy", until=T0 + 100, text="lunch", rev=2))
     assert ann.settle(99) is None
     assert told(ann.settle(100)) == "online"
     assert (ann.face.text, ann.own.status, ann.own.until) == (None, "auto", None)
 
 
 def test_a_status_that_has_ended_is_never_shown() -> None:
-    ann = Person(Manual("busy", until=T0 - 1, rev=3))
+    ann = Person(ManualStatus("busy", until=T0 - 1, rev=3))
     assert told(ann.come(0)) == "online"
 
 
 def test_a_status_that_has_ended_keeps_its_revision() -> None:
     ann = Person()
     ann.come(0)
-    ann.set(1, Manual("busy", until=T0 + 10, rev=5))
+    ann.set(1, ManualStatus("busy", until=T0 + 10, rev=5))
     ann.settle(10)
-    assert ann.set(11, Manual("invisible", rev=4)) is None
-    assert told(ann.set(12, Manual("invisible", rev=6))) == "offline"
+    assert ann.set(11, ManualStatus("invisible", rev=4)) is None
+    assert told(ann.set(12, ManualStatus("invisible", rev=6))) == "offline"
 
 
 @pytest.mark.parametrize(
@@ -212,15 +221,15 @@ def test_a_status_that_has_ended_keeps_its_revision() -> None:
 def test_every_verb_ends_a_status_that_has_run_out(verb: Callable[[Person], Change | None]) -> None:
     ann = Person()
     ann.come(0)
-    ann.set(1, Manual("busy", until=T0 + 10, rev=2))
+    ann.set(1, ManualStatus("busy", until=T0 + 10, rev=2))
     assert told(verb(ann)) == "online"
 
 
 def test_only_own_devices_are_told_that_a_status_got_another_end() -> None:
     ann = Person()
     ann.come(0)
-    ann.set(1, Manual("busy", until=T0 + 100, rev=2))
-    change = ann.set(2, Manual("busy", until=T0 + 200, rev=3))
+    ann.set(1, ManualStatus("busy", until=T0 + 100, rev=2))
+    change = ann.set(2, ManualStatus("busy", until=T0 + 200, rev=3))
     assert change is not None
     assert (change.public, change.private) == (False, True)
     assert change.own.until == T0 + 200
@@ -246,7 +255,7 @@ def test_while_invisible_nothing_others_can_read_moves() -> None:
         ann.touch(60, idle=True),
         ann.touch(70, idle=False),
         ann.come(80, "s2", device="laptop"),
-        ann.set(90, Manual("invisible", text="other words", rev=3)),
+        ann.set(90, ManualStatus("invisible", text="other words", rev=3)),
         ann.linger(100, 0)[1],
         ann.linger(110, 0, "s2")[1],
     ]
@@ -270,13 +279,13 @@ def test_who_comes_back_from_invisible_is_online_from_then_on() -> None:
     ann.come(0)
     ann.set(50, INVISIBLE)
     hidden = ann.face.version
-    assert told(ann.set(90, Manual(rev=3))) == "online"
+    assert told(ann.set(90, ManualStatus(rev=3))) == "online"
     assert ann.face.since == T0 + 90
     assert ann.face.version > hidden
 
 
 def test_who_arrives_invisible_is_not_told_to_anybody() -> None:
-    before = Face("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
+    before = VisibleState("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
     ann = Person(INVISIBLE, before)
     assert told(ann.come(0)) is None
     assert ann.face == before
@@ -287,7 +296,7 @@ def test_who_arrives_invisible_is_not_told_to_anybody() -> None:
 
 
 def test_a_version_is_the_time_or_one_more_than_the_last() -> None:
-    ann = Person(face=Face(version=T0 + 1_000))
+    ann = Person(face=VisibleState(version=T0 + 1_000))
     ann.come(0)
     assert ann.face.version == T0 + 1_001
     ann.touch(2_000, idle=True)
@@ -327,7 +336,7 @@ def test_two_sessions_of_one_device_list_it_once() -> None:
 
 def test_touch_answers_whether_the_session_was_there_before() -> None:
     ann = Person()
-    ref = Ref("s1", "n1", 1)
+    ref = SessionEpoch("s1", "n1", 1)
     assert ann.record.touch(ref, "phone", False, T0, LIVE)[0] is False
     assert ann.record.touch(ref._replace(conn=2), "phone", None, T0 + 1, LIVE)[0] is True
 
@@ -336,7 +345,7 @@ def test_a_session_whose_linger_is_over_was_not_there_before() -> None:
     ann = Person()
     ann.come(0)
     ann.linger(0, 1_000)
-    assert ann.record.touch(Ref("s1", "n1", 2), "phone", None, T0 + 1_000, LIVE)[0] is False
+    assert ann.record.touch(SessionEpoch("s1", "n1", 2), "phone", None, T0 + 1_000, LIVE)[0] is False
 
 
 def test_a_return_is_not_activity() -> None:
@@ -415,8 +424,16 @@ def test_leaving_does_not_end_a_session_that_is_connected() -> None:
     assert ann.face.state == "online"
 
 
-@pytest.mark.parametrize("other", [Ref("s2", "n1", 2), Ref("s1", "n2", 2), Ref("s1", "n1", 1), Ref("s1", "n1", 3)])
-def test_a_close_must_match_session_incarnation_and_connection(other: Ref) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        SessionEpoch("s2", "n1", 2),
+        SessionEpoch("s1", "n2", 2),
+        SessionEpoch("s1", "n1", 1),
+        SessionEpoch("s1", "n1", 3),
+    ],
+)
+def test_a_close_must_match_session_incarnation_and_connection(other: SessionEpoch) -> None:
     ann = Person()
     ann.come(0, conn=2)
     assert ann.record.linger(other, 0, T0, T0 + 10, LIVE) == (None, None)
@@ -517,7 +534,7 @@ def test_last_seen_is_the_latest_of_all_devices() -> None:
 
 
 def test_nobody_has_a_last_seen_while_they_are_there() -> None:
-    ann = Person(face=Face("offline", since=1, last_seen=1, version=1))
+    ann = Person(face=VisibleState("offline", since=1, last_seen=1, version=1))
     ann.come(0)
     assert ann.face.last_seen is None
 
@@ -582,7 +599,7 @@ def test_who_lingered_once_and_returned_is_last_seen_at_the_nodes_last_renewal()
 
 
 def test_a_user_nobody_knows_is_offline_without_a_version_or_a_setting() -> None:
-    assert (NOBODY.state, NOBODY.version, Manual().status, Manual().rev) == ("offline", 0, "auto", 0)
+    assert (NOBODY.state, NOBODY.version, ManualStatus().status, ManualStatus().rev) == ("offline", 0, "auto", 0)
     assert UserPresence().turned is None
 
 
@@ -618,7 +635,7 @@ def test_who_hides_is_seen_going_and_who_shows_up_coming() -> None:
     assert ann.record.turned is False
     ann.touch(2, idle=True)
     assert ann.record.turned is None
-    ann.set(3, Manual(rev=3))
+    ann.set(3, ManualStatus(rev=3))
     assert ann.record.turned is True
 
 
@@ -632,7 +649,7 @@ def test_versions_go_on_from_what_own_devices_were_told() -> None:
     for _ in range(3):
         ann.touch(10, idle=not ann.record.seats["s1"].idle)
     assert (ann.face.version, ann.own.version) == (T0 + 10, T0 + 13)
-    ann.set(10, Manual(rev=3))
+    ann.set(10, ManualStatus(rev=3))
     assert (ann.face.version, ann.own.version) == (T0 + 14, T0 + 14)
 
 
@@ -650,12 +667,12 @@ def test_another_last_heard_does_not_move_the_last_seen_of_who_seems_offline() -
     ann.set(50, INVISIBLE)
     ann.come(60, "s2", device="laptop")
     ann.linger(70, 0, "s2", heard=65)
-    ann.set(80, Manual("invisible", until=T0 + 999, rev=3))
+    ann.set(80, ManualStatus("invisible", until=T0 + 999, rev=3))
     assert ann.face.last_seen == T0 + 50
 
 
 def test_a_new_status_of_who_is_offline_keeps_the_last_seen() -> None:
-    gone = Face("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
+    gone = VisibleState("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
     ann = Person(BUSY, gone)
     ann.nodes.clear()
     change = ann.come(0)  # its node does not count
@@ -676,7 +693,7 @@ def test_a_name_is_told_once() -> None:
 def test_what_is_restored_began_when_it_did() -> None:
     ann = Person()
     ann.record.set_manual(AUTO, T0, ann.nodes)
-    ann.record.touch(Ref("s1", "n1", 1), "phone", False, T0, ann.nodes, since=T0 - 500)
+    ann.record.touch(SessionEpoch("s1", "n1", 1), "phone", False, T0, ann.nodes, since=T0 - 500)
     assert (ann.face.state, ann.face.since) == ("online", T0 - 500)
 
 
@@ -686,7 +703,7 @@ def test_what_is_restored_began_when_it_did() -> None:
 def test_a_late_word_answers_that_the_session_is_there() -> None:
     ann = Person()
     ann.come(0, conn=2)
-    there, _ = ann.record.touch(Ref("s1", "n1", 1), "phone", None, T0 + 1, ann.nodes)
+    there, _ = ann.record.touch(SessionEpoch("s1", "n1", 1), "phone", None, T0 + 1, ann.nodes)
     assert there is True
 
 
@@ -724,7 +741,7 @@ def test_a_session_goes_on_under_another_id_with_what_it_was() -> None:
     ann = Person()
     ann.come(0, idle=True)
     ann.linger(10, 100)
-    found, change = ann.record.adopt("s1", Ref("s9", "n2", 7), T0 + 50, ann.nodes)
+    found, change = ann.record.adopt("s1", SessionEpoch("s9", "n2", 7), T0 + 50, ann.nodes)
     assert (found, change) == (("n1", True), None)
     seat = ann.record.seats["s9"]
     assert [*ann.record.seats] == ["s9"]
@@ -735,9 +752,9 @@ def test_a_session_goes_on_under_another_id_with_what_it_was() -> None:
 def test_a_session_that_is_over_or_unknown_is_not_adopted() -> None:
     ann = Person()
     ann.come(0)
-    assert ann.record.adopt("s2", Ref("s9", "n1", 1), T0 + 1, ann.nodes) == (None, None)
+    assert ann.record.adopt("s2", SessionEpoch("s9", "n1", 1), T0 + 1, ann.nodes) == (None, None)
     ann.linger(10, 100)
-    found, change = ann.record.adopt("s1", Ref("s9", "n1", 1), T0 + 110, ann.nodes)
+    found, change = ann.record.adopt("s1", SessionEpoch("s9", "n1", 1), T0 + 110, ann.nodes)
     assert (found, told(change)) == (None, "offline")
 
 
@@ -760,5 +777,5 @@ def test_a_status_of_the_same_revision_is_taken_again() -> None:
     """A node that read it while it ran out brings it back as it is stored."""
     ann = Person()
     ann.come(0)
-    ann.set(1, Manual("busy", rev=2))
-    assert told(ann.set(2, Manual("auto", rev=2))) == "online"
+    ann.set(1, ManualStatus("busy", rev=2))
+    assert told(ann.set(2, ManualStatus("auto", rev=2))) == "online"

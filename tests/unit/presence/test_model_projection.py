@@ -3,11 +3,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from greendot.presence.model import NOBODY, RECENTLY_MS, Face, Snapshot, entry, polled, project, without_last_seen
+from greendot.presence.model import (
+    NOBODY,
+    RECENTLY_MS,
+    Snapshot,
+    VisibleState,
+    entry,
+    polled,
+    project,
+    without_last_seen,
+)
 
-BUSY = Face("busy", since=5, version=7, text="in a meeting", status="busy", until=99)
-HIDDEN = Face("offline", since=3, last_seen=2, version=6)
-INVISIBLE = Face("online", since=4, version=8, status="invisible", until=50)
+BUSY = VisibleState("busy", since=5, version=7, text="in a meeting", status="busy", until=99)
+HIDDEN = VisibleState("offline", since=3, last_seen=2, version=6)
+INVISIBLE = VisibleState("online", since=4, version=8, status="invisible", until=50)
 
 
 def wire(event: object) -> dict[str, object]:
@@ -34,7 +43,7 @@ def test_own_devices_read_the_manual_status_and_its_end_as_well() -> None:
 
 
 def test_an_end_that_was_not_set_is_null_to_own_devices() -> None:
-    assert wire(entry("ann", Face("online"), None, own=True))["until"] is None
+    assert wire(entry("ann", VisibleState("online"), None, own=True))["until"] is None
 
 
 def test_devices_are_listed_in_snapshots_only() -> None:
@@ -73,16 +82,16 @@ NOW = 1_800_000_000_000
 @pytest.mark.parametrize(
     ("face", "recently"),
     [
-        (Face("online", since=1), True),
-        (Face("busy", since=1), True),
-        (Face("idle", since=NOW - RECENTLY_MS), True),
-        (Face("idle", since=NOW - RECENTLY_MS - 1), False),
-        (Face("offline", last_seen=NOW - RECENTLY_MS), True),
-        (Face("offline", since=NOW, last_seen=NOW - RECENTLY_MS - 1), False),
-        (Face("offline", since=NOW), False),
+        (VisibleState("online", since=1), True),
+        (VisibleState("busy", since=1), True),
+        (VisibleState("idle", since=NOW - RECENTLY_MS), True),
+        (VisibleState("idle", since=NOW - RECENTLY_MS - 1), False),
+        (VisibleState("offline", last_seen=NOW - RECENTLY_MS), True),
+        (VisibleState("offline", since=NOW, last_seen=NOW - RECENTLY_MS - 1), False),
+        (VisibleState("offline", since=NOW), False),
     ],
 )
-def test_of_who_is_polled_others_read_whether_they_were_active_lately(face: Face, recently: bool) -> None:
+def test_of_who_is_polled_others_read_whether_they_were_active_lately(face: VisibleState, recently: bool) -> None:
     shown = polled(entry("ann", face, "Ann"), NOW)
     assert (shown.mode, shown.recently_active) == ("poll", recently)
 

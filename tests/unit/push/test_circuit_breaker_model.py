@@ -5,21 +5,21 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.push.circuit_breaker_model import TRYING_S, Rests
+from greendot.push.circuit_breaker_model import TRYING_S, CircuitBreaker
 
 ROUNDED = 1e-6  # times of days, added and subtracted
 
 
-def fail(rests: Rests, now: float, chance: float = 1.0) -> None:
+def fail(rests: CircuitBreaker, now: float, chance: float = 1.0) -> None:
     rests.end(now, chance, was_try=rests.begin(), went_well=False)
 
 
-def succeed(rests: Rests, now: float) -> None:
+def succeed(rests: CircuitBreaker, now: float) -> None:
     rests.end(now, 1.0, was_try=rests.begin(), went_well=True)
 
 
 def test_some_failures_in_a_row_are_needed() -> None:
-    rests = Rests(after=3)
+    rests = CircuitBreaker(after=3)
     fail(rests, 0)
     fail(rests, 0)
     succeed(rests, 0)
@@ -31,7 +31,7 @@ def test_some_failures_in_a_row_are_needed() -> None:
 
 
 def test_after_the_rest_one_is_tried_and_the_others_wait() -> None:
-    rests = Rests(after=1)
+    rests = CircuitBreaker(after=1)
     fail(rests, 0)
     assert rests.wait_s(0.25) == 0.75
     assert rests.wait_s(1) == 0
@@ -42,7 +42,7 @@ def test_after_the_rest_one_is_tried_and_the_others_wait() -> None:
 
 
 def test_each_try_that_fails_makes_the_rest_longer_up_to_a_bound() -> None:
-    rests, now, waits = Rests(after=2, longest_s=20), 0.0, []
+    rests, now, waits = CircuitBreaker(after=2, longest_s=20), 0.0, []
     fail(rests, now)
     for _ in range(7):
         fail(rests, now)
@@ -56,7 +56,7 @@ def test_each_try_that_fails_makes_the_rest_longer_up_to_a_bound() -> None:
 
 
 def test_what_was_under_way_and_fails_makes_it_no_longer() -> None:
-    rests = Rests(after=2)
+    rests = CircuitBreaker(after=2)
     under_way = [rests.begin() for _ in range(50)]
     for n, was_try in enumerate(under_way):
         rests.end(n / 100, 1.0, was_try=was_try, went_well=False)
@@ -65,7 +65,7 @@ def test_what_was_under_way_and_fails_makes_it_no_longer() -> None:
 
 
 def test_what_was_under_way_and_goes_well_ends_it() -> None:
-    rests = Rests(after=1)
+    rests = CircuitBreaker(after=1)
     slow = rests.begin()
     fail(rests, 0)
     rests.end(0.1, 1.0, was_try=slow, went_well=True)
@@ -73,7 +73,7 @@ def test_what_was_under_way_and_goes_well_ends_it() -> None:
 
 
 def test_a_try_of_which_nothing_is_known_lets_another_try() -> None:
-    rests = Rests(after=1)
+    rests = CircuitBreaker(after=1)
     fail(rests, 0)
     was_try = rests.begin()
     rests.end(2, 1.0, was_try=was_try, went_well=None)
@@ -81,7 +81,7 @@ def test_a_try_of_which_nothing_is_known_lets_another_try() -> None:
 
 
 def test_who_says_how_long_to_wait_is_obeyed_even_if_something_goes_well_meanwhile() -> None:
-    rests = Rests(after=5)
+    rests = CircuitBreaker(after=5)
     rests.told(0, 30)
     rests.told(1, 5)
     succeed(rests, 2)
@@ -91,7 +91,7 @@ def test_who_says_how_long_to_wait_is_obeyed_even_if_something_goes_well_meanwhi
 
 @given(st.lists(st.tuples(st.sampled_from(["well", "ill", "unknown", "told"]), st.floats(0, 100), st.floats(0, 1))))
 def test_it_never_rests_for_ever(story: list[tuple[str, float, float]]) -> None:
-    rests, now = Rests(after=2, longest_s=60), 0.0
+    rests, now = CircuitBreaker(after=2, longest_s=60), 0.0
     for what, passed, chance in story:
         now += passed
         if what == "told":
@@ -104,7 +104,7 @@ def test_it_never_rests_for_ever(story: list[tuple[str, float, float]]) -> None:
 
 
 def test_unless_said_otherwise_five_failures_are_needed_and_a_minute_is_the_longest() -> None:
-    rests = Rests()
+    rests = CircuitBreaker()
     for _ in range(4):
         fail(rests, 0)
     assert not rests.is_open
@@ -116,7 +116,7 @@ def test_unless_said_otherwise_five_failures_are_needed_and_a_minute_is_the_long
 
 
 def test_what_was_begun_before_does_not_end_the_one_try() -> None:
-    rests = Rests(after=1)
+    rests = CircuitBreaker(after=1)
     fail(rests, 0)
     assert rests.begin()
     rests.end(1.5, 1.0, was_try=False, went_well=None)

@@ -14,16 +14,21 @@ from greendot.push.policy_model import (
     RETRIED_MS,
     Decision,
     Importance,
-    Matter,
-    Policy,
-    Seen,
+    PushCandidate,
+    PushPolicy,
+    RecipientState,
     decide,
 )
 
 T = 1_800_000_000_000
-ACTIVE, IDLE, OFFLINE, UNKNOWN = Seen("online"), Seen("idle"), Seen("offline"), Seen(None)
-NEWS, POLICY = Matter(T), Policy()
-ALARM = Matter(T, room="lobby", must_ack=True, seen=True)
+ACTIVE, IDLE, OFFLINE, UNKNOWN = (
+    RecipientState("online"),
+    RecipientState("idle"),
+    RecipientState("offline"),
+    RecipientState(None),
+)
+NEWS, POLICY = PushCandidate(T), PushPolicy()
+ALARM = PushCandidate(T, room="lobby", must_ack=True, seen=True)
 MORNING = T + 7 * HOUR_MS
 
 
@@ -36,7 +41,7 @@ def test_who_nothing_is_known_of_gets_it_at_once() -> None:
 
 
 @pytest.mark.parametrize(("seen", "reason", "hold_s"), [(ACTIVE, "active", 60), (IDLE, "idle", 30)])
-def test_who_is_here_gets_it_if_it_stays_unseen(seen: Seen, reason: str, hold_s: int) -> None:
+def test_who_is_here_gets_it_if_it_stays_unseen(seen: RecipientState, reason: str, hold_s: int) -> None:
     held = decide(NEWS, seen, POLICY, T)
     assert held == ("later", reason, T + hold_s * 1000)
     assert decide(NEWS, seen, POLICY, held.at - 1).action == "later"
@@ -48,19 +53,19 @@ def test_who_goes_while_it_is_held_gets_it_then() -> None:
 
 
 def test_what_was_seen_is_never_pushed() -> None:
-    assert decide(Matter(T, done=True), OFFLINE, POLICY, T) == Decision("never", "seen")
+    assert decide(PushCandidate(T, done=True), OFFLINE, POLICY, T) == Decision("never", "seen")
 
 
 def test_what_is_to_be_acknowledged_is_not_done_by_being_seen() -> None:
     """Devices that are here get it again for a while; then it is pushed, whoever has seen it."""
     retried_at = T + RETRIED_MS
     assert (RETRIED_MS, decide(ALARM, OFFLINE, POLICY, T)) == (495_000, Decision("now", "offline"))
-    for here in (ACTIVE, IDLE, Seen("online", {"lobby"})):
+    for here in (ACTIVE, IDLE, RecipientState("online", {"lobby"})):
         assert decide(ALARM, here, POLICY, retried_at) == Decision("now", "unacknowledged")
     for here in (ACTIVE, IDLE):
         assert decide(ALARM, here, POLICY, T) == ("later", "awaiting_ack", T + LOOK_AGAIN_MS)
         assert decide(ALARM, here, POLICY, retried_at - 5) == ("later", "awaiting_ack", retried_at)
-    assert decide(ALARM, Seen("online", {"lobby"}), POLICY, retried_at - 1).reason == "in_the_room"
+    assert decide(ALARM, RecipientState("online", {"lobby"}), POLICY, retried_at - 1).reason == "in_the_room"
 
 
 def test_what_is_to_be_acknowledged_and_not_even_seen_is_held_like_everything() -> None:
@@ -71,44 +76,50 @@ def test_what_is_to_be_acknowledged_and_not_even_seen_is_held_like_everything() 
 
 
 def test_who_is_in_the_room_hears_of_its_messages_there_for_as_long_as_that_is() -> None:
-    about = Matter(T, room="lobby")
+    about = PushCandidate(T, room="lobby")
     late = T + 10 * HOUR_MS
-    assert decide(about, Seen("online", {"lobby"}), POLICY, late) == ("later", "in_the_room", late + LOOK_AROUND_MS)
-    brief = Policy(active_hold_s=3)
-    assert decide(about, Seen("online", {"lobby"}), brief, late).at == late + 3_000, "a ghost costs no more than a hold"
-    assert decide(about, Seen("online", {"other"}), POLICY, late) == Decision("now", "unseen")
-    assert decide(NEWS, Seen("online", {"lobby"}), POLICY, late) == Decision("now", "unseen")
+    assert decide(about, RecipientState("online", {"lobby"}), POLICY, late) == (
+        "later",
+        "in_the_room",
+        late + LOOK_AROUND_MS,
+    )
+    brief = PushPolicy(active_hold_s=3)
+    assert decide(about, RecipientState("online", {"lobby"}), brief, late).at == late + 3_000, (
+        "a ghost costs no more than a hold"
+    )
+    assert decide(about, RecipientState("online", {"other"}), POLICY, late) == Decision("now", "unseen")
+    assert decide(NEWS, RecipientState("online", {"lobby"}), POLICY, late) == Decision("now", "unseen")
 
 
 def test_busy_holds_it_until_its_end_and_is_looked_at_again_before() -> None:
-    busy = Seen("offline", busy=True, busy_until=T + 5_000)
+    busy = RecipientState("offline", busy=True, busy_until=T + 5_000)
     assert decide(NEWS, busy, POLICY, T) == ("later", "busy", T + 5_000)
     assert decide(NEWS, busy, POLICY, T + 5_000) == Decision("now", "offline")
-    endless = Seen("offline", busy=True)
+    endless = RecipientState("offline", busy=True)
     assert decide(NEWS, endless, POLICY, T) == ("later", "busy", T + LOOK_AGAIN_MS)
 
 
 def test_the_cap_holds_what_is_over_it_until_the_hour_has_room() -> None:
-    capped, recent = Policy(per_hour=2), [T - HOUR_MS, T - 3_000, T - 2_000]
+    capped, recent = PushPolicy(per_hour=2), [T - HOUR_MS, T - 3_000, T - 2_000]
     assert decide(NEWS, OFFLINE, capped, T, recent=recent) == ("later", "over_the_cap", T - 3_000 + HOUR_MS)
     assert decide(NEWS, OFFLINE, capped, T - 3_000 + HOUR_MS, recent=recent).action == "now"
 
 
 def test_what_is_critical_passes_all_that_the_user_chose_but_not_what_is_seen() -> None:
-    critical = Matter(T, importance="critical")
-    busy = Seen("offline", busy=True)
-    assert decide(critical, busy, Policy(per_hour=1), T, quiet_until=MORNING, recent=[T]) == (
+    critical = PushCandidate(T, importance="critical")
+    busy = RecipientState("offline", busy=True)
+    assert decide(critical, busy, PushPolicy(per_hour=1), T, quiet_until=MORNING, recent=[T]) == (
         "now",
         "critical",
         0,
     )
     assert decide(critical, OFFLINE, POLICY, T) == Decision("now", "offline")
     assert decide(critical, ACTIVE, POLICY, T).reason == "active"
-    assert decide(Matter(T, "critical", done=True), busy, POLICY, T).action == "never"
+    assert decide(PushCandidate(T, "critical", done=True), busy, POLICY, T).action == "never"
 
 
 def test_the_wait_that_ends_last_says_why() -> None:
-    seen = Seen("online", busy=True, busy_until=T + 1_000)
+    seen = RecipientState("online", busy=True, busy_until=T + 1_000)
     assert decide(NEWS, seen, POLICY, T, quiet_until=MORNING) == ("later", "quiet_hours", MORNING)
     assert decide(NEWS, seen, POLICY, T).reason == "active"
 
@@ -116,20 +127,20 @@ def test_the_wait_that_ends_last_says_why() -> None:
 @pytest.mark.parametrize(
     ("matter", "policy", "reason"),
     [
-        (Matter(T, expires_at=T), POLICY, "expired"),
-        (NEWS, Policy(enabled=False), "kind_off"),
-        (Matter(T, "low"), POLICY, "importance_low"),
-        (NEWS, Policy(least="high"), "importance_low"),
+        (PushCandidate(T, expires_at=T), POLICY, "expired"),
+        (NEWS, PushPolicy(enabled=False), "kind_off"),
+        (PushCandidate(T, "low"), POLICY, "importance_low"),
+        (NEWS, PushPolicy(least="high"), "importance_low"),
     ],
 )
-def test_what_is_over_or_unwanted_is_never_pushed(matter: Matter, policy: Policy, reason: str) -> None:
+def test_what_is_over_or_unwanted_is_never_pushed(matter: PushCandidate, policy: PushPolicy, reason: str) -> None:
     assert decide(matter, OFFLINE, policy, T) == ("never", reason, 0)
 
 
 # --- always ---
 
 seens = st.builds(
-    Seen,
+    RecipientState,
     st.sampled_from(["online", "idle", "offline", None]),
     st.sampled_from([(), ("lobby",)]),
     st.booleans(),
@@ -140,10 +151,10 @@ importances: st.SearchStrategy[Importance] = st.sampled_from(["normal", "high", 
 
 @given(seens, importances, st.sampled_from([None, "lobby"]), st.lists(st.integers(T - HOUR_MS, T), max_size=5))
 def test_whoever_is_gone_in_the_end_is_pushed_to_whatever_was_last_known(
-    ghost: Seen, importance: Importance, room: str | None, recent: list[int]
+    ghost: RecipientState, importance: Importance, room: str | None, recent: list[int]
 ) -> None:
     """The gate asks again at the times it names, and somebody who was only thought to be here is gone at last."""
-    matter, policy, now = Matter(T, importance, room), Policy(per_hour=3), T
+    matter, policy, now = PushCandidate(T, importance, room), PushPolicy(per_hour=3), T
     first = decide(matter, ghost, policy, now, quiet_until=MORNING, recent=recent)
     assert first.action == "now" or first.at > now
     asked = 0
@@ -155,19 +166,23 @@ def test_whoever_is_gone_in_the_end_is_pushed_to_whatever_was_last_known(
 
 
 def test_nothing_is_capped_and_nothing_was_seen_unless_somebody_says_so() -> None:
-    assert decide(NEWS, OFFLINE, Policy(), T, recent=[T] * 1_000).action == "now"
-    assert decide(Matter(T, must_ack=True), ACTIVE, POLICY, T).reason == "active"
+    assert decide(NEWS, OFFLINE, PushPolicy(), T, recent=[T] * 1_000).action == "now"
+    assert decide(PushCandidate(T, must_ack=True), ACTIVE, POLICY, T).reason == "active"
 
 
 def test_each_importance_is_above_the_one_before() -> None:
     ranked: list[Importance] = ["low", "normal", "high", "critical"]
     pushed = {
-        least: [one for one in ranked if decide(Matter(T, one), OFFLINE, Policy(least=least), T).action == "now"]
+        least: [
+            one for one in ranked if decide(PushCandidate(T, one), OFFLINE, PushPolicy(least=least), T).action == "now"
+        ]
         for least in ranked
     }
     assert pushed == {least: ranked[place:] for place, least in enumerate(ranked)}
 
 
 def test_a_room_somebody_is_in_is_looked_at_again_after_a_second_at_the_earliest() -> None:
-    decision = decide(Matter(T, room="lobby"), Seen("online", {"lobby"}), Policy(active_hold_s=0.0), T)
+    decision = decide(
+        PushCandidate(T, room="lobby"), RecipientState("online", {"lobby"}), PushPolicy(active_hold_s=0.0), T
+    )
     assert decision == ("later", "in_the_room", T + 1_000)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from greendot.push.payload import Parcel, Sent
-from greendot.push.provider_channel import DRY_RUN, Bounds, Lane, Lanes
+from greendot.push.payload import PushPayload, SendResult
+from greendot.push.provider_channel import DRY_RUN, ChannelLimits, ProviderChannel, SharedChannels
 from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
 from greendot.push.providers.signing import new_vapid_key
@@ -23,13 +23,13 @@ from played.fcm import refusal
 from redis_servers.tls import Certificates
 
 PHONE = device("fcm", "a-token")
-AWAY = Sent("failed", "it is away", is_away=True)
+AWAY = SendResult("failed", "it is away", is_away=True)
 
 
 class Acted:
     """A provider whose place is the token's first letter, and that does what a test wants."""
 
-    def __init__(self, does: Callable[[Device], Sent]) -> None:
+    def __init__(self, does: Callable[[Device], SendResult]) -> None:
         self.does = does
         self.strangers = ""  # hosts, a letter each, that users chose
         self.asked: list[str] = []
@@ -44,7 +44,7 @@ class Acted:
     def is_known(self, place: str) -> bool:
         return place not in self.strangers
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         self.asked.append(device.token)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -59,20 +59,20 @@ class Acted:
         self.closed = True
 
 
-def lane(sender: Acted, clock: ManualClock | None = None, *, dry_run: bool = False, **bounds: float) -> Lane:
-    found = Bounds(**bounds)  # type: ignore[arg-type]
-    return Lane(sender, "default", "fcm", clock or ManualClock(), found, dry_run=dry_run)
+def lane(sender: Acted, clock: ManualClock | None = None, *, dry_run: bool = False, **bounds: float) -> ProviderChannel:
+    found = ChannelLimits(**bounds)  # type: ignore[arg-type]
+    return ProviderChannel(sender, "default", "fcm", clock or ManualClock(), found, dry_run=dry_run)
 
 
 async def test_so_many_at_once_and_no_more() -> None:
-    sender = Acted(lambda device: Sent("sent"))
+    sender = Acted(lambda device: SendResult("sent"))
     sent = await asyncio.gather(*(lane_.send(PHONE, PARCEL) for lane_ in [lane(sender, at_once=7)] * 100))
     assert {one.outcome for one in sent} == {"sent"}
     assert sender.most_at_once == 7
 
 
 async def test_who_finds_no_room_in_time_is_put_off_without_an_attempt() -> None:
-    sender = Acted(lambda device: Sent("sent"))
+    sender = Acted(lambda device: SendResult("sent"))
     sender.hold.clear()
     slow = lane(sender, at_once=2, patience_s=0.05)
     first = [asyncio.create_task(slow.send(PHONE, PARCEL)) for _ in range(2)]
@@ -98,7 +98,7 @@ async def test_after_failures_in_a_row_it_rests_and_one_tries_whether_it_is_back
     assert all(0 < one.wait_s <= 1.25 for one in held)
     assert (len(sender.asked), resting.resting()) == (3, 1)
     clock.advance(1)
-    sender.does = lambda device: Sent("sent")
+    sender.does = lambda device: SendResult("sent")
     sent = await asyncio.gather(*(resting.send(PHONE, PARCEL) for _ in range(100)))
     assert [one.outcome for one in sent if one.is_tried] == ["sent"]  # one, to see
     sent = await asyncio.gather(*(resting.send(PHONE, PARCEL) for _ in range(100)))
@@ -119,7 +119,7 @@ async def test_those_who_wait_for_room_do_not_try_a_provider_that_rests_meanwhil
 
 
 async def test_what_is_wrong_with_devices_or_messages_does_not_make_it_rest() -> None:
-    answers = [Sent("gone"), Sent("refused"), Sent("failed", "too many to this device")]
+    answers = [SendResult("gone"), SendResult("refused"), SendResult("failed", "too many to this device")]
     sender = Acted(lambda device: answers[len(sender.asked) % 3])
     well = lane(sender, rest_after=2)
     assert {(await well.send(PHONE, PARCEL)).is_tried for _ in range(30)} == {True}
@@ -134,12 +134,12 @@ async def test_a_provider_that_asks_for_time_gets_it_from_everybody() -> None:
     clock.advance(29.9)
     assert not (await asked.send(PHONE, PARCEL)).is_tried
     clock.advance(0.1)
-    sender.does = lambda device: Sent("sent")
+    sender.does = lambda device: SendResult("sent")
     assert (await asked.send(PHONE, PARCEL)).outcome == "sent"
 
 
 async def test_each_place_is_on_its_own() -> None:
-    sender = Acted(lambda device: AWAY if device.token.startswith("b") else Sent("sent"))
+    sender = Acted(lambda device: AWAY if device.token.startswith("b") else SendResult("sent"))
     places = lane(sender, rest_after=1)
     for _ in range(5):
         await places.send(device("webpush", "bad"), PARCEL)
@@ -148,7 +148,7 @@ async def test_each_place_is_on_its_own() -> None:
 
 
 async def test_places_are_bounded_in_number_and_those_in_use_are_not_forgotten() -> None:
-    sender = Acted(lambda device: Sent("sent"))
+    sender = Acted(lambda device: SendResult("sent"))
     few = lane(sender, most_places=2)
     for token in "abcdefgh":
         assert (await few.send(device("webpush", token), PARCEL)).outcome == "sent"
@@ -162,13 +162,13 @@ async def test_places_are_bounded_in_number_and_those_in_use_are_not_forgotten()
 
 
 async def test_once_a_send_waited_in_vain_others_do_not_wait_until_one_is_answered() -> None:
-    sender = Acted(lambda device: Sent("sent"))
+    sender = Acted(lambda device: SendResult("sent"))
     sender.hold.clear()
     slow = lane(sender, at_once=1, patience_s=0.05)
     first = asyncio.create_task(slow.send(PHONE, PARCEL))
     await asyncio.sleep(0)
     assert not (await slow.send(PHONE, PARCEL)).is_tried
-    slow._bounds = Bounds(at_once=1, patience_s=60.0)
+    slow._bounds = ChannelLimits(at_once=1, patience_s=60.0)
     async with asyncio.timeout(10):
         assert not (await slow.send(PHONE, PARCEL)).is_tried, "at once"
     sender.hold.set()
@@ -178,7 +178,7 @@ async def test_once_a_send_waited_in_vain_others_do_not_wait_until_one_is_answer
 
 
 async def test_hosts_that_users_chose_are_few_at_once_until_they_answer() -> None:
-    sender = Acted(lambda device: Sent("sent"))
+    sender = Acted(lambda device: SendResult("sent"))
     sender.strangers = "bcdefgh"
     sender.hold.clear()
     whole = lane(sender, at_once=10, unproven=3, unproven_each=2, patience_s=0.05)
@@ -194,7 +194,7 @@ async def test_hosts_that_users_chose_are_few_at_once_until_they_answer() -> Non
 
 
 async def test_a_send_that_was_not_tried_says_nothing_about_the_host() -> None:
-    busy = Sent("failed", "no connection is free", 5.0, is_tried=False)
+    busy = SendResult("failed", "no connection is free", 5.0, is_tried=False)
     sender = Acted(lambda device: busy)
     resting = lane(sender, rest_after=2)
     for _ in range(5):
@@ -204,14 +204,14 @@ async def test_a_send_that_was_not_tried_says_nothing_about_the_host() -> None:
 
 async def test_tenants_that_share_an_account_have_lanes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greendot.push.provider_channel.MOST_LANES", 2)
-    sender, clock = Acted(lambda device: AWAY if device.tenant == "t0" else Sent("sent")), ManualClock()
+    sender, clock = Acted(lambda device: AWAY if device.tenant == "t0" else SendResult("sent")), ManualClock()
     made: list[str] = []
 
-    def make(tenant: str) -> Lane:
+    def make(tenant: str) -> ProviderChannel:
         made.append(tenant)
-        return Lane(sender, tenant, "fcm", clock, Bounds(rest_after=1))
+        return ProviderChannel(sender, tenant, "fcm", clock, ChannelLimits(rest_after=1))
 
-    lanes = Lanes(make, sender)
+    lanes = SharedChannels(make, sender)
     sent = [await lanes.send(PHONE._replace(tenant=tenant), PARCEL) for tenant in ("t0", "t1", "t0", "t2", "t1")]
     assert [(one.outcome, one.is_tried) for one in sent] == [
         ("failed", True),
@@ -240,7 +240,7 @@ async def test_a_try_that_is_cancelled_lets_another_try() -> None:
 
 
 async def test_an_error_of_ours_is_an_outcome_too(caplog: pytest.LogCaptureFixture) -> None:
-    def wrong(device: Device) -> Sent:
+    def wrong(device: Device) -> SendResult:
         raise ZeroDivisionError
 
     sent = await lane(Acted(wrong)).send(PHONE, PARCEL)
@@ -251,7 +251,7 @@ async def test_an_error_of_ours_is_an_outcome_too(caplog: pytest.LogCaptureFixtu
 async def test_in_a_dry_run_nothing_is_sent_and_everything_is_as_if() -> None:
     sender = Acted(lambda device: AWAY)
     dry = lane(sender, dry_run=True)
-    assert await dry.send(PHONE, PARCEL) == Sent("sent", DRY_RUN)
+    assert await dry.send(PHONE, PARCEL) == SendResult("sent", DRY_RUN)
     assert sender.asked == []
     await dry.close()
     assert sender.closed
@@ -264,7 +264,7 @@ async def test_an_outage_of_fcm_is_asked_about_a_few_times_and_ends_by_itself(ma
     clock = ManualClock()
     async with playing(PlayedFcm(clock), made) as fcm:
         fcm.behave = lambda asked: refusal(500, "INTERNAL")
-        whole = Lane(Fcm(read_account(fcm.account()), terms, clock, url=fcm.url), "default", "fcm", clock)
+        whole = ProviderChannel(Fcm(read_account(fcm.account()), terms, clock, url=fcm.url), "default", "fcm", clock)
         try:
             for n in range(60):  # a minute of an outage
                 await asyncio.gather(*(whole.send(PHONE, parcel(key=f"{n}-{m}")) for m in range(3)))
@@ -284,7 +284,7 @@ async def test_a_browser_whose_service_hangs_does_not_hold_up_the_others(made: C
     private, public = new_vapid_key()
     async with playing(PlayedWebPush(clock), made) as good, playing(PlayedWebPush(clock), made) as bad:
         bad.behave = lambda asked: "hang"
-        whole = Lane(WebPush(Vapid(private, "mailto:x", clock), terms, clock), "default", "webpush", clock)
+        whole = ProviderChannel(WebPush(Vapid(private, "mailto:x", clock), terms, clock), "default", "webpush", clock)
         try:
             hostile = device("webpush", bad.subscribe(public))
             browser = device("webpush", good.subscribe(public))

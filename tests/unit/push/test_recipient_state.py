@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 from greendot.engine.memory import MemoryEngine
 from greendot.errors import EngineUnavailable
-from greendot.presence.model import Manual, Ref, Snapshot
-from greendot.push.policy_model import Seen
-from greendot.push.recipient_state import Facts
+from greendot.presence.model import ManualStatus, SessionEpoch, Snapshot
+from greendot.push.policy_model import RecipientState
+from greendot.push.recipient_state import RecipientStates
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.clock import START_MS, ManualClock
 
@@ -32,18 +32,20 @@ class Cast:
 
     def __init__(self, engine: MemoryEngine, store: SqliteStore, clock: ManualClock) -> None:
         self.engine, self.store, self.clock = engine, store, clock
-        self.facts = Facts(engine, store)
+        self.facts = RecipientStates(engine, store)
         self.name = ""
 
-    async def comes(self, user: str, device: str = "phone", *, idle: bool = False, room: str | None = None) -> Ref:
-        ref = Ref(f"{self.name}-{user}{device}", self.name, 1)
+    async def comes(
+        self, user: str, device: str = "phone", *, idle: bool = False, room: str | None = None
+    ) -> SessionEpoch:
+        ref = SessionEpoch(f"{self.name}-{user}{device}", self.name, 1)
         await self.engine.touch(T, user, ref, device, idle, None)
-        await self.engine.set_status(T, user, Manual())
+        await self.engine.set_status(T, user, ManualStatus())
         if room is not None:
             await self.engine.enter(T, room, user, ref)
         return ref
 
-    async def look(self, room: str | None = None, user: str = "ann") -> Seen:
+    async def look(self, room: str | None = None, user: str = "ann") -> RecipientState:
         key = (T, user)
         return (await self.facts.look({key: {room} if room else set()}))[key]
 
@@ -71,10 +73,10 @@ async def test_each_is_seen_as_they_are() -> None:
         await cast.comes("bob", idle=True)
         found = await cast.facts.look({ANN: (), BOB: (), (T, "eve"): (), ("t2", "ann"): ()})
         assert found == {
-            ANN: Seen("online"),
-            BOB: Seen("idle"),
-            (T, "eve"): Seen("offline"),
-            ("t2", "ann"): Seen("offline"),
+            ANN: RecipientState("online"),
+            BOB: RecipientState("idle"),
+            (T, "eve"): RecipientState("offline"),
+            ("t2", "ann"): RecipientState("offline"),
         }
 
 
@@ -82,40 +84,40 @@ async def test_only_an_active_session_is_in_the_room() -> None:
     async with staged() as cast:
         laptop = await cast.comes("ann", "laptop", idle=True, room="r1")
         await cast.comes("ann", "phone", room="r2")
-        assert await cast.look("r1") == Seen("online", set())
-        assert await cast.look("r2") == Seen("online", {"r2"})
+        assert await cast.look("r1") == RecipientState("online", set())
+        assert await cast.look("r2") == RecipientState("online", {"r2"})
         await cast.engine.touch(T, "ann", laptop, "laptop", False, None)
-        assert await cast.look("r1") == Seen("online", {"r1"})
-        assert await cast.look() == Seen("online"), "nobody asked for a room"
+        assert await cast.look("r1") == RecipientState("online", {"r1"})
+        assert await cast.look() == RecipientState("online"), "nobody asked for a room"
 
 
 async def test_a_session_whose_socket_is_gone_is_in_no_room() -> None:
     async with staged() as cast:
         ref = await cast.comes("ann", room="r1")
         await cast.engine.linger(T, "ann", ref, 30_000, 0)
-        assert await cast.look("r1") == Seen("online", set())
+        assert await cast.look("r1") == RecipientState("online", set())
         cast.clock.advance(30)
-        assert await cast.look("r1") == Seen("offline")
+        assert await cast.look("r1") == RecipientState("offline")
 
 
 async def test_who_is_invisible_is_here_all_the_same() -> None:
     async with staged() as cast:
         await cast.comes("ann", room="r1")
-        await cast.engine.set_status(T, "ann", Manual("invisible", rev=1))
-        assert await cast.look("r1") == Seen("online", {"r1"})
+        await cast.engine.set_status(T, "ann", ManualStatus("invisible", rev=1))
+        assert await cast.look("r1") == RecipientState("online", {"r1"})
 
 
 async def test_who_is_busy_is_busy_active_or_not_and_also_away() -> None:
     async with staged() as cast:
         ref = await cast.comes("ann")
         until = START_MS + 3_600_000
-        kept = await cast.store.put_status(T, "ann", Manual("busy", until))
+        kept = await cast.store.put_status(T, "ann", ManualStatus("busy", until))
         await cast.engine.set_status(T, "ann", kept)
-        assert await cast.look() == Seen("online", set(), busy=True, busy_until=until)
+        assert await cast.look() == RecipientState("online", set(), busy=True, busy_until=until)
         await cast.engine.touch(T, "ann", ref, "phone", True, None)
-        assert await cast.look() == Seen("idle", set(), busy=True, busy_until=until)
+        assert await cast.look() == RecipientState("idle", set(), busy=True, busy_until=until)
         await cast.engine.linger(T, "ann", ref, 0, 0)
-        assert await cast.look() == Seen("offline", busy=True, busy_until=until), (
+        assert await cast.look() == RecipientState("offline", busy=True, busy_until=until), (
             "the laptop is closed, the phone is not"
         )
 
@@ -130,5 +132,5 @@ async def test_where_the_engine_is_away_nothing_is_known() -> None:
     async with staged() as cast:
         cast.engine.__class__ = Away
         await cast.comes("ann")
-        assert await cast.facts.look({ANN: (), BOB: ()}) == {ANN: Seen("online"), BOB: Seen(None)}
+        assert await cast.facts.look({ANN: (), BOB: ()}) == {ANN: RecipientState("online"), BOB: RecipientState(None)}
         cast.engine.__class__ = MemoryEngine

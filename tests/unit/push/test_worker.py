@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from greendot.errors import StoreUnavailable
-from greendot.push.payload import Parcel, Sent
-from greendot.push.policy_model import HOUR_MS, Policy, Seen
-from greendot.push.worker import LEASE_MS, House, Pace, PushWorker
+from greendot.push.payload import PushPayload, SendResult
+from greendot.push.policy_model import HOUR_MS, PushPolicy, RecipientState
+from greendot.push.worker import LEASE_MS, PushWorker, TenantPushConfig, WorkerPace
 from greendot.store.port import Notice
 from greendot.store.push import Choices, Device, PushRecord, Settled
 from greendot.store.sqlite import SqliteStore
@@ -26,12 +26,12 @@ class PlayedSender:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.parcels: list[Parcel] = []
-        self.answer: Callable[[Device], Sent] = lambda device: Sent("sent")
+        self.parcels: list[PushPayload] = []
+        self.answer: Callable[[Device], SendResult] = lambda device: SendResult("sent")
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         self.keys.append(parcel.key)
         self.parcels.append(parcel)
         await self.gate.wait()
@@ -47,18 +47,18 @@ class Bench:
         self.store = store
         self.clock = ManualClock()
         self.sender = PlayedSender()
-        self.policy = Policy()
-        self.seen: dict[str, Seen] = {}  # who is not in it is away
+        self.policy = PushPolicy()
+        self.seen: dict[str, RecipientState] = {}  # who is not in it is away
         self.workers: list[PushWorker] = []
 
     def worker(self, **pace: Any) -> PushWorker:
-        house = House({"fcm": self.sender}, lambda kind: self.policy, lambda kind: kind == "secret")
-        worker = PushWorker(self.store, lambda tenant: house, self._look, self.clock, Pace(**pace))
+        house = TenantPushConfig({"fcm": self.sender}, lambda kind: self.policy, lambda kind: kind == "secret")
+        worker = PushWorker(self.store, lambda tenant: house, self._look, self.clock, WorkerPace(**pace))
         self.workers.append(worker)
         return worker
 
-    async def _look(self, rooms: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], Seen]:
-        return {key: self.seen.get(key[1], Seen("offline")) for key in rooms}
+    async def _look(self, rooms: Mapping[tuple[str, str], object]) -> dict[tuple[str, str], RecipientState]:
+        return {key: self.seen.get(key[1], RecipientState("offline")) for key in rooms}
 
     async def device(self, user: str, device: str = "phone") -> None:
         now = self.clock.now_ms()
@@ -113,7 +113,7 @@ async def test_what_a_kind_keeps_in_the_house_is_not_sent() -> None:
 
 async def test_who_is_active_is_pushed_when_it_stays_unseen() -> None:
     async with benched() as bench:
-        bench.seen["ann"] = Seen("online")
+        bench.seen["ann"] = RecipientState("online")
         made, worker = await bench.notify(), bench.worker()
         await worker.once()
         assert (await bench.record(made)).reason == "active"
@@ -128,7 +128,7 @@ async def test_who_is_active_is_pushed_when_it_stays_unseen() -> None:
 
 async def test_what_was_seen_meanwhile_is_not_pushed() -> None:
     async with benched() as bench:
-        bench.seen["ann"] = Seen("online")
+        bench.seen["ann"] = RecipientState("online")
         made, worker = await bench.notify(), bench.worker()
         await worker.once()
         await bench.store.mark(T, "ann", "seen", ids=[made], through=None, at=bench.clock.now_ms())
@@ -140,7 +140,7 @@ async def test_what_was_seen_meanwhile_is_not_pushed() -> None:
 
 async def test_what_is_to_be_acknowledged_is_pushed_though_it_was_seen_unless_it_is_acknowledged() -> None:
     async with benched() as bench:
-        bench.seen = {"ann": Seen("online"), "bob": Seen("online")}
+        bench.seen = {"ann": RecipientState("online"), "bob": RecipientState("online")}
         made, acked = await bench.notify(ack=True), await bench.notify("bob", ack=True)
         for user, one in (("ann", made), ("bob", acked)):
             await bench.store.mark(T, user, "archive", ids=[one], through=None, at=bench.clock.now_ms())
@@ -158,7 +158,7 @@ async def test_what_is_to_be_acknowledged_is_pushed_though_it_was_seen_unless_it
 
 async def test_who_leaves_without_an_acknowledgement_is_pushed_within_a_minute() -> None:
     async with benched() as bench:
-        bench.seen["ann"] = Seen("online")
+        bench.seen["ann"] = RecipientState("online")
         made, worker = await bench.notify(ack=True), bench.worker()
         await bench.store.mark(T, "ann", "seen", ids=[made], through=None, at=bench.clock.now_ms())
         await worker.once()
@@ -194,7 +194,7 @@ async def test_a_time_zone_that_nobody_knows_any_more_holds_nobody_up() -> None:
 
 async def test_the_cap_holds_within_what_is_taken_together() -> None:
     async with benched() as bench:
-        bench.policy = Policy(per_hour=3)
+        bench.policy = PushPolicy(per_hour=3)
         made = [await bench.notify() for _ in range(5)]
         await bench.notify("bob")
         worker = bench.worker()
@@ -211,7 +211,7 @@ async def test_the_cap_holds_within_what_is_taken_together() -> None:
 
 async def test_the_cap_counts_what_is_still_being_sent() -> None:
     async with benched() as bench:
-        bench.policy = Policy(per_hour=1)
+        bench.policy = PushPolicy(per_hour=1)
         bench.sender.gate.clear()
         await bench.notify()
         worker = bench.worker(poll_s=0.001)
@@ -234,7 +234,7 @@ async def test_what_has_no_device_is_over() -> None:
 async def test_a_tenant_that_does_not_push_any_more_sends_nothing() -> None:
     async with benched() as bench:
         made = await bench.notify()
-        worker = PushWorker(bench.store, lambda tenant: None, bench._look, bench.clock, Pace())
+        worker = PushWorker(bench.store, lambda tenant: None, bench._look, bench.clock, WorkerPace())
         await worker.once()
         assert (await bench.record(made)).reason == "kind_off"
 
@@ -244,7 +244,7 @@ async def test_a_tenant_that_does_not_push_any_more_sends_nothing() -> None:
 
 async def test_what_failed_is_tried_again_by_the_same_key_until_it_is_given_up() -> None:
     async with benched() as bench:
-        bench.sender.answer = lambda device: Sent("failed", "answered 500")
+        bench.sender.answer = lambda device: SendResult("failed", "answered 500")
         made, worker = await bench.notify(), bench.worker(give_up_ms=HOUR_MS)
         for _ in range(40):
             await worker.once()
@@ -260,7 +260,7 @@ async def test_what_failed_is_tried_again_by_the_same_key_until_it_is_given_up()
         assert record.results[0].reason == "answered 500"
         assert worker.counters.dead == 1
         # An operator has it tried again.
-        bench.sender.answer = lambda device: Sent("sent")
+        bench.sender.answer = lambda device: SendResult("sent")
         await bench.store.replay_pushes(None, None, bench.clock.now_ms())
         await worker.once()
         assert (await bench.record(made)).results[0].outcome == "sent"
@@ -268,18 +268,18 @@ async def test_what_failed_is_tried_again_by_the_same_key_until_it_is_given_up()
 
 async def test_what_was_held_for_days_is_not_given_up_at_the_first_failure() -> None:
     async with benched() as bench:
-        bench.seen["ann"] = Seen("offline", busy=True)
+        bench.seen["ann"] = RecipientState("offline", busy=True)
         made, worker = await bench.notify(), bench.worker(give_up_ms=HOUR_MS)
         bench.clock.advance(7_200)
         bench.seen.clear()
-        bench.sender.answer = lambda device: Sent("failed", "answered 500")
+        bench.sender.answer = lambda device: SendResult("failed", "answered 500")
         await worker.once()
         assert (await bench.record(made)).due_at is not None
 
 
 async def test_the_wait_a_provider_asks_for_is_kept() -> None:
     async with benched() as bench:
-        bench.sender.answer = lambda device: Sent("failed", "answered 429", wait_s=120.0)
+        bench.sender.answer = lambda device: SendResult("failed", "answered 429", wait_s=120.0)
         made, worker = await bench.notify(), bench.worker()
         await worker.once()
         due_at = (await bench.record(made)).due_at
@@ -289,7 +289,7 @@ async def test_the_wait_a_provider_asks_for_is_kept() -> None:
 
 async def test_being_held_back_is_no_attempt() -> None:
     async with benched() as bench:
-        bench.sender.answer = lambda device: Sent("failed", "it rests", wait_s=5.0, is_tried=False)
+        bench.sender.answer = lambda device: SendResult("failed", "it rests", wait_s=5.0, is_tried=False)
         made, worker = await bench.notify(), bench.worker(give_up_ms=1_000)
         for _ in range(10):
             await worker.once()
@@ -303,8 +303,12 @@ async def test_each_device_gets_it_once_whatever_becomes_of_the_others() -> None
         await bench.device("ann", "laptop")
         await bench.device("ann", "tablet")
         await bench.device("ann", "watch")
-        answers = {"laptop": Sent("failed", "500"), "tablet": Sent("gone", "410"), "watch": Sent("refused", "403")}
-        bench.sender.answer = lambda device: answers.get(device.device, Sent("sent"))
+        answers = {
+            "laptop": SendResult("failed", "500"),
+            "tablet": SendResult("gone", "410"),
+            "watch": SendResult("refused", "403"),
+        }
+        bench.sender.answer = lambda device: answers.get(device.device, SendResult("sent"))
         await bench.device("ann")
         made, worker = await bench.notify(), bench.worker()
         await worker.once()
@@ -327,10 +331,10 @@ async def test_each_device_gets_it_once_whatever_becomes_of_the_others() -> None
 async def test_a_sender_that_raises_loses_nothing_and_stops_nobody() -> None:
     async with benched() as bench:
 
-        def answer(device: Device) -> Sent:
+        def answer(device: Device) -> SendResult:
             if device.user == "ann":
                 raise RuntimeError("a mistake in the sender")
-            return Sent("sent")
+            return SendResult("sent")
 
         bench.sender.answer = answer
         made, others = await bench.notify("ann"), [await bench.notify(f"u{number}") for number in range(5)]
@@ -339,7 +343,7 @@ async def test_a_sender_that_raises_loses_nothing_and_stops_nobody() -> None:
         assert [(await bench.record(other)).results[0].outcome for other in others] == ["sent"] * 5
         record = await bench.record(made)
         assert (record.due_at is not None, record.results[0].outcome) == (True, "failed")
-        bench.sender.answer = lambda device: Sent("sent")
+        bench.sender.answer = lambda device: SendResult("sent")
         bench.clock.advance(2)
         await worker.once()
         assert (await bench.record(made)).results[0].outcome == "sent"
@@ -348,12 +352,12 @@ async def test_a_sender_that_raises_loses_nothing_and_stops_nobody() -> None:
 async def test_a_look_that_raises_lets_everything_through() -> None:
     async with benched() as bench:
 
-        async def look(rooms: object) -> dict[tuple[str, str], Seen]:
+        async def look(rooms: object) -> dict[tuple[str, str], RecipientState]:
             raise RuntimeError("a mistake in the look")
 
         made = await bench.notify()
-        house = House({"fcm": bench.sender}, lambda kind: Policy(), lambda kind: False)
-        await PushWorker(bench.store, lambda tenant: house, look, bench.clock, Pace()).once()
+        house = TenantPushConfig({"fcm": bench.sender}, lambda kind: PushPolicy(), lambda kind: False)
+        await PushWorker(bench.store, lambda tenant: house, look, bench.clock, WorkerPace()).once()
         assert (await bench.record(made)).reason == "presence_unknown"
 
 
@@ -448,7 +452,7 @@ async def test_a_worker_that_is_closed_finishes_what_it_sends() -> None:
 
 async def test_what_was_decided_and_done_is_counted() -> None:
     async with benched() as bench:
-        bench.seen["bob"] = Seen("idle")
+        bench.seen["bob"] = RecipientState("idle")
         await bench.notify("ann")
         await bench.notify("bob")
         worker = bench.worker()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from greendot.presence.model import NodeLife, Ref
+from greendot.presence.model import NodeLife, SessionEpoch
 from greendot.rooms.occupancy_model import Occupants
 
 NODES = {"live": NodeLife(), "dying": NodeLife(900, 2_000)}
-PHONE, LAPTOP = Ref("live-phone", "live", 1), Ref("dying-laptop", "dying", 1)
+PHONE, LAPTOP = SessionEpoch("live-phone", "live", 1), SessionEpoch("dying-laptop", "dying", 1)
 
 
 def test_the_first_session_enters_and_the_last_one_leaves() -> None:

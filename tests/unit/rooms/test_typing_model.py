@@ -3,17 +3,17 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greendot.rooms.typing_model import Typist, Typists
+from greendot.rooms.typing_model import TypingUsers, Typist
 
 TTL, THROTTLE = 5_000, 2_000
 T0 = 1_800_000_000_000
 
 
-def typists() -> Typists:
-    return Typists(TTL, THROTTLE)
+def typists() -> TypingUsers:
+    return TypingUsers(TTL, THROTTLE)
 
 
-def users(room: Typists, now: int) -> list[str]:
+def users(room: TypingUsers, now: int) -> list[str]:
     return [typist.user for typist in room.active(now)]
 
 
@@ -100,7 +100,7 @@ def test_a_room_is_empty_once_nothing_of_it_matters() -> None:
 
 
 def test_pruning_keeps_the_throttle_where_it_is_the_longer() -> None:
-    room = Typists(ttl=1_000, throttle=3_000)
+    room = TypingUsers(ttl=1_000, throttle=3_000)
     room.start("ann", None, T0)
     assert room.prune(T0 + 2_999)
     assert not room.start("ann", None, T0 + 2_999)

@@ -8,7 +8,7 @@ import pytest
 
 from greendot.errors import StoreUnavailable
 from greendot.store import read_cache
-from greendot.store.read_cache import AT_ONCE, BELIEVED_S, Remembered
+from greendot.store.read_cache import AT_ONCE, BELIEVED_S, ReadCache
 from greendot.testing import ManualClock
 
 
@@ -34,7 +34,7 @@ class Source:
 
 async def test_an_answer_is_believed_for_its_time_and_no_longer() -> None:
     clock, source = ManualClock(), Source()
-    remembered = Remembered(source.read, clock)
+    remembered = ReadCache(source.read, clock)
     assert [await remembered.get("a") for _ in range(3)] == ["first"] * 3
     source.value = None
     clock.advance(BELIEVED_S - 0.001)
@@ -47,14 +47,14 @@ async def test_an_answer_is_believed_for_its_time_and_no_longer() -> None:
 async def test_that_there_is_nothing_is_believed_too() -> None:
     clock, source = ManualClock(), Source()
     source.value = None
-    remembered = Remembered(source.read, clock)
+    remembered = ReadCache(source.read, clock)
     assert [await remembered.get("a") for _ in range(3)] == [None] * 3
     assert source.asked == ["a"]
 
 
 async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
     clock, source = ManualClock(), Source()
-    remembered = Remembered(source.read, clock)
+    remembered = ReadCache(source.read, clock)
     source.gate.clear()
     slow = asyncio.ensure_future(remembered.get("a"))
     await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
 
 async def test_a_crowd_that_asks_the_same_is_a_few_reads_and_one_that_asks_other_things_takes_turns() -> None:
     clock, source = ManualClock(), Source()
-    remembered = Remembered(source.read, clock)
+    remembered = ReadCache(source.read, clock)
     source.gate.clear()
     same = [asyncio.ensure_future(remembered.get("a")) for _ in range(100)]
     await asyncio.sleep(0)
@@ -85,7 +85,7 @@ async def test_a_crowd_that_asks_the_same_is_a_few_reads_and_one_that_asks_other
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_cache, "MOST", 50)
     clock, source = ManualClock(), Source()
-    remembered = Remembered(source.read, clock)
+    remembered = ReadCache(source.read, clock)
     for number in range(1_000):
         await remembered.get(f"stranger{number}")
     assert len(remembered) == 50
@@ -103,7 +103,7 @@ async def test_a_failure_is_no_answer() -> None:
             raise StoreUnavailable("away")
         return "there"
 
-    remembered = Remembered(read, clock)
+    remembered = ReadCache(read, clock)
     for _ in range(AT_ONCE + 1):
         with pytest.raises(StoreUnavailable):
             await remembered.get("a")
@@ -113,7 +113,7 @@ async def test_a_failure_is_no_answer() -> None:
 
 async def test_a_better_answer_lasts_no_longer_than_the_one_it_replaces() -> None:
     clock, source = ManualClock(), Source()
-    remembered = Remembered(source.read, clock)
+    remembered = ReadCache(source.read, clock)
     remembered.put("a", "made up")
     assert len(remembered) == 0
     await remembered.get("a")
@@ -129,7 +129,7 @@ async def test_a_better_answer_lasts_no_longer_than_the_one_it_replaces() -> Non
 
 async def test_an_answer_that_is_believed_waits_for_no_turn() -> None:
     clock, source = ManualClock(), Source()
-    remembered = Remembered(source.read, clock)
+    remembered = ReadCache(source.read, clock)
     await remembered.get("a")
     source.gate.clear()
     others = [asyncio.ensure_future(remembered.get(f"other{n}")) for n in range(AT_ONCE)]
@@ -145,7 +145,7 @@ async def test_an_answer_that_is_believed_waits_for_no_turn() -> None:
 async def test_an_answer_that_was_asked_for_again_is_no_longer_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_cache, "MOST", 2)
     clock, source = ManualClock(), Source()
-    remembered = Remembered(source.read, clock)
+    remembered = ReadCache(source.read, clock)
     for key in ("a", "b"):
         await remembered.get(key)
     clock.advance(BELIEVED_S)

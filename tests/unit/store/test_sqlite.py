@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from greendot.errors import ConfigError, StoreUnavailable, Unstorable
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 from greendot.store.port import Draft, Inbox, Notice, Record, Room
 from greendot.store.schema import steps
 from greendot.store.sqlite import SqliteStore
@@ -73,7 +73,7 @@ async def test_everything_is_there_after_reopening(path: Path) -> None:
         await store.put_room(T, "lobby", open=False)
         await store.put_member(T, "lobby", "ann")
         written = await store.append(T, "lobby", draft("k1"))
-        status = await store.put_status(T, "ann", Manual("busy", 5, "lunch"))
+        status = await store.put_status(T, "ann", ManualStatus("busy", 5, "lunch"))
         room = await store.room(T, "lobby")
     async with opened(path) as store:
         assert await store.room(T, "lobby") == room
@@ -171,7 +171,7 @@ async def test_a_call_that_fails_undoes_nothing_but_itself(path: Path) -> None:
 
 async def test_a_value_the_database_cannot_hold_fails_its_call_and_no_other(path: Path) -> None:
     async with opened(path) as store:
-        calls = [store.put_status(T, f"u{n}", Manual("busy", 2**70 if n == 5 else n)) for n in range(10)]
+        calls = [store.put_status(T, f"u{n}", ManualStatus("busy", 2**70 if n == 5 else n)) for n in range(10)]
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert [n for n, result in enumerate(results) if isinstance(result, Exception)] == [5]
         found = await store.statuses([(T, f"u{n}") for n in range(10)])
@@ -364,7 +364,7 @@ async def test_a_file_of_the_first_version_goes_on(path: Path) -> None:
         ]
         again, new = await store.append(T, "lobby", draft("k1")), await store.append(T, "lobby", draft("k3"))
         assert [(result.record.seq, result.new) for result in (again, new) if result] == [(1, False), (3, True)]
-        assert await store.statuses([(T, "ann")]) == {(T, "ann"): Manual("busy", None, "lunch", 4)}
+        assert await store.statuses([(T, "ann")]) == {(T, "ann"): ManualStatus("busy", None, "lunch", 4)}
         assert await store.put_marker(T, "lobby", "ann", 2) == (2, 3)
         assert await store.inbox(T, "ann") == Inbox()
     async with opened(path) as store:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from greendot.ids import Id
-from greendot.telemetry import log, log_events
-from greendot.telemetry.log import live_as, tell
-from greendot.telemetry.log_output import HashedIds, Rendered, Told
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log, set_node
+from greendot.telemetry.log import node as current_node
+from greendot.telemetry.log_output import HashedIds, LogHandler, Rendered
 from greendot.telemetry.log_repeats import Repeats
 from greendot.telemetry.spans import span
 from greendot.telemetry.traceparent import read
@@ -26,18 +27,18 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 def output() -> Iterator[io.StringIO]:
     """Where the lines of this test go."""
     root, stream = logging.getLogger(), io.StringIO()
-    before, node = root.level, log.node()
+    before, node = root.level, current_node()
     root.setLevel(logging.DEBUG)
-    live_as("aB3d")
+    set_node("aB3d")
     try:
         yield stream
     finally:
         root.setLevel(before)
-        live_as(node)
+        set_node(node)
 
 
-def handling(stream: io.StringIO, *, is_text: bool = False, repeat_s: float = 60) -> Told:
-    handler = Told(stream, Repeats(repeat_s))
+def handling(stream: io.StringIO, *, is_text: bool = False, repeat_s: float = 60) -> LogHandler:
+    handler = LogHandler(stream, Repeats(repeat_s))
     handler.setFormatter(Rendered(is_text=is_text))
     return handler
 
@@ -56,7 +57,7 @@ class handled:
 
 
 def slow(session: str) -> None:
-    tell(log_events.CONNECTION_SLOW, session=session, user="zoe", tenant="shop")
+    log(log_events.CONNECTION_SLOW, session=session, user="zoe", tenant="shop")
 
 
 def test_a_line_is_one_json_object_with_the_event_its_fields_and_a_sentence(output: io.StringIO) -> None:
@@ -89,7 +90,7 @@ def test_an_error_has_its_traceback_in_the_line(output: io.StringIO) -> None:
         try:
             raise ValueError("a mistake of ours")
         except ValueError as error:
-            tell(log_events.WORK_FAILED, error, work="a test")
+            log(log_events.WORK_FAILED, error, work="a test")
     assert output.getvalue().count("\n") == 1
     assert "ValueError: a mistake of ours" in json.loads(output.getvalue())["exception"]
 
@@ -107,10 +108,8 @@ def test_ids_are_hashed_by_the_name_of_their_field_wherever_they_stand(output: i
     handler.addFilter(HashedIds(b"k" * 32))
     with handled(handler):
         slow("s-marked")
-        tell(log_events.WATCHERS_SWITCHED, user="marked", tenant="marked-t", outcome="ask", watchers=3)
-        tell(
-            log_events.AUDIT_ACTED, key="k", act="a", kind="user", target=Id("marked"), tenant="marked", outcome="done"
-        )
+        log(log_events.WATCHERS_SWITCHED, user="marked", tenant="marked-t", outcome="ask", watchers=3)
+        log(log_events.AUDIT_ACTED, key="k", act="a", kind="user", target=Id("marked"), tenant="marked", outcome="done")
     said = output.getvalue()
     assert "marked" not in said
     assert "zoe" not in said
@@ -146,7 +145,7 @@ def test_what_was_counted_is_told_at_the_end_and_not_by_a_child(output: io.Strin
 
 def test_without_a_loop_it_is_summed_up_with_the_next_line(output: io.StringIO) -> None:
     clock = ManualClock()
-    handler = Told(output, Repeats(60), clock.monotonic)
+    handler = LogHandler(output, Repeats(60), clock.monotonic)
     handler.setFormatter(Rendered(is_text=False))
     with handled(handler):
         for _ in range(3):

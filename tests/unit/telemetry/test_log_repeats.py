@@ -6,16 +6,16 @@ import logging
 import sys
 
 from greendot.telemetry import log_repeats
-from greendot.telemetry.log import DEBUG, ERROR, WARNING, Event
+from greendot.telemetry.log import DEBUG, ERROR, WARNING, LogEvent
 from greendot.telemetry.log_repeats import Repeats
 
-SLOW = Event("connection.slow", WARNING, "slow: %(session)s")
-FAILED = Event("work.failed", ERROR, "%(work)s failed", apart=("work",))
-ACTED = Event("audit.acted", WARNING, "acted", every=True)
-DONE = Event("command.done", DEBUG, "done")
+SLOW = LogEvent("connection.slow", WARNING, "slow: %(session)s")
+FAILED = LogEvent("work.failed", ERROR, "%(work)s failed", apart=("work",))
+ACTED = LogEvent("audit.acted", WARNING, "acted", every=True)
+DONE = LogEvent("command.done", DEBUG, "done")
 
 
-def record(event: Event | None, name: str = "asyncio", **fields: object) -> logging.LogRecord:
+def record(event: LogEvent | None, name: str = "asyncio", **fields: object) -> logging.LogRecord:
     level = logging.WARNING if event is None else event.level
     made = logging.LogRecord(name, level, "", 0, "words of a library", (fields,) if fields else (), None)
     if event is not None:

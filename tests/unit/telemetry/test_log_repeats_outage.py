@@ -8,14 +8,14 @@ import pytest
 
 from greendot.telemetry.log import fields_of
 from greendot.telemetry.log_events import REDIS_BACK, REDIS_LOST, STORE_BACK, STORE_LOST
-from greendot.telemetry.log_repeats import Absence
+from greendot.telemetry.log_repeats import Outage
 from greendot.testing import ManualClock
 
 
 def test_it_is_said_once_that_it_is_lost_and_once_that_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = ManualClock()
-    absence = Absence(STORE_LOST, STORE_BACK, clock.monotonic)
+    absence = Outage(STORE_LOST, STORE_BACK, clock.monotonic)
     absence.ended()
     assert caplog.messages == []
     for _ in range(5):
@@ -34,7 +34,7 @@ def test_how_long_it_was_away_is_a_field_in_milliseconds_beside_those_that_name_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     times = [100.0, 101.23456]
-    absence = Absence(REDIS_LOST, REDIS_BACK, lambda: times.pop(0), server="a:6379")
+    absence = Outage(REDIS_LOST, REDIS_BACK, lambda: times.pop(0), server="a:6379")
     absence.began("refused")
     absence.ended()
     assert [fields_of(record) for record in caplog.records] == [
@@ -44,7 +44,7 @@ def test_how_long_it_was_away_is_a_field_in_milliseconds_beside_those_that_name_
 
 
 def test_it_is_away_from_when_it_is_lost_until_it_answers() -> None:
-    absence = Absence(STORE_LOST, STORE_BACK, ManualClock().monotonic)
+    absence = Outage(STORE_LOST, STORE_BACK, ManualClock().monotonic)
     assert absence.is_away is False
     absence.began("refused")
     assert absence.is_away is True

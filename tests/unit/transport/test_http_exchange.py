@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from greendot.transport.http_exchange import PER_TURN, App, Exchange, Gate
+from greendot.transport.http_exchange import PER_TURN, App, Exchange, RequestThrottle
 
 START = {"type": "http.response.start", "status": 200, "headers": []}
 LENGTH = {**START, "headers": [(b"content-length", b"3")]}
@@ -191,7 +191,7 @@ async def test_nothing_is_written_for_a_client_that_is_gone_and_a_slow_one_is_wa
 
 
 async def test_a_few_requests_begin_in_each_turn_in_their_order() -> None:
-    gate = Gate()
+    gate = RequestThrottle()
     begun: list[int] = []
     for number in range(PER_TURN * 2 + 5):
         gate.enter(lambda number=number: begun.append(number))  # type: ignore[misc]

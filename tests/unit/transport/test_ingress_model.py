@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.transport.ingress_model import Proxies, household
+from greendot.transport.ingress_model import Proxies, address_group
 
 NEAR = Proxies(["10.0.0.0/8", "fd00::/8", "127.0.0.1"])
 
@@ -74,7 +74,7 @@ def test_whether_a_client_came_by_tls_is_the_nearest_proxy_s_word() -> None:
 
 
 def test_who_has_a_subnet_of_addresses_is_counted_as_one() -> None:
-    assert household("2001:db8:1:2:3:4:5:6") == household("2001:db8:1:2::") != household("2001:db8:1:3::")
-    assert household("203.0.113.7") == household("::ffff:203.0.113.7") != household("203.0.113.8")
-    assert household("fe80::1%eth0") == "fe80::"
-    assert household("no address") == "no address"
+    assert address_group("2001:db8:1:2:3:4:5:6") == address_group("2001:db8:1:2::") != address_group("2001:db8:1:3::")
+    assert address_group("203.0.113.7") == address_group("::ffff:203.0.113.7") != address_group("203.0.113.8")
+    assert address_group("fe80::1%eth0") == "fe80::"
+    assert address_group("no address") == "no address"

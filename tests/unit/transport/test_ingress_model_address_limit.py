@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from greendot.transport.ingress_model import Households
+from greendot.transport.ingress_model import AddressLimits
 
 
 def test_a_household_is_full_beyond_its_number_and_has_room_again_when_somebody_leaves() -> None:
-    houses = Households(2)
+    houses = AddressLimits(2)
     for _ in range(2):
         assert not houses.is_full(houses.enter("a"))
     third = houses.enter("a")
@@ -15,21 +15,21 @@ def test_a_household_is_full_beyond_its_number_and_has_room_again_when_somebody_
 
 
 def test_far_too_many_are_not_even_told() -> None:
-    houses = Households(2)
+    houses = AddressLimits(2)
     entered = [houses.enter("a") for _ in range(4)]
     assert not houses.is_overrun(entered[0])
     assert houses.is_overrun(houses.enter("a"))
 
 
 def test_nothing_is_kept_of_those_who_left() -> None:
-    houses = Households(1)
+    houses = AddressLimits(1)
     for number in range(1_000):
         houses.leave(houses.enter(str(number)))
     assert len(houses) == 0
 
 
 def test_without_a_number_nobody_is_too_many() -> None:
-    houses = Households(0)
+    houses = AddressLimits(0)
     for _ in range(10):
         entered = houses.enter("a")
     assert not houses.is_full(entered)
@@ -37,7 +37,7 @@ def test_without_a_number_nobody_is_too_many() -> None:
 
 
 def test_a_household_is_counted_from_nobody_and_kept_while_somebody_is_there() -> None:
-    houses = Households(5)
+    houses = AddressLimits(5)
     first = houses.enter("a")
     assert (first.name, first.count, len(houses)) == ("a", 1, 1)
     assert houses.enter("a") is first
@@ -46,6 +46,6 @@ def test_a_household_is_counted_from_nobody_and_kept_while_somebody_is_there() -
 
 
 def test_where_one_may_be_two_are_too_many() -> None:
-    houses = Households(1)
+    houses = AddressLimits(1)
     assert not houses.is_full(houses.enter("a"))
     assert houses.is_full(houses.enter("a"))

@@ -9,7 +9,7 @@ import pytest
 
 from greendot.telemetry.traceparent import Trace, current, enter, leave
 from greendot.transport import parse_budget
-from greendot.transport.parse_budget import PARSING_S, ParsingTurns
+from greendot.transport.parse_budget import PARSING_S, ParseBudget
 
 
 class Work:
@@ -17,7 +17,7 @@ class Work:
 
     def __init__(self) -> None:
         self.time_s = 0.0
-        self.turns = ParsingTurns(lambda: self.time_s)
+        self.turns = ParseBudget(lambda: self.time_s)
         self.done: list[int] = []
 
     def add(self, number: int, takes_s: float) -> bool:
@@ -139,7 +139,7 @@ async def test_what_a_parse_adds_is_parsed_in_the_turns_there_are(turns_taken: l
 
 
 async def test_what_is_parsed_in_a_later_turn_is_in_the_course_of_no_trace() -> None:
-    turns, seen = ParsingTurns(iter([0.0, PARSING_S, 1.0, 1.0]).__next__), []
+    turns, seen = ParseBudget(iter([0.0, PARSING_S, 1.0, 1.0]).__next__), []
     before = enter(Trace("a" * 32, "b" * 16))
     for _ in range(2):
         turns.run(lambda: seen.append(current()))

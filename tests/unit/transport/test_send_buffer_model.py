@@ -3,21 +3,27 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greendot.transport.send_buffer_model import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES, MAX_SIGNAL_KEYS, PART_BYTES, Outbox
+from greendot.transport.send_buffer_model import (
+    MAX_RECORD_BYTES,
+    MAX_SIGNAL_BYTES,
+    MAX_SIGNAL_KEYS,
+    PART_BYTES,
+    SendBuffer,
+)
 
 frames = st.binary(min_size=1, max_size=20)
 
 
-def some(outbox: Outbox, most: int) -> bytes:
+def some(outbox: SendBuffer, most: int) -> bytes:
     return b"".join(item.frame for item in outbox.take(most))
 
 
-def everything(outbox: Outbox) -> bytes:
+def everything(outbox: SendBuffer) -> bytes:
     return some(outbox, 10 * MAX_RECORD_BYTES)
 
 
 def test_a_new_outbox_has_nothing_to_send() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     assert len(outbox) == 0
     assert everything(outbox) == b""
     assert not outbox.pressed
@@ -25,7 +31,7 @@ def test_a_new_outbox_has_nothing_to_send() -> None:
 
 
 def test_records_go_out_in_the_order_they_came() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for number in range(10):
         assert outbox.offer_record(b"%d" % number)
     assert everything(outbox) == b"0123456789"
@@ -33,14 +39,14 @@ def test_records_go_out_in_the_order_they_came() -> None:
 
 
 def test_records_go_out_before_signals_that_came_earlier() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     outbox.offer_signal(b"s", "key")
     outbox.offer_record(b"r")
     assert everything(outbox) == b"rs"
 
 
 def test_only_the_latest_signal_of_a_key_is_kept() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for frame in (b"a", b"b", b"c"):
         assert outbox.offer_signal(frame, "ann")
     assert len(outbox) == 1
@@ -48,14 +54,14 @@ def test_only_the_latest_signal_of_a_key_is_kept() -> None:
 
 
 def test_a_signal_that_would_be_replaced_is_known_before() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     outbox.offer_signal(b"a", "ann")
     outbox.offer_signal(b"x")
     assert (outbox.signal("ann"), outbox.signal("bob"), outbox.signal(None)) == (b"a", None, None)
 
 
 def test_the_latest_signal_takes_the_last_place() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     outbox.offer_signal(b"a1", "ann")
     outbox.offer_signal(b"b1", "bob")
     outbox.offer_signal(b"a2", "ann")
@@ -63,14 +69,14 @@ def test_the_latest_signal_takes_the_last_place() -> None:
 
 
 def test_signals_without_a_key_are_never_merged() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for _ in range(3):
         outbox.offer_signal(b"x")
     assert everything(outbox) == b"xxx"
 
 
 def test_records_are_taken_up_to_the_last_byte_of_the_limit() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     assert outbox.offer_record(b"x" * (MAX_RECORD_BYTES - 1))
     assert outbox.offer_record(b"y")
     assert not outbox.offer_record(b"z")
@@ -79,7 +85,7 @@ def test_records_are_taken_up_to_the_last_byte_of_the_limit() -> None:
 
 
 def test_taking_makes_room_for_records_again() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     outbox.offer_record(b"x" * MAX_RECORD_BYTES)
     assert not outbox.offer_record(b"y")
     everything(outbox)
@@ -88,13 +94,13 @@ def test_taking_makes_room_for_records_again() -> None:
 
 
 def test_signals_do_not_count_towards_the_limit_of_records() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     outbox.offer_signal(b"s" * MAX_RECORD_BYTES, "big")
     assert outbox.offer_record(b"x" * MAX_RECORD_BYTES)
 
 
 def test_a_signal_of_a_new_key_is_dropped_when_all_keys_are_taken() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for key in range(MAX_SIGNAL_KEYS):
         assert outbox.offer_signal(b"o", key)
     assert not outbox.offer_signal(b"n", "new")
@@ -103,7 +109,7 @@ def test_a_signal_of_a_new_key_is_dropped_when_all_keys_are_taken() -> None:
 
 
 def test_a_signal_of_a_known_key_is_kept_even_when_all_keys_are_taken() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for key in range(MAX_SIGNAL_KEYS):
         outbox.offer_signal(b"o", key)
     assert outbox.offer_signal(b"n", 0)
@@ -111,13 +117,13 @@ def test_a_signal_of_a_known_key_is_kept_even_when_all_keys_are_taken() -> None:
 
 
 def test_it_is_pressed_from_half_of_either_lane_on() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     outbox.offer_record(b"x" * (MAX_RECORD_BYTES // 2 - 1))
     assert not outbox.pressed
     outbox.offer_record(b"y")
     assert outbox.pressed
 
-    outbox = Outbox()
+    outbox = SendBuffer()
     for key in range(MAX_SIGNAL_KEYS // 2 - 1):
         outbox.offer_signal(b"s", key)
     assert not outbox.pressed
@@ -126,7 +132,7 @@ def test_it_is_pressed_from_half_of_either_lane_on() -> None:
 
 
 def test_a_part_that_is_taken_ends_with_a_whole_frame_and_the_rest_follows() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for frame in (b"aaa", b"bbb", b"ccc"):
         outbox.offer_record(frame)
     outbox.offer_signal(b"ddd", "key")
@@ -141,7 +147,7 @@ def test_a_part_that_is_taken_ends_with_a_whole_frame_and_the_rest_follows() -> 
 def test_however_it_is_taken_every_record_and_each_latest_signal_goes_out(
     offers: list[tuple[bytes, object]], most: int
 ) -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     records: list[bytes] = []
     signals: list[tuple[object, bytes]] = []
     for frame, key in offers:
@@ -158,7 +164,7 @@ def test_however_it_is_taken_every_record_and_each_latest_signal_goes_out(
 
 
 def test_signals_are_bounded_in_bytes_too() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     big = b"x" * (MAX_SIGNAL_BYTES // 4)
     assert [outbox.offer_signal(big, key) for key in "abcde"] == [True] * 4 + [False]
     assert outbox.offer_signal(b"small", "a"), "what it replaces makes room"
@@ -170,7 +176,7 @@ def test_signals_are_bounded_in_bytes_too() -> None:
 
 
 def test_what_was_let_in_before_is_kept_whatever_its_size_and_counts() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for _ in range(3):
         outbox.keep(b"x" * MAX_RECORD_BYTES)
     assert not outbox.offer_record(b"y")
@@ -179,7 +185,7 @@ def test_what_was_let_in_before_is_kept_whatever_its_size_and_counts() -> None:
 
 @given(st.lists(st.tuples(frames, st.booleans(), st.sampled_from("abc")), max_size=20), st.integers(1, 100))
 def test_what_is_put_back_is_first_again_and_nothing_is_lost(offered: list[tuple[bytes, bool, str]], most: int) -> None:
-    one, other = Outbox(), Outbox()
+    one, other = SendBuffer(), SendBuffer()
     for outbox in (one, other):
         for frame, record, key in offered:
             if record:
@@ -194,7 +200,7 @@ def test_what_is_put_back_is_first_again_and_nothing_is_lost(offered: list[tuple
 
 
 def test_what_is_dropped_is_named_and_the_rest_keeps_its_order() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for number in range(4):
         outbox.offer_record(b"%d" % number, "odd" if number % 2 else "even")
         outbox.offer_signal(b"s%d" % number, ("odd" if number % 2 else "even", number))
@@ -203,7 +209,7 @@ def test_what_is_dropped_is_named_and_the_rest_keeps_its_order() -> None:
 
 
 def test_the_last_of_all_that_wait_is_dropped_too() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     outbox.offer_record(b"r", "gone")
     outbox.offer_signal(b"s", "gone too")
     assert outbox.drop(lambda key: True) == ["gone", "gone too"]
@@ -212,7 +218,7 @@ def test_the_last_of_all_that_wait_is_dropped_too() -> None:
 
 
 def test_it_is_pressed_from_half_of_the_bytes_of_signals_on() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     outbox.offer_signal(b"." * (MAX_SIGNAL_BYTES // 2 - 1))
     assert not outbox.pressed
     outbox.offer_signal(b".")
@@ -220,7 +226,7 @@ def test_it_is_pressed_from_half_of_the_bytes_of_signals_on() -> None:
 
 
 def test_no_frame_is_taken_beyond_what_was_asked_for() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for frame in (b"ab", b"c"):
         outbox.offer_record(frame)
     outbox.offer_signal(b"s", "key")
@@ -228,7 +234,7 @@ def test_no_frame_is_taken_beyond_what_was_asked_for() -> None:
 
 
 def test_a_part_is_taken_where_nothing_else_is_asked_for() -> None:
-    outbox = Outbox()
+    outbox = SendBuffer()
     for _ in range(3):
         outbox.offer_record(b"." * (PART_BYTES // 2))
     assert [len(outbox.take()), len(outbox.take()), len(outbox.take())] == [2, 1, 0]

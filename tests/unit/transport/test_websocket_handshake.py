@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.transport.websocket_handshake import Asked, Upgrade, asked, plain_upgrade
+from greendot.transport.websocket_handshake import HandshakeFields, Upgrade, handshake_fields, plain_upgrade
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 PLAIN = {
@@ -47,7 +47,7 @@ def request(headers: dict[str, str], line: str = "GET /v1/connect HTTP/1.1") -> 
 @pytest.mark.parametrize("headers", [PLAIN, CHROME, FIREFOX], ids=["plain", "Chrome", "Firefox"])
 def test_what_clients_send_is_recognised(headers: dict[str, str]) -> None:
     sent = {name.lower().encode(): value.encode() for name, value in headers.items()}
-    assert plain_upgrade(request(headers)) == Upgrade(KEY.encode(), Asked(headers.get("User-Agent")), sent)
+    assert plain_upgrade(request(headers)) == Upgrade(KEY.encode(), HandshakeFields(headers.get("User-Agent")), sent)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_clients_send_is_recognised(headers: dict[str, str]) -> None:
 def test_how_it_is_written_makes_no_difference(name: str, value: str) -> None:
     found = plain_upgrade(request(PLAIN | {name: value}))
     assert found is not None
-    assert found[:2] == (KEY.encode(), Asked(None))
+    assert found[:2] == (KEY.encode(), HandshakeFields(None))
 
 
 def test_a_query_makes_no_difference() -> None:
@@ -131,16 +131,16 @@ def test_anything_else_is_left_to_the_parser_that_knows_http(data: bytes) -> Non
 def test_a_token_comes_in_a_header_or_as_a_subprotocol(name: str, value: str, token: str, by_name: bool) -> None:
     found = plain_upgrade(request(PLAIN | {name: value}))
     assert found is not None
-    assert found[:2] == (KEY.encode(), Asked(None, token, by_name))
-    assert asked({name.lower().encode(): value.encode()}) == found.asked
+    assert found[:2] == (KEY.encode(), HandshakeFields(None, token, by_name))
+    assert handshake_fields({name.lower().encode(): value.encode()}) == found.asked
 
 
 def test_the_header_goes_before_the_subprotocol_and_that_before_the_query() -> None:
     headers = {b"authorization": b"Bearer one", b"sec-websocket-protocol": b"greendot.v1, bearer.two"}
-    assert asked(headers, b"token=three").token == "one"
+    assert handshake_fields(headers, b"token=three").token == "one"
     del headers[b"authorization"]
-    assert asked(headers, b"token=three").token == "two"
-    assert asked({}, b"token=three").token == "three"
+    assert handshake_fields(headers, b"token=three").token == "two"
+    assert handshake_fields({}, b"token=three").token == "three"
 
 
 def test_a_query_has_a_token_only_where_it_may() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.visibility.model import Veil
+from greendot.visibility.model import VisibilityExceptions
 
 USERS = ["ann", "bob", "eve", "zoe"]
 users = st.sampled_from(USERS)
@@ -14,7 +14,7 @@ users = st.sampled_from(USERS)
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_people_see_themselves(is_open: bool) -> None:
-    veil = Veil(is_open=is_open)
+    veil = VisibilityExceptions(is_open=is_open)
     assert veil.sees("ann", "ann")
     assert not veil.note("ann", "ann", sees=False)
     assert veil.sees("ann", "ann")
@@ -22,7 +22,7 @@ def test_people_see_themselves(is_open: bool) -> None:
 
 
 def test_an_open_room_in_which_nobody_hides_keeps_nothing() -> None:
-    veil = Veil(is_open=True)
+    veil = VisibilityExceptions(is_open=True)
     veil.came("ann", [])
     assert not veil.note("ann", "bob", sees=True)
     assert veil.viewers == []
@@ -41,7 +41,7 @@ def test_an_open_room_in_which_nobody_hides_keeps_nothing() -> None:
     ),
 )
 def test_it_is_a_table_of_who_sees_whom(is_open: bool, steps: list[tuple[object, ...]]) -> None:
-    veil = Veil(is_open=is_open)
+    veil = VisibilityExceptions(is_open=is_open)
     table = {(viewer, target): is_open for viewer in USERS for target in USERS if viewer != target}
     for name, *arguments in steps:
         match name, arguments:
@@ -69,7 +69,7 @@ def test_it_is_a_table_of_who_sees_whom(is_open: bool, steps: list[tuple[object,
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_who_has_no_exception_any_more_is_none_of_the_viewers_with_some(is_open: bool) -> None:
-    veil = Veil(is_open=is_open)
+    veil = VisibilityExceptions(is_open=is_open)
     assert veil.note("ann", "bob", sees=not is_open)
     assert veil.viewers == ["ann"]
     assert veil.note("ann", "bob", sees=is_open)
@@ -77,7 +77,7 @@ def test_who_has_no_exception_any_more_is_none_of_the_viewers_with_some(is_open:
 
 
 def test_those_who_are_somebodys_exception_are_known_and_who_does_not_see_them() -> None:
-    veil = Veil(is_open=True)
+    veil = VisibilityExceptions(is_open=True)
     veil.came("ann", ["bob", "eve", "ann"])
     veil.came("zoe", ["bob"])
     assert veil.targets == {"bob", "eve"}

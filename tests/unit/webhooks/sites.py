@@ -13,7 +13,7 @@ from greendot.testing import ManualClock
 from greendot.transport.address_model import networks
 from greendot.transport.http_client import Caller, Terms
 from greendot.webhooks.hook import Hook
-from greendot.webhooks.records import Pace, RecordLanes
+from greendot.webhooks.records import DeliveryPace, RecordQueues
 from receiver import SECRET, Receiver
 
 PATIENCE_S = 10.0
@@ -68,9 +68,12 @@ class Site:
             await asyncio.sleep(2 * POLL_S)
 
     @asynccontextmanager
-    async def lanes(self, *hooks: Hook, batch_max: int = 100) -> AsyncIterator[RecordLanes]:
-        lanes = RecordLanes(
-            self.store, {hook.tenant: hook for hook in hooks}, self.clock, Pace(batch_max, POLL_S, GIVE_UP_S * 1000)
+    async def lanes(self, *hooks: Hook, batch_max: int = 100) -> AsyncIterator[RecordQueues]:
+        lanes = RecordQueues(
+            self.store,
+            {hook.tenant: hook for hook in hooks},
+            self.clock,
+            DeliveryPace(batch_max, POLL_S, GIVE_UP_S * 1000),
         )
         lanes.start()
         try:

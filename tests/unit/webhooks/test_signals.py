@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from greendot.engine.port import Turn
+from greendot.engine.port import Transition
 from greendot.webhooks import signals
 from greendot.webhooks.hook import Hook
-from greendot.webhooks.signals import KEEP_MS, SignalLane
+from greendot.webhooks.signals import KEEP_MS, SignalQueue
 from receiver import receiving
 
 from .sites import POLL_S, Site, site, until
 
 
 @asynccontextmanager
-async def lane(s: Site, hook: Hook, batch_max: int = 100) -> AsyncIterator[SignalLane]:
-    made = SignalLane(hook, s.clock, batch_max, POLL_S)
+async def lane(s: Site, hook: Hook, batch_max: int = 100) -> AsyncIterator[SignalQueue]:
+    made = SignalQueue(hook, s.clock, batch_max, POLL_S)
     made.start()
     try:
         yield made
@@ -28,16 +28,16 @@ async def lane(s: Site, hook: Hook, batch_max: int = 100) -> AsyncIterator[Signa
         await hook.close()
 
 
-def came(user: str) -> Turn:
-    return Turn("user", "t1", user, True)
+def came(user: str) -> Transition:
+    return Transition("user", "t1", user, True)
 
 
 async def test_turns_are_told_in_order_and_in_batches() -> None:
     async with receiving() as app, site(t1=app) as s, lane(s, s.hook("t1"), batch_max=2) as made:
         made.offer(came("ann"))
-        made.offer(Turn("room", "t1", "r1", True))
-        made.offer(Turn("room", "t1", "r1", False))
-        made.offer(Turn("user", "t1", "ann", False))
+        made.offer(Transition("room", "t1", "r1", True))
+        made.offer(Transition("room", "t1", "r1", False))
+        made.offer(Transition("user", "t1", "ann", False))
         made.offer(came("bob"))
         await until(lambda: len(app.events) == 5)
         assert [(event["type"], event["data"]) for event in app.events] == [

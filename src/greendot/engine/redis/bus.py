@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from greendot.engine.port import Host, Message, Topic
 from greendot.engine.redis import keys
-from greendot.engine.redis.bus_codec import Malformed, Messages, Reader
-from greendot.engine.redis.partitions import Servers
-from greendot.engine.redis.primary import Server
+from greendot.engine.redis.bus_codec import BusCodec, Malformed, Reader
+from greendot.engine.redis.partitions import Primaries
+from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.record_codec import nodes_of
 from greendot.errors import EngineUnavailable
 from greendot.telemetry.metrics_model import Histogram
@@ -48,7 +48,7 @@ class Counts:
 class RedisBus:
     """See `engine.base.Bus`."""
 
-    def __init__(self, servers: Servers, messages: Messages, prefix: str) -> None:
+    def __init__(self, servers: Primaries, messages: BusCodec, prefix: str) -> None:
         self.counts = Counts()
         self.lag = Histogram()  # from being published to being heard
         self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: nobody knows
@@ -59,13 +59,13 @@ class RedisBus:
         self._prefix = prefix
         self._host: Host | None = None
         self._heard: dict[bytes, Heard] = {}  # by channel
-        self._beats: dict[bytes, Server] = {}  # channels the watchdog listens on
+        self._beats: dict[bytes, Primary] = {}  # channels the watchdog listens on
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
         self.publish_command, self._on, self._off = f"{shard}PUBLISH", f"{shard}SUBSCRIBE", f"{shard}UNSUBSCRIBE"
         self._kinds = (b"smessage",) if servers.sharded else (b"message",)
         self._ended = b"sunsubscribe"
-        self.beaten: Callable[[Server], None] = lambda server: None  # told of a beat that came back
+        self.beaten: Callable[[Primary], None] = lambda server: None  # told of a beat that came back
         self.silenced: Callable[[int], None] = lambda partition: None  # told of a partition that fell silent
 
     def attach(self, host: Host | None) -> None:
@@ -97,12 +97,12 @@ class RedisBus:
         return channel, partition
 
     async def _tell(self, command: str, channels: Iterable[tuple[str, int]]) -> None:
-        by_server: dict[Server, list[tuple[str, int]]] = {}
+        by_server: dict[Primary, list[tuple[str, int]]] = {}
         for channel, partition in channels:
             by_server.setdefault(self._servers.of(partition), []).append((channel, partition))
         await asyncio.gather(*(self._tell_one(s, command, chosen) for s, chosen in by_server.items()))
 
-    async def _tell_one(self, server: Server, command: str, channels: list[tuple[str, int]]) -> None:
+    async def _tell_one(self, server: Primary, command: str, channels: list[tuple[str, int]]) -> None:
         try:
             await server.subscribe(command, self._batches(channels))
         except EngineUnavailable as error:
@@ -116,12 +116,12 @@ class RedisBus:
             groups.setdefault(partition if self._servers.sharded else 0, []).append(channel)
         return [group[at : at + BATCH] for group in groups.values() for at in range(0, len(group), BATCH)]
 
-    async def resubscribe(self, server: Server, partitions: set[int]) -> None:
+    async def resubscribe(self, server: Primary, partitions: set[int]) -> None:
         """Everything wanted that is on these partitions of the server."""
         channels = [(c.decode(), h.partition) for c, h in self._heard.items() if h.partition in partitions]
         await server.subscribe(self._on, self._batches(channels))
 
-    async def watch(self, server: Server, channel: str) -> None:
+    async def watch(self, server: Primary, channel: str) -> None:
         """Hear the watchdog's own beats on this server."""
         self._beats = {c: s for c, s in self._beats.items() if s is not server}
         self._beats[channel.encode()] = server

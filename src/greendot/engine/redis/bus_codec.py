@@ -13,7 +13,7 @@ from hmac import compare_digest
 import msgspec
 from msgspec import Struct
 
-from greendot.engine.messages import Sent
+from greendot.engine.messages import NodeMessage
 from greendot.engine.port import AnySent, Entered, Kind, Left, Message, Topic, Typing
 from greendot.engine.redis.record_codec import read_change, unescape
 
@@ -21,7 +21,7 @@ _MAC = 16
 _BLOCK = 128  # BLAKE2's
 
 
-class _Parcel(Struct, frozen=True, array_like=True):
+class _NodeEnvelope(Struct, frozen=True, array_like=True):
     """What a node publishes, with the topic on node channels, which carry what is meant for users.
 
     What is added stands at the end and has a default: nodes of the version before read and write it without.
@@ -33,7 +33,7 @@ class _Parcel(Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Parcel).decode
+_decode = msgspec.msgpack.Decoder(_NodeEnvelope).decode
 
 Reader = Callable[[bytes], tuple[Topic, Message]]
 
@@ -42,7 +42,7 @@ class Malformed(Exception):
     """Not a message of ours."""
 
 
-class Messages:
+class BusCodec:
     """Writes and reads bus messages under one key."""
 
     def __init__(self, key: bytes) -> None:
@@ -51,9 +51,9 @@ class Messages:
         self.timed: Callable[[int], None] = lambda at: None  # told of a message that says when it was published
 
     def write(self, channel: str, message: Message, topic: Topic | None = None, at: int = 0) -> bytes:
-        if not isinstance(message, Sent):
+        if not isinstance(message, NodeMessage):
             raise TypeError(f"{type(message).__name__} is published by the engine's own scripts")
-        sent = _Parcel(message, None if topic is None else (topic.kind, topic.tenant, topic.name), at)
+        sent = _NodeEnvelope(message, None if topic is None else (topic.kind, topic.tenant, topic.name), at)
         body = _encode(sent)
         mac = self._mac(channel)
         mac.update(body)

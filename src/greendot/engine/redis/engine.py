@@ -14,31 +14,31 @@ from typing import Any
 from msgspec import Struct
 
 from greendot.clock import Clock, SystemClock
-from greendot.engine.port import Engine, Host, Message, Pace, Part, RecordsState, Topic
+from greendot.engine.port import Engine, Host, Message, Part, PassThrottle, RecordsState, Topic
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
-from greendot.engine.redis.bus_codec import Messages
+from greendot.engine.redis.bus_codec import BusCodec
 from greendot.engine.redis.engine_time import EngineTime
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.losses import Losses
 from greendot.engine.redis.metrics import Census, Figures
-from greendot.engine.redis.nodes import HOME, Death, Nodes, Periods, Table
-from greendot.engine.redis.partitions import Partitions, Servers
+from greendot.engine.redis.nodes import HOME, Death, LeasePeriods, Nodes, NodeTable
+from greendot.engine.redis.partitions import Partitions, Primaries
 from greendot.engine.redis.presence import RedisPresence, Verbs
-from greendot.engine.redis.primary import Server, check
+from greendot.engine.redis.primary import Primary, check
 from greendot.engine.redis.rooms import RedisRooms, RedisTyping
 from greendot.engine.redis.sweeper import Sweeper
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.engine.results import NodeInfo, Swept
 from greendot.errors import EngineUnavailable
 from greendot.limits.overload_model import Level
-from greendot.presence.model import Ref
+from greendot.presence.model import SessionEpoch
 from greendot.telemetry import log_events
-from greendot.telemetry.log import live_as, tell
+from greendot.telemetry.log import log, set_node
 from greendot.telemetry.metrics_model import Histogram
 
 
-class Background:
+class BackgroundTasks:
     """Tasks by name, each at most once at a time. Failures are logged."""
 
     def __init__(self) -> None:
@@ -55,9 +55,9 @@ class Background:
         try:
             await work
         except EngineUnavailable as error:
-            tell(log_events.WORK_LATER, work=name, reason=error)
+            log(log_events.WORK_LATER, work=name, reason=error)
         except Exception as error:
-            tell(log_events.WORK_FAILED, error, work=name)
+            log(log_events.WORK_FAILED, error, work=name)
         finally:
             self._tasks.pop(name, None)
 
@@ -85,7 +85,7 @@ class Options(Struct, frozen=True):
 
     key: bytes  # signs what is published
     prefix: str = ""
-    periods: Periods = Periods()
+    periods: LeasePeriods = LeasePeriods()
     typing_ttl_ms: int = 5_000
     typing_throttle_ms: int = 2_000
     seen_retention_ms: int = 30 * 86_400_000
@@ -98,8 +98,8 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._clock = clock or SystemClock()
         self._options = options
         self._driven = driven
-        self.servers = Servers(url.parse(place), self)
-        messages = Messages(options.key)
+        self.servers = Primaries(url.parse(place), self)
+        messages = BusCodec(options.key)
         self.time = EngineTime(self._clock)
         self.bus = RedisBus(self.servers, messages, options.prefix)
         verbs = Verbs(self.servers, messages, self.time, options.prefix)
@@ -117,7 +117,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self.census = Census(self.servers, options.prefix)
         self._figures = Figures(self.servers, self.bus, self.lives, self.sweeper, self.census)
         self._host: Host | None = None
-        self._background = Background()
+        self._background = BackgroundTasks()
         self._spawn = self._background.spawn
         self._being_born = asyncio.Lock()
         self._looked_at = HOME  # the partition that was last seen to know this node
@@ -171,7 +171,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             try:
                 await self.lives.end()
             except EngineUnavailable as error:
-                tell(log_events.NODE_NOT_SIGNED_OFF, reason=error)
+                log(log_events.NODE_NOT_SIGNED_OFF, reason=error)
         self.bus.attach(None)
         await self.servers.close()
 
@@ -188,7 +188,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     # --- servers come and go ---
 
-    async def came_up(self, server: Server) -> None:
+    async def came_up(self, server: Primary) -> None:
         if self._host is not None:
             server.intact, settled = True, set[int]()
             while more := server.partitions - settled:  # some may come to it meanwhile: they would be deaf
@@ -198,7 +198,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             server.intact = server.intact and self.losses.is_told(settled)
             self._spawn(f"reconcile {server.address}", self.lives.reconcile([*server.partitions]))
 
-    def is_up(self, server: Server) -> None:
+    def is_up(self, server: Primary) -> None:
         self._found(server.partitions, intact=server.intact)
 
     def _found(self, partitions: Iterable[int], *, intact: bool) -> None:
@@ -211,7 +211,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     def _lose(self, partitions: Iterable[int]) -> None:
         self.losses.began(partitions, {*self._verbs.alive} - self.bus.own)
 
-    def went_down(self, server: Server) -> None:
+    def went_down(self, server: Primary) -> None:
         self.bus.counts.gaps += 1
         if HOME in server.partitions:
             self.lives.restart_observation()
@@ -219,7 +219,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         if self._host is not None:
             self._host.lost(Partitions(server.partitions, self.servers))
 
-    async def moved(self, server: Server, partitions: set[int]) -> None:
+    async def moved(self, server: Primary, partitions: set[int]) -> None:
         self.bus.counts.gaps += 1
         await self._settle_in(server, partitions)
         self._found(partitions, intact=False)
@@ -238,7 +238,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         if server.up:
             await self.moved(server, {partition})
 
-    async def _settle_in(self, server: Server, partitions: set[int]) -> bool:
+    async def _settle_in(self, server: Primary, partitions: set[int]) -> bool:
         """Live there, hear what is wanted from there. Whether everything is as it was."""
         incarnation = self.lives.incarnation
         try:
@@ -264,9 +264,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             try:
                 await self.tick()
             except EngineUnavailable as error:
-                tell(log_events.WORK_LATER, work="looking at Redis", reason=error)
+                log(log_events.WORK_LATER, work="looking at Redis", reason=error)
             except Exception as error:
-                tell(log_events.WORK_FAILED, error, work="looking at Redis")
+                log(log_events.WORK_FAILED, error, work="looking at Redis")
 
     async def tick(self) -> None:
         """Once a second."""
@@ -295,7 +295,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
             self._host.found(Part(), intact=True)
 
-    def _look_after(self, table: Table) -> None:
+    def _look_after(self, table: NodeTable) -> None:
         if self.lives.overdue(table):
             self._spawn("bury", self.sweeper.bury_overdue(table))
         now = self.time.now()
@@ -333,10 +333,10 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         if is_over and self._host is not None:
             self._host.died(death.node)
 
-    async def _lost_state(self, server: Server) -> None:
+    async def _lost_state(self, server: Primary) -> None:
         """The server forgot what it knew, and us with it."""
         if server.up and self._host is not None:
-            tell(log_events.REDIS_FORGOT, server=str(server.address))
+            log(log_events.REDIS_FORGOT, server=str(server.address))
             await self.watchdog.compare(server, await self.lives.register(server.partitions))
             self._found(server.partitions, intact=False)
 
@@ -347,15 +347,15 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._lose(server.partitions)
             self._spawn(f"lost {server.address}", self._lost_state(server))
 
-    async def _rebirth(self, taken_for_dead: str, coming: Server | None = None) -> None:
+    async def _rebirth(self, taken_for_dead: str, coming: Primary | None = None) -> None:
         """Nothing is accepted under that name any more. `coming` is a server that is not up yet."""
         async with self._being_born:
             if self._host is None or self.lives.incarnation != taken_for_dead:
                 return
             servers = [s for s in self.servers.all.values() if s.up or s is coming]
             await self.lives.begin([p for server in servers for p in server.partitions])
-            live_as(self.lives.incarnation)
-            tell(log_events.NODE_REBORN, was=taken_for_dead, node=self.lives.incarnation)
+            set_node(self.lives.incarnation)
+            log(log_events.NODE_REBORN, was=taken_for_dead, node=self.lives.incarnation)
             self.bus.own.add(self.lives.incarnation)
             self._host.reborn(self.lives.incarnation)
         self._spawn("listen", self._listen())
@@ -422,7 +422,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
     async def restored(self, part: Part, since: RecordsState) -> None:
         await self.losses.over(since)
 
-    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None = None) -> int:
+    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
         return await self.sweeper.audit(holds, pace)
 
     def counts(self) -> dict[str, float]:

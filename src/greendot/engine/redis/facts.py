@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from greendot.engine.redis import topology
 from greendot.engine.redis.link import Link, RedisError, connect
-from greendot.engine.redis.url import Address, Place, parse
+from greendot.engine.redis.url import Address, RedisTarget, parse
 from greendot.errors import ConfigError, EngineUnavailable
 from greendot.ops.facts_model import RedisFacts
 
@@ -28,7 +28,7 @@ async def redis_facts(url: str) -> list[RedisFacts]:
     return list(await asyncio.gather(*(_facts(place, address) for address in addresses)))
 
 
-async def _facts(place: Place, address: Address) -> RedisFacts:
+async def _facts(place: RedisTarget, address: Address) -> RedisFacts:
     try:
         async with asyncio.timeout(LIMIT_S):
             link = await connect(Link.unheard, place, address, place.context())
@@ -42,7 +42,7 @@ async def _facts(place: Place, address: Address) -> RedisFacts:
         return RedisFacts(address=str(address), trouble=str(error))
 
 
-async def _lets_anyone_in(place: Place, address: Address) -> bool:
+async def _lets_anyone_in(place: RedisTarget, address: Address) -> bool:
     stranger = replace(place, user=None, password=None)
     try:
         link = await connect(Link.unheard, stranger, address, place.context())

@@ -15,7 +15,7 @@ from typing import Any
 
 import hiredis
 
-from greendot.engine.redis.url import Address, Place
+from greendot.engine.redis.url import Address, RedisTarget
 from greendot.errors import EngineUnavailable
 
 Argument = str | bytes | int
@@ -215,7 +215,7 @@ def _fail(expected: asyncio.Future[Any] | _Confirmations | None, reason: str) ->
         future.exception()  # whoever waits raises it; perhaps nobody does
 
 
-async def connect(make: Callable[[], Link], place: Place, address: Address, tls: ssl.SSLContext | None) -> Link:
+async def connect(make: Callable[[], Link], place: RedisTarget, address: Address, tls: ssl.SSLContext | None) -> Link:
     """A link that has introduced itself. EngineUnavailable if that fails, with the reason."""
     loop = asyncio.get_running_loop()
     link: Link | None = None

@@ -14,8 +14,8 @@ from hashlib import blake2b
 from greendot.clock import Clock
 from greendot.engine.port import Part, RecordsState
 from greendot.engine.redis.keys import PARTITIONS
-from greendot.engine.redis.nodes import Periods
-from greendot.engine.redis.partitions import Partitions, Servers
+from greendot.engine.redis.nodes import LeasePeriods
+from greendot.engine.redis.partitions import Partitions, Primaries
 from greendot.engine.redis.watchdog import Watchdog
 from greendot.errors import EngineUnavailable
 
@@ -25,7 +25,7 @@ SILENT_S = 2.0  # a node of an older version does not say what it has restored: 
 class Losses:
     """One for each node."""
 
-    def __init__(self, servers: Servers, watchdog: Watchdog, clock: Clock, periods: Periods) -> None:
+    def __init__(self, servers: Primaries, watchdog: Watchdog, clock: Clock, periods: LeasePeriods) -> None:
         self._servers = servers
         self._watchdog = watchdog
         self._clock = clock

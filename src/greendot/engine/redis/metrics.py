@@ -13,14 +13,14 @@ from typing import NamedTuple
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.nodes import Nodes
-from greendot.engine.redis.partitions import Servers
+from greendot.engine.redis.partitions import Primaries
 from greendot.engine.redis.sweeper import Sweeper
 from greendot.telemetry.metrics_model import Histogram
 
 MOST = 2_000  # users of a partition that are counted one by one; where there are more, the rest is told from these
 
 
-class Headcount(NamedTuple):
+class UserCounts(NamedTuple):
     """Of one partition, or of several."""
 
     users: int = 0
@@ -30,10 +30,10 @@ class Headcount(NamedTuple):
 class Census:
     """What was counted last, by partition."""
 
-    def __init__(self, servers: Servers, prefix: str) -> None:
+    def __init__(self, servers: Primaries, prefix: str) -> None:
         self._servers = servers
         self._prefix = prefix
-        self._counted: dict[int, Headcount] = {}
+        self._counted: dict[int, UserCounts] = {}
 
     async def visit(self, partition: int, incarnation: str, alive: Collection[str]) -> bool:
         """Whether the node is known in a partition; one that cannot be reached says nothing else. Those in it are
@@ -46,7 +46,7 @@ class Census:
         life, read, users, sessions = await self._servers.run(partition, "census", [home, *names], incarnation, MOST)
         if counting:
             whole = keys.BUCKETS / max(1, read)
-            self._counted[partition] = Headcount(round(users * whole), round(sessions * whole))
+            self._counted[partition] = UserCounts(round(users * whole), round(sessions * whole))
         return bool(life)
 
     def _buckets(self, partition: int) -> list[str]:
@@ -54,10 +54,10 @@ class Census:
         order = ((first + step) % keys.BUCKETS for step in range(keys.BUCKETS))
         return [keys.buckets(self._prefix, partition, bucket)[0] for bucket in order]
 
-    def share(self, incarnation: str, alive: Collection[str]) -> Headcount:
+    def share(self, incarnation: str, alive: Collection[str]) -> UserCounts:
         """Of the partitions that are this node's among those alive. Together they are all, once."""
-        counted = [self._counted.get(partition, Headcount()) for partition in _share(incarnation, alive)]
-        return Headcount(sum(one.users for one in counted), sum(one.sessions for one in counted))
+        counted = [self._counted.get(partition, UserCounts()) for partition in _share(incarnation, alive)]
+        return UserCounts(sum(one.users for one in counted), sum(one.sessions for one in counted))
 
 
 def _share(incarnation: str, alive: Collection[str]) -> range:
@@ -69,7 +69,7 @@ def _share(incarnation: str, alive: Collection[str]) -> range:
 class Figures(NamedTuple):
     """The parts that count."""
 
-    servers: Servers
+    servers: Primaries
     bus: RedisBus
     lives: Nodes
     sweeper: Sweeper

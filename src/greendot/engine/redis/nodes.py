@@ -21,7 +21,7 @@ from greendot.errors import EngineUnavailable
 from greendot.ids import new_incarnation
 from greendot.limits.overload_model import Level
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 HOME = 0  # the partition with the leases and claims; the last to learn of a death, so that it is found unfinished
 CLAIM_MS = 5_000
@@ -30,7 +30,7 @@ LATE_S = 1.0  # so much may pass until all have buried a node where they could n
 RECONNECT_S = 4.0  # after Redis was away all nodes are connected again by then
 
 
-class Periods(NamedTuple):
+class LeasePeriods(NamedTuple):
     """Seconds, from the settings."""
 
     lease: float = 15.0
@@ -55,7 +55,7 @@ class Death(NamedTuple):
     ends: int  # engine's time from when on they do not count
 
 
-class Table(NamedTuple):
+class NodeTable(NamedTuple):
     """The nodes and leases, as of one look."""
 
     lives: dict[str, str]  # incarnation → `live`, or renewed,ends in hexadecimal
@@ -100,7 +100,7 @@ class Table(NamedTuple):
 class Nodes:
     """This node's life, and an eye on the others'."""
 
-    def __init__(self, verbs: Verbs, clock: Clock, periods: Periods) -> None:
+    def __init__(self, verbs: Verbs, clock: Clock, periods: LeasePeriods) -> None:
         self.incarnation = ""
         self.deaths = 0  # of other nodes, found by this one
         self._verbs = verbs
@@ -162,7 +162,7 @@ class Nodes:
 
     # --- the others ---
 
-    async def look(self) -> Table:
+    async def look(self) -> NodeTable:
         """Renew the lease if it is time, and see everybody's. EngineUnavailable starts the observation anew."""
         now = self._clock.monotonic()
         if now - self._looked_at > 2.5 * self._periods.sample:
@@ -184,19 +184,19 @@ class Nodes:
             self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}
         return table
 
-    async def table(self) -> Table:
+    async def table(self) -> NodeTable:
         """Everybody's, without any life of our own."""
         return await self._look("", renew=False)
 
-    async def _look(self, incarnation: str, renew: bool, level: Level = Level.NORMAL, restored: str = "") -> Table:
+    async def _look(self, incarnation: str, renew: bool, level: Level = Level.NORMAL, restored: str = "") -> NodeTable:
         arguments = incarnation, "1" if renew else "", int(level), restored
         now, leases, lives = await self._on(HOME, "look", *arguments, leases=True)
         if self._verbs.time.learning or not self._verbs.time.known:
             self._verbs.time.heard(now)
         nodes = {node: life for node, life in _pairs(lives).items() if not node.startswith("~")}
-        return Table(nodes, _pairs(leases), now)
+        return NodeTable(nodes, _pairs(leases), now)
 
-    def overdue(self, table: Table) -> list[str]:
+    def overdue(self, table: NodeTable) -> list[str]:
         """Live nodes whose counter stood still for a whole lease."""
         now, found = self._clock.monotonic(), []
         alive = self._verbs.alive
@@ -223,9 +223,9 @@ class Nodes:
             for node in abandoned & self._abandoned(table):
                 await self.bury(node, table.leases[node].split(",")[1], grace_s=0)
                 self.deaths += 1
-                tell(log_events.NODE_FOUND_DEAD, peer=node)
+                log(log_events.NODE_FOUND_DEAD, peer=node)
 
-    def _abandoned(self, table: Table) -> set[str]:
+    def _abandoned(self, table: NodeTable) -> set[str]:
         horizon = table.now - round((self._periods.lease + self._periods.grace) * 1000)
         return {
             info.node for info in table.info() if info.state == "live" and 0 < (info.renewed_at or horizon) < horizon
@@ -235,7 +235,7 @@ class Nodes:
         """Something was wrong on our side: nobody has been seen standing still."""
         self._observed.clear()
 
-    async def declare_dead(self, node: str, table: Table) -> bool:
+    async def declare_dead(self, node: str, table: NodeTable) -> bool:
         """Bury a peer, unless another node is at it."""
         claim = keys.claim_key(self._verbs.prefix, node)
         taken = await self._verbs.servers.of(HOME).call("SET", claim, self.incarnation, "NX", "PX", CLAIM_MS)
@@ -244,7 +244,7 @@ class Nodes:
         renewed = table.leases.get(node, ",").split(",")[1]
         await self.bury(node, renewed)
         self.deaths += 1
-        tell(log_events.NODE_DEAD, peer=node, lease_s=self._periods.lease)
+        log(log_events.NODE_DEAD, peer=node, lease_s=self._periods.lease)
         return True
 
     async def bury(self, node: str, renewed: str, *, grace_s: float | None = None) -> None:
@@ -258,7 +258,7 @@ class Nodes:
     async def _bury(self, partition: int, node: str, renewed: str, grace_ms: int) -> None:
         await self._on(partition, "bury", node, renewed, grace_ms, self._verbs.time.text())
 
-    def risen(self, table: Table) -> dict[str, str]:
+    def risen(self, table: NodeTable) -> dict[str, str]:
         """Return nodes that live again though they were seen dead, each with its last renewal.
 
         A name is never used again: Redis has come back with records that are older than their death.
@@ -274,9 +274,9 @@ class Nodes:
         for node, renewed in risen.items():
             await self.bury(node, renewed, grace_s=0)
             self._over.discard(node)
-            tell(log_events.NODE_DEAD_AGAIN, peer=node)
+            log(log_events.NODE_DEAD_AGAIN, peer=node)
 
-    def ending(self, table: Table) -> list[Death]:
+    def ending(self, table: NodeTable) -> list[Death]:
         """The dead whose sessions stop counting before the next look, each once; `ends` 0 for those who did late."""
         self._over &= table.lives.keys()
         horizon, now = table.now + self._periods.sample * 1000, self._clock.monotonic()

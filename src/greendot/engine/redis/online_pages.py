@@ -12,7 +12,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from greendot.engine.redis import keys
-from greendot.engine.redis.partitions import Servers
+from greendot.engine.redis.partitions import Primaries
 from greendot.engine.results import Page, cursor, most_by_id, page_by_id, read_cursor
 from greendot.presence.model import Snapshot
 
@@ -52,7 +52,7 @@ class Count(NamedTuple):
 class OnlinePages:
     """One for each engine. `settle` ends what has run out for a user."""
 
-    def __init__(self, servers: Servers, prefix: str, read: Read, settle: Settle) -> None:
+    def __init__(self, servers: Primaries, prefix: str, read: Read, settle: Settle) -> None:
         self._servers = servers
         self._prefix = prefix
         self._read = read

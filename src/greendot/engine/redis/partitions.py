@@ -11,12 +11,12 @@ from greendot.engine.port import Part
 from greendot.engine.redis import topology
 from greendot.engine.redis.keys import PARTITIONS, partition_of
 from greendot.engine.redis.link import Argument, RedisError
-from greendot.engine.redis.primary import Server
+from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
-from greendot.engine.redis.url import Address, Place
+from greendot.engine.redis.url import Address, RedisTarget
 from greendot.errors import EngineUnavailable
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.telemetry.metrics_model import SHORT_S, Histogram
 
 # How often to look for moves and failovers without being told. A primary that was replaced goes on answering those who
@@ -27,31 +27,31 @@ REDIRECTS = 8
 _MOVING = {"MOVED", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING"}
 
 
-class Watcher(Protocol):
+class PrimariesOwner(Protocol):
     """Who must know what becomes of the servers."""
 
-    async def came_up(self, server: Server) -> None: ...
-    def is_up(self, server: Server) -> None: ...
-    def went_down(self, server: Server) -> None: ...
-    async def moved(self, server: Server, partitions: set[int]) -> None:
+    async def came_up(self, server: Primary) -> None: ...
+    def is_up(self, server: Primary) -> None: ...
+    def went_down(self, server: Primary) -> None: ...
+    async def moved(self, server: Primary, partitions: set[int]) -> None:
         """Partitions have come to this server, which is up, from another."""
         ...
 
     def pushed(self, push: list[Any]) -> None: ...
 
 
-class Servers:
+class Primaries:
     """Routes commands by partition. Made for one place; `start` first."""
 
-    def __init__(self, place: Place, watcher: Watcher) -> None:
+    def __init__(self, place: RedisTarget, watcher: PrimariesOwner) -> None:
         self.place = place
         self.sharded = place.kind == "cluster"
-        self.all: dict[Address, Server] = {}
+        self.all: dict[Address, Primary] = {}
         self.latency = Histogram(SHORT_S)  # of commands, on all of them
         self.reconnects = 0  # to servers that were connected before
         self._met: set[Address] = set()
         self._watcher = watcher
-        self._by_partition: list[Server] = []
+        self._by_partition: list[Primary] = []
         self._task: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._ask = asyncio.Event()
@@ -81,11 +81,11 @@ class Servers:
 
     # --- routing ---
 
-    def of(self, partition: int) -> Server:
+    def of(self, partition: int) -> Primary:
         return self._by_partition[partition]
 
     @property
-    def down(self) -> list[Server]:
+    def down(self) -> list[Primary]:
         return [server for server in self.all.values() if not server.up]
 
     async def run(self, partition: int, name: str, keys: Sequence[str], *arguments: Argument) -> Any:
@@ -114,7 +114,7 @@ class Servers:
                         raise
         raise EngineUnavailable("the keys are moving between servers of the cluster: try again")
 
-    def _redirected(self, error: RedisError) -> Server:
+    def _redirected(self, error: RedisError) -> Primary:
         host, _, port = str(error).split()[2].rpartition(":")
         found = self.all.get(Address(host, int(port)))
         if found is None or not found.up:
@@ -150,19 +150,19 @@ class Servers:
             try:
                 layout = await topology.find(self.place, {*self.all})
             except EngineUnavailable as error:
-                tell(log_events.WORK_LATER, work="asking where partitions are", reason=error)
+                log(log_events.WORK_LATER, work="asking where partitions are", reason=error)
                 continue
             for server, partitions in self._apply(layout):
                 if server.up:
                     await self._moved(server, partitions)
 
-    async def _moved(self, server: Server, partitions: set[int]) -> None:
+    async def _moved(self, server: Primary, partitions: set[int]) -> None:
         try:
             await self._watcher.moved(server, partitions)
         except EngineUnavailable as error:
             server.fail(f"partitions that came to it could not be taken over ({error})")
 
-    def _apply(self, layout: topology.Layout) -> list[tuple[Server, set[int]]]:
+    def _apply(self, layout: topology.Layout) -> list[tuple[Primary, set[int]]]:
         """Take over what was found; the servers that were known and have more partitions now, with these."""
         wanted: dict[Address, set[int]] = {}
         for partition, address in enumerate(layout):
@@ -171,7 +171,7 @@ class Servers:
         for address, partitions in wanted.items():
             server = self.all.get(address)
             if server is None:
-                server = self.all[address] = Server(address, self.place, self._tls, self)
+                server = self.all[address] = Primary(address, self.place, self._tls, self)
             elif more := partitions - server.partitions:
                 gained.append((server, more))
             server.partitions = partitions
@@ -182,7 +182,7 @@ class Servers:
 
     def _retire(self, addresses: Iterable[Address]) -> None:
         for address in addresses:
-            tell(log_events.REDIS_UNUSED, server=str(address))
+            log(log_events.REDIS_UNUSED, server=str(address))
             server = self.all.pop(address)
             server.partitions = set()
             closing = asyncio.get_running_loop().create_task(server.close())
@@ -191,22 +191,22 @@ class Servers:
 
     # --- Owner of the servers ---
 
-    async def came_up(self, server: Server) -> None:
+    async def came_up(self, server: Primary) -> None:
         await self._watcher.came_up(server)
 
-    def is_up(self, server: Server) -> None:
+    def is_up(self, server: Primary) -> None:
         self.reconnects += server.address in self._met
         self._met.add(server.address)
         self._watcher.is_up(server)
 
-    def went_down(self, server: Server) -> None:
+    def went_down(self, server: Primary) -> None:
         self.ask()
         self._watcher.went_down(server)
 
     def pushed(self, push: list[Any]) -> None:
         self._watcher.pushed(push)
 
-    def refused(self, server: Server, error: EngineUnavailable) -> None:
+    def refused(self, server: Primary, error: EngineUnavailable) -> None:
         code = error.code if isinstance(error, RedisError) else ""
         if code in _MOVING:
             self.ask()
@@ -218,7 +218,7 @@ class Servers:
 class Partitions(Part):
     """The users and rooms on some partitions."""
 
-    def __init__(self, partitions: Iterable[int], servers: Servers) -> None:
+    def __init__(self, partitions: Iterable[int], servers: Primaries) -> None:
         self.numbers = frozenset(partitions)
         self._servers = servers
 

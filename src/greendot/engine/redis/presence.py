@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, cast
 
-from greendot.engine.port import Fenced, Topic, Turn
+from greendot.engine.port import Fenced, Topic, Transition
 from greendot.engine.redis import keys
-from greendot.engine.redis.bus_codec import Messages
+from greendot.engine.redis.bus_codec import BusCodec
 from greendot.engine.redis.engine_time import EngineTime
 from greendot.engine.redis.link import Argument, RedisError
 from greendot.engine.redis.online_pages import OnlinePages
-from greendot.engine.redis.partitions import Servers
-from greendot.engine.redis.record_codec import STATUS_LETTERS, escape, read_seats, read_snapshot
-from greendot.engine.results import Adopted, Known, Page, SeatInfo, Touched
-from greendot.presence.model import Manual, Ref, Snapshot
+from greendot.engine.redis.partitions import Primaries
+from greendot.engine.redis.record_codec import STATUS_LETTERS, escape, read_sessions, read_snapshot
+from greendot.engine.results import Adopted, EngineSession, Known, Page, Touched
+from greendot.presence.model import ManualStatus, SessionEpoch, Snapshot
 
 READ_BATCH = 250  # users in one script where they need not be in one slot
 
@@ -23,14 +23,14 @@ READ_BATCH = 250  # users in one script where they need not be in one slot
 class Verbs:
     """What verbs need: where to run them, at what time, how to tell, and what to do when one is refused."""
 
-    def __init__(self, servers: Servers, messages: Messages, time: EngineTime, prefix: str) -> None:
+    def __init__(self, servers: Primaries, messages: BusCodec, time: EngineTime, prefix: str) -> None:
         self.servers = servers
         self.messages = messages
         self.time = time
         self.prefix = prefix
         self.publish = "SPUBLISH" if servers.sharded else "PUBLISH"
         self.alive: Collection[str] = ()  # incarnations known to live, as of the latest look
-        self.turned: Callable[[Turn], None] | None = None
+        self.turned: Callable[[Transition], None] | None = None
         self.restoring: Callable[[], Collection[int]] = lambda: ()  # partitions in which absence means nothing
         self.answered: Callable[[int, str], None] = lambda partition, epoch: None  # told the epoch of a partition
         # Awaited when a verb was refused: with the error's code, and the incarnation it was refused for.
@@ -55,7 +55,7 @@ class Verbs:
         if not (isinstance(answer, list) and answer and answer[0] == b"!"):
             return answer
         if self.turned is not None:
-            self.turned(Turn(kind, tenant, name, bool(answer[1])))
+            self.turned(Transition(kind, tenant, name, bool(answer[1])))
         return answer[2]
 
     async def compare_epoch(self, partition: int) -> None:
@@ -102,41 +102,41 @@ class RedisPresence:
         return self._verbs.time.now()
 
     @property
-    def turned(self) -> Callable[[Turn], None] | None:
+    def turned(self) -> Callable[[Transition], None] | None:
         return self._verbs.turned
 
     @turned.setter
-    def turned(self, tell: Callable[[Turn], None] | None) -> None:
+    def turned(self, tell: Callable[[Transition], None] | None) -> None:
         self._verbs.turned = tell
 
     async def touch(
-        self, tenant: str, user: str, ref: Ref, device: str, idle: bool | None, name: str | None
+        self, tenant: str, user: str, ref: SessionEpoch, device: str, idle: bool | None, name: str | None
     ) -> Touched:
         letter = "" if idle is None else "i" if idle else "a"
         resumed, known = await self._verbs.on_user("touch", tenant, user, *ref, device, letter, escape(name))
         return Touched(bool(known), bool(resumed))
 
-    async def restore(self, tenant: str, user: str, ref: Ref, known: Known) -> None:
+    async def restore(self, tenant: str, user: str, ref: SessionEpoch, known: Known) -> None:
         manual, letter = known.manual, "i" if known.idle else "a"
         about = (known.device, letter, escape(known.name), known.age_ms, *_packed(manual))
         await self._verbs.on_user("touch", tenant, user, *ref, *about)
 
-    async def adopt(self, tenant: str, user: str, session: str, ref: Ref) -> Adopted | None:
+    async def adopt(self, tenant: str, user: str, session: str, ref: SessionEpoch) -> Adopted | None:
         answer = await self._verbs.on_user("adopt", tenant, user, *ref, session)
         if not answer:
             await self._verbs.compare_epoch(keys.partition_of(tenant, user))
         return Adopted(answer[0].decode(), answer[1] == b"i") if answer else None
 
-    async def linger(self, tenant: str, user: str, ref: Ref, grace_ms: int, silent_ms: int) -> int | None:
+    async def linger(self, tenant: str, user: str, ref: SessionEpoch, grace_ms: int, silent_ms: int) -> int | None:
         remaining = _remaining(await self._verbs.on_user("linger", tenant, user, *ref, grace_ms, silent_ms))
         if remaining is None:
             await self._verbs.compare_epoch(keys.partition_of(tenant, user))
         return remaining
 
-    async def leave(self, tenant: str, user: str, ref: Ref) -> int | None:
+    async def leave(self, tenant: str, user: str, ref: SessionEpoch) -> int | None:
         return _remaining(await self._verbs.on_user("leave", tenant, user, *ref))
 
-    async def set_status(self, tenant: str, user: str, manual: Manual) -> Snapshot:
+    async def set_status(self, tenant: str, user: str, manual: ManualStatus) -> Snapshot:
         answer = await self._verbs.on_user("status", tenant, user, *_packed(manual))
         if not answer:
             await self._verbs.compare_epoch(keys.partition_of(tenant, user))
@@ -214,20 +214,20 @@ class RedisPresence:
         where = keys.user_keys(self._verbs.prefix, tenant, user)
         await self._verbs.servers.of(where.partition).call("HDEL", where.seen, where.field)
 
-    async def sessions(self, tenant: str, user: str) -> list[SeatInfo]:
+    async def sessions(self, tenant: str, user: str) -> list[EngineSession]:
         await self._verbs.on_user("settle", tenant, user)
         where = keys.user_keys(self._verbs.prefix, tenant, user)
         record = await self._verbs.servers.of(where.partition).call("HGET", where.presence, where.field)
         now = self._verbs.time.now()
         return [
-            SeatInfo(
+            EngineSession(
                 seat.session,
                 seat.device,
                 seat.node,
                 "idle" if seat.idle else "online",
                 None if seat.deadline is None else max(0, seat.deadline - now),
             )
-            for seat in (read_seats(record.decode()) if record else ())
+            for seat in (read_sessions(record.decode()) if record else ())
         ]
 
 
@@ -236,7 +236,7 @@ class _Everybody:
         return True
 
 
-def _packed(manual: Manual) -> tuple[Argument, ...]:
+def _packed(manual: ManualStatus) -> tuple[Argument, ...]:
     until = "" if manual.until is None else manual.until
     return STATUS_LETTERS[manual.status], manual.rev, until, escape(manual.text)
 

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from greendot.engine.redis.link import Argument, Link, RedisError, connect
 from greendot.engine.redis.scripts import SCRIPTS
-from greendot.engine.redis.url import Address, Place
+from greendot.engine.redis.url import Address, RedisTarget
 from greendot.errors import ConfigError, EngineUnavailable
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
-from greendot.telemetry.log_repeats import Absence
+from greendot.telemetry.log import log
+from greendot.telemetry.log_repeats import Outage
 from greendot.telemetry.metrics_model import Histogram
 
 BACKOFF_S, LONGEST_S = 0.05, 2.0
@@ -26,20 +26,20 @@ class Owner(Protocol):
 
     latency: Histogram  # of commands
 
-    async def came_up(self, server: Server) -> None:
+    async def came_up(self, server: Primary) -> None:
         """Both links are there; the server is used once this returns. EngineUnavailable: try again later."""
         ...
 
-    def is_up(self, server: Server) -> None: ...
-    def went_down(self, server: Server) -> None: ...
+    def is_up(self, server: Primary) -> None: ...
+    def went_down(self, server: Primary) -> None: ...
     def pushed(self, push: list[Any]) -> None: ...
-    def refused(self, server: Server, error: RedisError) -> None: ...
+    def refused(self, server: Primary, error: RedisError) -> None: ...
 
 
-class Server:
+class Primary:
     """`up` while commands may be sent. `trouble` says why not."""
 
-    def __init__(self, address: Address, place: Place, tls: ssl.SSLContext | None, owner: Owner) -> None:
+    def __init__(self, address: Address, place: RedisTarget, tls: ssl.SSLContext | None, owner: Owner) -> None:
         self.address = address
         self.partitions: set[int] = set()
         self.up = False
@@ -59,7 +59,7 @@ class Server:
         self._tls = tls
         self._owner = owner
         self._gone = asyncio.Event()
-        self._absence = Absence(log_events.REDIS_LOST, log_events.REDIS_BACK, server=str(address))
+        self._absence = Outage(log_events.REDIS_LOST, log_events.REDIS_BACK, server=str(address))
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     def fail(self, reason: str) -> None:
@@ -81,7 +81,7 @@ class Server:
                     if await self._once():
                         delay = BACKOFF_S
                 except Exception as error:  # a server that is given up for good would be a part of all users lost
-                    tell(log_events.WORK_FAILED, error, work=f"connecting to redis {self.address}")
+                    log(log_events.WORK_FAILED, error, work=f"connecting to redis {self.address}")
                     self._drop()
                 if not self.first.done():
                     self.first.set_result(None)
@@ -112,7 +112,7 @@ class Server:
         if self._absence.is_away:
             self._absence.ended()
         else:
-            tell(log_events.REDIS_CONNECTED, server=str(self.address))
+            log(log_events.REDIS_CONNECTED, server=str(self.address))
         self._owner.is_up(self)
         await self._gone.wait()
         self._drop()
@@ -170,7 +170,7 @@ class Server:
 OLDEST = (7, 0)
 
 
-async def check(server: Server) -> None:
+async def check(server: Primary) -> None:
     """ConfigError says what to change."""
     info = bytes(await server.call("INFO", "everything")).decode(errors="replace")
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)

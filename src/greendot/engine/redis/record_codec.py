@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from greendot.ids import incarnation_of
-from greendot.presence.model import Change, Face, Snapshot
+from greendot.presence.model import Change, Snapshot, VisibleState
 from greendot.protocol.events import State, Status
 
 _STATES: dict[str, State] = {"o": "online", "i": "idle", "b": "busy", "f": "offline"}
@@ -33,18 +33,18 @@ def _number(text: str) -> int | None:
     return int(text, 16) if text else None
 
 
-def read_face(text: str) -> Face:
+def read_face(text: str) -> VisibleState:
     state, version = _STATES[text[0]], text[1:]
     if "," not in text:  # most are: shown since it came, and nothing besides
         number = int(version, 16) if version else 0
-        return Face(state, number or None, None, number)
+        return VisibleState(state, number or None, None, number)
     version, *rest = version.split(",")
     number = int(version, 16) if version else 0
     if len(rest) == 2:  # and most of those who are away
         since, seen = rest
-        return Face(state, int(since, 16) if since else (number or None), int(seen, 16), number)
+        return VisibleState(state, int(since, 16) if since else (number or None), int(seen, 16), number)
     since, seen, note, status, until = (rest + [""] * 5)[:5]
-    return Face(
+    return VisibleState(
         state=state,
         since=_number(since) or (number or None),
         last_seen=_number(seen),
@@ -68,7 +68,7 @@ def read_change(text: str) -> Change:
     )
 
 
-UNKNOWN = Snapshot(Face(), Face(), None, [])
+UNKNOWN = Snapshot(VisibleState(), VisibleState(), None, [])
 
 
 # Most records are like this: one session, connected, an automatic status, everybody sees the same.
@@ -86,7 +86,7 @@ def read_snapshot(record: bytes, alive: Container[str], now: int) -> Snapshot | 
         letter, version, since, name, node, device = simple.groups()
         if node in alive:
             number = int(version, 16)
-            face = Face(_STATES[letter], int(since, 16) if since else number, None, number)
+            face = VisibleState(_STATES[letter], int(since, 16) if since else number, None, number)
             return Snapshot(face, face, name or None, [device or "default"])
     return _read_snapshot(text, alive, now)
 
@@ -121,7 +121,7 @@ def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | Non
     return Snapshot(face, read_face(own_text) if own_text else face, unescape(name) if name else None, devices)
 
 
-class Kept(NamedTuple):
+class PackedSession(NamedTuple):
     """A session in a packed record."""
 
     session: str
@@ -132,16 +132,16 @@ class Kept(NamedTuple):
     node: str
 
 
-def read_seats(record: str) -> list[Kept]:
+def read_sessions(record: str) -> list[PackedSession]:
     parts = record.split("|")
     found = []
     for seat in parts[5].split(";") if len(parts) == 6 and parts[5] else ():
         session, device, conn, idle, deadline, _, node = (seat.split(",") + [""] * 6)[:7]
         kept = session, device or "default", _number(conn) or 1, idle == "i", _number(deadline)
-        found.append(Kept(*kept, node or incarnation_of(session)))
+        found.append(PackedSession(*kept, node or incarnation_of(session)))
     return found
 
 
 def nodes_of(record: str) -> set[str]:
     """The incarnations that hold sessions of a packed record."""
-    return {seat.node for seat in read_seats(record)}
+    return {seat.node for seat in read_sessions(record)}

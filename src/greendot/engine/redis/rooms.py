@@ -11,8 +11,8 @@ from greendot.engine.redis.link import Argument
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.record_codec import escape, unescape
 from greendot.engine.redis.scripts import SCRIPTS
-from greendot.presence.model import Ref
-from greendot.rooms.typing_model import Typist, Typists
+from greendot.presence.model import SessionEpoch
+from greendot.rooms.typing_model import TypingUsers, Typist
 
 MOST_ROOMS = 10_000  # kept here while the engine is away
 
@@ -25,7 +25,7 @@ class RedisTyping:
         self._ttl_ms = ttl_ms
         self._throttle_ms = throttle_ms
         self._here = here
-        self._local: dict[Topic, Typists] = {}  # only while a server is away
+        self._local: dict[Topic, TypingUsers] = {}  # only while a server is away
 
     def typing_start(self, tenant: str, room: str, user: str, name: str | None) -> None:
         if self._post("typing_start", tenant, room, user, escape(name), self._ttl_ms, self._throttle_ms):
@@ -33,7 +33,7 @@ class RedisTyping:
         topic = Topic("room", tenant, room)
         if len(self._local) >= MOST_ROOMS:
             self._local.clear()  # at worst somebody is throttled less than they should be
-        typists = self._local.setdefault(topic, Typists(self._ttl_ms, self._throttle_ms))
+        typists = self._local.setdefault(topic, TypingUsers(self._ttl_ms, self._throttle_ms))
         if typists.start(user, name, self._verbs.time.now()):
             self._here(topic, Typing(user, name, self._ttl_ms))
 
@@ -83,10 +83,10 @@ class RedisRooms:
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
 
-    async def enter(self, tenant: str, room: str, user: str, ref: Ref, *, restoring: bool = False) -> None:
+    async def enter(self, tenant: str, room: str, user: str, ref: SessionEpoch, *, restoring: bool = False) -> None:
         await self._verbs.on_room("enter", tenant, room, *ref, user, "r" if restoring else "1")
 
-    async def exit(self, tenant: str, room: str, user: str, ref: Ref) -> None:
+    async def exit(self, tenant: str, room: str, user: str, ref: SessionEpoch) -> None:
         await self._verbs.on_room("exit", tenant, room, *ref, user)
 
     async def room_nodes(self, tenant: str, room: str) -> set[str]:

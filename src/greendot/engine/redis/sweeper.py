@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from greendot.engine.port import Audit, Pace, Topic, Turn
+from greendot.engine.port import Audit, PassThrottle, Topic, Transition
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.link import RedisError
-from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, Table
+from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, NodeTable
 from greendot.engine.redis.presence import Verbs
-from greendot.engine.redis.primary import Server
+from greendot.engine.redis.primary import Primary
 from greendot.engine.results import Swept
 from greendot.errors import EngineUnavailable
-from greendot.presence.model import Ref
+from greendot.presence.model import SessionEpoch
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 
 AT_ONCE = 64  # buckets asked for together
 AUDITED = 16  # buckets compared by one script: half a millisecond with a million users
@@ -41,11 +41,11 @@ class Sweeper:
         self._bus = bus
         self._retention_ms = retention_ms
 
-    async def bury_overdue(self, table: Table) -> None:
+    async def bury_overdue(self, table: NodeTable) -> None:
         for node in self._nodes.overdue(table):
             await self._nodes.declare_dead(node, table)
 
-    async def reap(self, table: Table) -> Swept | None:
+    async def reap(self, table: NodeTable) -> Swept | None:
         """If somebody's grace is over, one pass for all of them; None if there is nothing to do, or another does it."""
         now = self._verbs.time.now()
         over = [death.node for death in table.dead() if death.ends <= now]
@@ -58,7 +58,7 @@ class Sweeper:
                 await self._release("reap")
             raise
         await self._nodes.strike_off(over)
-        tell(log_events.NODE_REAPED, peers=", ".join(over), sessions=swept.sessions, users=swept.users)
+        log(log_events.NODE_REAPED, peers=", ".join(over), sessions=swept.sessions, users=swept.users)
         self._add(swept)
         await self._release("reap")  # one that was cut short is tried again when the claim has run out
         return swept
@@ -95,10 +95,10 @@ class Sweeper:
         self.drift, self.swept_at = swept.sessions, self._verbs.time.now()
         self._add(swept)
         if any(swept):
-            tell(log_events.REDIS_SWEPT, sessions=swept.sessions, users=swept.users, nodes=swept.nodes)
+            log(log_events.REDIS_SWEPT, sessions=swept.sessions, users=swept.users, nodes=swept.nodes)
         return swept
 
-    async def audit(self, holds: Callable[[Ref], bool], pace: Pace | None) -> int:
+    async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None) -> int:
         """End the sessions kept under our names that `holds` does not know."""
         ended = 0
         for incarnation in [*self._bus.own]:
@@ -109,14 +109,14 @@ class Sweeper:
                     ended += await self._audit(partition, incarnation, holds)
         return ended
 
-    async def _audit(self, partition: int, incarnation: str, holds: Callable[[Ref], bool]) -> int:
+    async def _audit(self, partition: int, incarnation: str, holds: Callable[[SessionEpoch], bool]) -> int:
         run, ended = self._verbs.servers.run, 0
         names = [keys.buckets(self._verbs.prefix, partition, bucket)[0] for bucket in range(keys.BUCKETS)]
         shares = (names[at : at + AUDITED] for at in range(0, len(names), AUDITED))
         answers = await asyncio.gather(*(run(partition, "audit", share, incarnation) for share in shares))
         for answer in answers:
             for field, session, conn in zip(answer[::3], answer[1::3], answer[2::3], strict=True):
-                ref = Ref(session.decode(), incarnation, int(conn))
+                ref = SessionEpoch(session.decode(), incarnation, int(conn))
                 if not holds(ref):
                     tenant, _, user = field.decode().partition("/")
                     await self._verbs.on_user("linger", tenant, user, *ref, 0, 0)
@@ -131,11 +131,11 @@ class Sweeper:
         try:
             parts = await asyncio.gather(*(self._over(s, retention_ms, only) for s in servers))
         except EngineUnavailable as error:
-            tell(log_events.REDIS_PASS_CUT, reason=error)
+            log(log_events.REDIS_PASS_CUT, reason=error)
             raise
         return Swept(*(sum(column) for column in zip(*parts, strict=True)))
 
-    async def _over(self, server: Server, retention_ms: int | None, only: Sequence[str]) -> Swept:
+    async def _over(self, server: Primary, retention_ms: int | None, only: Sequence[str]) -> Swept:
         total = Swept()
         for partition in [*server.partitions]:
             for at in range(0, keys.BUCKETS, AT_ONCE):
@@ -166,7 +166,7 @@ class Sweeper:
         if (tell := verbs.turned) is not None:
             for field in seen_going:
                 tenant, _, user = field.decode().partition("/")
-                tell(Turn("user", tenant, user, False))
+                tell(Transition("user", tenant, user, False))
         return ended, gone, forgotten, 0
 
     def _add(self, swept: Swept) -> None:

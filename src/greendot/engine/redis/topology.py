@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from greendot.engine.redis.keys import PARTITIONS, TAGS, slot
 from greendot.engine.redis.link import Link, connect
-from greendot.engine.redis.url import Address, Place
+from greendot.engine.redis.url import Address, RedisTarget
 from greendot.errors import ConfigError, EngineUnavailable
 
 ASK_S = 1.0  # for one server, from the connection to the answer
@@ -18,7 +18,7 @@ SLOTS = [slot(tag.encode()) for tag in TAGS]  # of each partition
 Layout = list[Address]  # by partition
 
 
-async def find(place: Place, known: set[Address]) -> Layout:
+async def find(place: RedisTarget, known: set[Address]) -> Layout:
     """Ask for the servers now. EngineUnavailable if nobody can tell. `known` are servers seen before."""
     if place.kind == "standalone":
         return [place.hosts[0]] * PARTITIONS
@@ -27,7 +27,7 @@ async def find(place: Place, known: set[Address]) -> Layout:
     return await _from_cluster(place, known)
 
 
-async def _from_sentinels(place: Place) -> Address:
+async def _from_sentinels(place: RedisTarget) -> Address:
     """What the sentinel with the newest word says: one that is cut off goes on naming the old primary."""
     answers = await asyncio.gather(*(_ask(place, host, "SENTINEL", "MASTER", place.service) for host in place.hosts))
     newest: tuple[int, Address] | None = None
@@ -41,7 +41,7 @@ async def _from_sentinels(place: Place) -> Address:
     return newest[1]
 
 
-async def _from_cluster(place: Place, known: set[Address]) -> Layout:
+async def _from_cluster(place: RedisTarget, known: set[Address]) -> Layout:
     """The first complete answer, asking all at once: while a server fails over some do not know yet."""
     hosts = [*dict.fromkeys([*place.hosts, *known])]
     answers = await asyncio.gather(*(_ask(place, host, "CLUSTER", "SLOTS") for host in hosts))
@@ -67,7 +67,7 @@ def _layout(answer: Any, asked: Address) -> list[Address | None]:
     return found
 
 
-async def _ask(place: Place, host: Address, *command: str) -> Any:
+async def _ask(place: RedisTarget, host: Address, *command: str) -> Any:
     """Return the answer of one server, or the error that stands for it."""
     if place.kind == "sentinel":
         place = replace(place, user=None, password=None, db=0)  # the login is that of the servers behind it
@@ -93,6 +93,6 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _reasons(place: Place, answers: list[Any]) -> str:
+def _reasons(place: RedisTarget, answers: list[Any]) -> str:
     reasons = [f"{host}: {answer}" for host, answer in zip(place.hosts, answers, strict=False)]
     return "; ".join(reasons)

@@ -35,7 +35,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Place(Struct, frozen=True):
+class RedisTarget(Struct, frozen=True):
     """Which servers, and how to speak to them."""
 
     kind: Kind
@@ -60,7 +60,7 @@ class Place(Struct, frozen=True):
         return context
 
 
-def parse(url: str) -> Place:
+def parse(url: str) -> RedisTarget:
     """ConfigError says what is wrong; the password is not repeated."""
     scheme, separator, _ = url.partition("://")
     base, _, word = scheme.partition("+")
@@ -80,7 +80,7 @@ def parse(url: str) -> Place:
     hosts = tuple(_address(text, _PORTS[kind]) for text in places.split(","))
     if kind == "standalone" and len(hosts) > 1:
         raise _bad("several hosts need redis+cluster:// or redis+sentinel://")
-    return Place(
+    return RedisTarget(
         kind,
         hosts,
         user=unquote(user) or None,

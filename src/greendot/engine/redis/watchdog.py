@@ -14,7 +14,7 @@ from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.nodes import Nodes
 from greendot.engine.redis.presence import Verbs
-from greendot.engine.redis.primary import Server
+from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
 from greendot.errors import EngineUnavailable
 
@@ -38,7 +38,7 @@ class Watchdog:
 
     # --- beats ---
 
-    async def listen(self, server: Server) -> None:
+    async def listen(self, server: Primary) -> None:
         """Hear the beats on this server, on a channel of one of its partitions."""
         partition = min(server.partitions)
         channel = keys.beat_channel(self._verbs.prefix, partition, self._nodes.incarnation)
@@ -48,7 +48,7 @@ class Watchdog:
             server.beat_took = 0.0
             await self._bus.watch(server, channel)
 
-    async def round(self) -> list[Server]:
+    async def round(self) -> list[Primary]:
         """One beat for each; the servers that have lost their data."""
         now = self._clock.monotonic()
         late, self._last_round = now - self._last_round > LATE_S + 1.0, now
@@ -62,7 +62,7 @@ class Watchdog:
         lost = await asyncio.gather(*beating)
         return [server for server in lost if server is not None]
 
-    def _is_deaf(self, server: Server, now: float, late: bool) -> bool:
+    def _is_deaf(self, server: Primary, now: float, late: bool) -> bool:
         while server.unheard and server.unheard[0][0] <= server.beat_heard:
             server.unheard.popleft()
         if late:
@@ -71,7 +71,7 @@ class Watchdog:
         busy, server.received = received > server.received + BUSY_PIECES, received
         return bool(server.unheard) and now - server.unheard[0][1] >= (BUSY_S if busy else DEAF_S)
 
-    async def _beat(self, server: Server, now: float) -> Server | None:
+    async def _beat(self, server: Primary, now: float) -> Primary | None:
         try:
             if server.beat_partition not in server.partitions:
                 await self.listen(server)
@@ -88,7 +88,7 @@ class Watchdog:
             return None
         return server if self.is_lost(server.beat_partition, epoch) else None
 
-    def _beaten(self, server: Server) -> None:
+    def _beaten(self, server: Primary) -> None:
         sent = next((sent for number, sent in server.unheard if number == server.beat_heard), None)
         if sent is not None:
             server.beat_took = self._clock.monotonic() - sent
@@ -103,7 +103,7 @@ class Watchdog:
 
     # --- epochs ---
 
-    async def compare(self, server: Server, answers: dict[int, tuple[str, int, str]]) -> bool:
+    async def compare(self, server: Primary, answers: dict[int, tuple[str, int, str]]) -> bool:
         """What registering told. Whether these partitions are as we knew them, on the server we knew them on."""
         intact = True
         for partition, (epoch, _, _) in answers.items():

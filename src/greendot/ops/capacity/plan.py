@@ -37,7 +37,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     measured: bool = True  # else it is more than was ever measured, and supposed to go on as it did
 
 
-class Spread(Struct, frozen=True):
+class Placement(Struct, frozen=True):
     """How a workload lies on so many nodes."""
 
     work: Workload
@@ -82,7 +82,7 @@ class Spread(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """What is needed, each with how it is counted."""
 
-    spread: Spread
+    spread: Placement
     shards: int  # of Redis; 0: none is needed
     figures: list[Figure]
 
@@ -99,24 +99,24 @@ def plan(work: Workload) -> Plan:
     return Plan(spread, shards, [*figures, *_postgres(spread), *_network(spread)])
 
 
-def spread_of(work: Workload) -> Spread:
+def spread_of(work: Workload) -> Placement:
     """On as few nodes as will do. More nodes hear more of the bus, so it is counted until it fits."""
     nodes = max(1, ceil(work.connections / work.per_node))
     for _ in range(100):
-        wanted = ceil(Spread(work, nodes).cpu / BUSY)
+        wanted = ceil(Placement(work, nodes).cpu / BUSY)
         if wanted <= nodes:
             break
         nodes = wanted
-    return Spread(work, nodes)
+    return Placement(work, nodes)
 
 
-def shards_of(spread: Spread) -> int:
+def shards_of(spread: Placement) -> int:
     """Each has its part of the work, and every node to answer that asks whether it is there."""
     left = max(BUSY - spread.nodes * seconds("idle_node"), LEAST)
     return max(1, ceil(_redis_work(spread) / left), ceil(sum(_redis_parts(spread).values()) / SHARD_BYTES))
 
 
-def _nodes(spread: Spread) -> Iterator[Figure]:
+def _nodes(spread: Placement) -> Iterator[Figure]:
     work, nodes = spread.work, spread.nodes
     measured = nodes <= MEASURED_NODES
     each = 1_000 * of("connection") + work.watched * of("watch") + work.rooms * of("room")
@@ -154,7 +154,7 @@ def per_user() -> tuple[float, float]:
     return fixed, of("redis_large") - fixed / LARGE
 
 
-def _redis_parts(spread: Spread) -> dict[str, float]:
+def _redis_parts(spread: Placement) -> dict[str, float]:
     work = spread.work
     fixed, each = per_user()
     online = of("crowded") if work.online_users / BUCKETS > PACKED else each
@@ -169,7 +169,7 @@ def _redis_parts(spread: Spread) -> dict[str, float]:
     }
 
 
-def _redis_work(spread: Spread) -> float:
+def _redis_work(spread: Placement) -> float:
     """Cores, of all shards together, beside what nodes that have nothing to do ask."""
     work = spread.work
     further = max(spread.heard_s - spread.bus_s, 0.0) * seconds("hear")
@@ -178,7 +178,7 @@ def _redis_work(spread: Spread) -> float:
     return further + published + verbs
 
 
-def _redis(spread: Spread, shards: int) -> Iterator[Figure]:
+def _redis(spread: Placement, shards: int) -> Iterator[Figure]:
     cpu = _redis_work(spread) + shards * spread.nodes * seconds("idle_node")
     work, parts = spread.work, _redis_parts(spread)
     measured = spread.nodes <= MEASURED_NODES
@@ -224,13 +224,13 @@ def _redis(spread: Spread, shards: int) -> Iterator[Figure]:
     )  # fmt: skip
 
 
-def looked_up_s(spread: Spread) -> float:
+def looked_up_s(spread: Placement) -> float:
     """Heads of rooms and inboxes that nodes ask for."""
     _, pairs = spread.followed(spread.work.room_count, spread.work.rooms)
     return pairs / COMPARED_S + spread.work.connections / INBOXES_S
 
 
-def _postgres(spread: Spread) -> Iterator[Figure]:
+def _postgres(spread: Placement) -> Iterator[Figure]:
     work = spread.work
     writes = work.messages_s + work.notifications_s
     more = work.body - 128
@@ -266,7 +266,7 @@ def _postgres(spread: Spread) -> Iterator[Figure]:
     )  # fmt: skip
 
 
-def _network(spread: Spread) -> Iterator[Figure]:
+def _network(spread: Placement) -> Iterator[Figure]:
     work = spread.work
     each = of("delivery_bytes") - 128 + work.body + IP_BYTES
     yield Figure(

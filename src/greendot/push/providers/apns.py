@@ -11,7 +11,7 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.protocol.decoding import decoder
 from greendot.push.devices import APNS_TOKEN
-from greendot.push.payload import Parcel, ProviderSender, Sent, content, fitted, ids_only, short
+from greendot.push.payload import ProviderSender, PushPayload, SendResult, content, fitted, ids_only, short
 from greendot.push.providers.responses import no_answer, read, said, trouble, word
 from greendot.push.providers.signing import SigningKey, ec_key
 from greendot.store.push import Device
@@ -89,21 +89,21 @@ class Apns:
     def is_known(self, place: str) -> bool:
         return True
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         if not APNS_TOKEN.fullmatch(device.token):
-            return Sent("gone", "it is not a token of APNs")
+            return SendResult("gone", "it is not a token of APNs")
         try:
             answer = await self._post(device, parcel)
             if answer.status == 413:
                 answer = await self._post(device, ids_only(parcel))
         except NotCalled as error:
             return no_answer(error)
-        return Sent("sent") if answer.status == 200 else self._refused(answer, device)
+        return SendResult("sent") if answer.status == 200 else self._refused(answer, device)
 
     async def close(self) -> None:
         await self._caller.close()
 
-    async def _post(self, device: Device, parcel: Parcel) -> Answer:
+    async def _post(self, device: Device, parcel: PushPayload) -> Answer:
         """With a new token if the present one has ended."""
         parcel, body = fitted(parcel, self._payload, MOST_BYTES)
         headers, target = self._headers(parcel), f"/3/device/{device.token}"
@@ -113,10 +113,10 @@ class Apns:
             return answer
         return await self._caller.post(body, headers | {"authorization": f"bearer {self._tokens.token()}"}, target)
 
-    def _is_shown(self, parcel: Parcel) -> bool:
+    def _is_shown(self, parcel: PushPayload) -> bool:
         return bool(parcel.title is not None or parcel.text is not None or self._placeholder)
 
-    def _headers(self, parcel: Parcel) -> dict[str, str]:
+    def _headers(self, parcel: PushPayload) -> dict[str, str]:
         is_shown = self._is_shown(parcel)
         headers = {
             "apns-id": str(uuid5(IDS, parcel.key)),
@@ -130,7 +130,7 @@ class Apns:
             headers["apns-expiration"] = str(max(1, parcel.expires_at // 1000))  # 0: only if the device is on
         return headers
 
-    def _payload(self, parcel: Parcel) -> bytes:
+    def _payload(self, parcel: PushPayload) -> bytes:
         aps: dict[str, Any] = {"content-available": 1}
         if self._is_shown(parcel):
             shown = {"title": parcel.title, "body": parcel.text}
@@ -141,19 +141,19 @@ class Apns:
                 aps["sound"] = "default"
         return _encode({"aps": aps, "greendot": content(parcel, shown=False)})
 
-    def _refused(self, answer: Answer, device: Device) -> Sent:
+    def _refused(self, answer: Answer, device: Device) -> SendResult:
         found = read(_refusal, answer.body) or _Refusal()
         error = word(found.reason)
         reason = said(self._caller.host, answer.status, error)
         if answer.status == 410 or error in GONE:
             if found.timestamp is not None and found.timestamp < device.created_at:
-                return Sent("failed", f"{reason}, of a time before the device registered")
-            return Sent("gone", reason)
+                return SendResult("failed", f"{reason}, of a time before the device registered")
+            return SendResult("gone", reason)
         if answer.status == 429 and error == "TooManyRequests":
-            return Sent("failed", reason)  # to this device: the others are not concerned
+            return SendResult("failed", reason)  # to this device: the others are not concerned
         if answer.status == 429 or answer.status >= 500 or error == "ExpiredProviderToken":
             return trouble(self._caller.host, answer, self._clock.now_ms(), error)
-        return Sent("refused", reason)
+        return SendResult("refused", reason)
 
 
 _: type[ProviderSender] = Apns

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.protocol.decoding import decoder
-from greendot.push.payload import Parcel, ProviderSender, Sent, fitted, ttl_s
+from greendot.push.payload import ProviderSender, PushPayload, SendResult, fitted, ttl_s
 from greendot.push.providers.google_auth import AccessTokens, ServiceAccount
 from greendot.push.providers.responses import no_answer, read, said, trouble, word
 from greendot.store.push import Device
@@ -55,14 +55,14 @@ class Fcm:
     def is_known(self, place: str) -> bool:
         return True
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         now = self._clock.now_ms()
         _, body = fitted(parcel, lambda one: _message(one, device.token, now), MOST_BYTES + len(device.token))
         try:
             answer = await self._post(body)
         except NotCalled as error:
             return no_answer(error)
-        return Sent("sent") if answer.status == 200 else self._refused(answer)
+        return SendResult("sent") if answer.status == 200 else self._refused(answer)
 
     async def close(self) -> None:
         await self._tokens.close()
@@ -78,20 +78,20 @@ class Fcm:
         headers = {"authorization": f"Bearer {await self._tokens.token()}"}
         return await self._caller.post(body, headers, self._target)
 
-    def _refused(self, answer: Answer) -> Sent:
+    def _refused(self, answer: Answer) -> SendResult:
         code = _code(answer)
         reason = said(self._caller.host, answer.status, code)
         if code == "UNREGISTERED" or (answer.status == 400 and _is_about_token(answer)):
-            return Sent("gone", reason)
+            return SendResult("gone", reason)
         if answer.status in (401, 429) or answer.status >= 500:
             return trouble(self._caller.host, answer, self._clock.now_ms(), code)
-        return Sent("refused", reason)
+        return SendResult("refused", reason)
 
 
 _: type[ProviderSender] = Fcm
 
 
-def _message(parcel: Parcel, token: str, now: int) -> bytes:
+def _message(parcel: PushPayload, token: str, now: int) -> bytes:
     data = {
         "key": parcel.key,
         "id": parcel.id,

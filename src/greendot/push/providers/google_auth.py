@@ -14,7 +14,7 @@ from greendot.protocol.decoding import decode, decoder
 from greendot.push.providers.responses import read, said, word
 from greendot.push.providers.signing import SigningKey, rsa_key
 from greendot.telemetry import log_events
-from greendot.telemetry.log import tell
+from greendot.telemetry.log import log
 from greendot.transport.http_client import Caller, NotCalled, Terms
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
@@ -105,7 +105,7 @@ class AccessTokens:
         self._renewing = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._renew_at = self._clock.monotonic() + RETRY_S
-            tell(log_events.PUSH_NO_TOKEN, reason=error)
+            log(log_events.PUSH_NO_TOKEN, reason=error)
 
     async def _renew(self) -> None:
         asked_at, now_s = self._clock.monotonic(), self._clock.now_ms() // 1000

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from greendot.push.payload import Sent
+from greendot.push.payload import SendResult
 from greendot.transport.http_client import Answer, NotCalled, NotTried
 
 LONGEST_WAIT_S = 900.0  # a wrong one must not silence a provider for a day
@@ -49,12 +49,12 @@ def said(host: str, status: int, error: str = "") -> str:
     return f"{host} answered {status} {error}".rstrip()
 
 
-def trouble(host: str, answer: Answer, now_ms: int, error: str = "") -> Sent:
+def trouble(host: str, answer: Answer, now_ms: int, error: str = "") -> SendResult:
     """The provider cannot or does not want to at the moment."""
-    return Sent("failed", said(host, answer.status, error), wait_s(answer.headers, now_ms), is_away=True)
+    return SendResult("failed", said(host, answer.status, error), wait_s(answer.headers, now_ms), is_away=True)
 
 
-def no_answer(error: NotCalled) -> Sent:
+def no_answer(error: NotCalled) -> SendResult:
     if isinstance(error, NotTried):
-        return Sent("failed", str(error), HELD_S, is_tried=False)
-    return Sent("failed", str(error), is_away=True)
+        return SendResult("failed", str(error), HELD_S, is_tried=False)
+    return SendResult("failed", str(error), is_away=True)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.protocol.webhooks import SIGNATURE, signature
-from greendot.push.payload import Content, Parcel, ProviderSender, Sent, content
+from greendot.push.payload import Content, ProviderSender, PushPayload, SendResult, content
 from greendot.push.policy_model import Importance
 from greendot.push.providers.responses import no_answer, said, trouble
 from greendot.store.push import Device
@@ -48,7 +48,7 @@ class PushWebhook:
     def is_known(self, place: str) -> bool:
         return True
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         body = msgspec.json.encode(
             PushRequest(
                 device.tenant,
@@ -68,11 +68,11 @@ class PushWebhook:
             return no_answer(error)
         reason = said(self._caller.host, answer.status)
         if 200 <= answer.status < 300:
-            return Sent("sent")
+            return SendResult("sent")
         if answer.status == GONE:
-            return Sent("gone", reason)
+            return SendResult("gone", reason)
         if answer.status in REFUSED:
-            return Sent("refused", reason)
+            return SendResult("refused", reason)
         # Also what a wrong URL or secret is answered with: an operator can put that right.
         return trouble(self._caller.host, answer, self._clock.now_ms())
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from greendot.clock import Clock
-from greendot.push.payload import Parcel, ProviderSender, Sent, content, digest, fitted, ids_only, ttl_s
+from greendot.push.payload import ProviderSender, PushPayload, SendResult, content, digest, fitted, ids_only, ttl_s
 from greendot.push.providers.responses import no_answer, said, trouble
 from greendot.push.providers.signing import ec_key
 from greendot.push.providers.webpush_subscription import (
@@ -77,17 +77,17 @@ class WebPush:
     def is_known(self, place: str) -> bool:
         return place.endswith(PUBLIC_SERVICES)
 
-    async def send(self, device: Device, parcel: Parcel) -> Sent:
+    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
         try:
             to, recipient = read_subscription(device.token)
         except ValueError as error:
-            return Sent("gone", str(error))
+            return SendResult("gone", str(error))
         try:
             answer = await self._post(device.tenant, to.endpoint, recipient, parcel)
             if answer.status == 413:
                 answer = await self._post(device.tenant, to.endpoint, recipient, ids_only(parcel))
         except NotAllowed as error:
-            return Sent("refused", str(error))
+            return SendResult("refused", str(error))
         except NotCalled as error:
             return no_answer(error)
         return self._meant(urlsplit(to.endpoint).hostname or "", answer)
@@ -95,7 +95,7 @@ class WebPush:
     async def close(self) -> None:
         await self._callers.close()
 
-    async def _post(self, tenant: str, endpoint: str, to: Recipient, parcel: Parcel) -> Answer:
+    async def _post(self, tenant: str, endpoint: str, to: Recipient, parcel: PushPayload) -> Answer:
         _, text = fitted(parcel, lambda one: _encode(content(one)), MOST_BYTES)
         parts = urlsplit(endpoint)
         headers = {
@@ -109,14 +109,14 @@ class WebPush:
             headers["Topic"] = digest(parcel.collapse, MOST_TOPIC)
         return await self._callers.post(tenant, endpoint, encrypted(text, to), headers)
 
-    def _meant(self, host: str, answer: Answer) -> Sent:
+    def _meant(self, host: str, answer: Answer) -> SendResult:
         if 200 <= answer.status < 300:
-            return Sent("sent")
+            return SendResult("sent")
         if answer.status in (404, 410):
-            return Sent("gone", said(host, answer.status))
+            return SendResult("gone", said(host, answer.status))
         if answer.status == 429 or answer.status >= 500:
             return trouble(host, answer, self._clock.now_ms())
-        return Sent("refused", said(host, answer.status))
+        return SendResult("refused", said(host, answer.status))
 
 
 _: type[ProviderSender] = WebPush

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from greendot.store.api_keys import ApiKey, KeyAndSecrets, KeyStore, Secret, grouped
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 
 _COLUMNS = """
     SELECT k.tenant, k.name, k.scopes, k.created_at, s.id, s.hash, s.created_at, s.expires_at, s.used_at
@@ -29,7 +29,7 @@ _USED = "UPDATE greendot_api_secrets SET used_at = greatest(used_at, $2) WHERE i
 class PostgresKeys:
     """See `KeyStore`."""
 
-    _links: Links
+    _links: Pool
 
     async def create_key(self, key: ApiKey, secret: Secret) -> bool:
         async def work(link: Link) -> bool:

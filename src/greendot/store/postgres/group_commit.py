@@ -39,7 +39,7 @@ class _Call(Struct, Generic[W, R], frozen=True):
     future: asyncio.Future[R]
 
 
-class Batches(Generic[W, R]):
+class GroupCommit(Generic[W, R]):
     """`write` writes several works in one transaction and answers one result each, or the error of a work that was
     refused alone. At most `flights` run at once.
 

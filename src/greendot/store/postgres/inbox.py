@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from greendot.ids import new_message_id, numbered_id
 from greendot.store.port import Created, Filter, Inbox, Key, Notice, Notification, check_text
-from greendot.store.postgres.group_commit import Batches
+from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.messages import columns
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 from greendot.store.postgres.push import QUEUE, push_row
 
 _FIELDS = (
@@ -76,7 +76,7 @@ def page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
     )
 
 
-class Letter(NamedTuple):
+class InsertRow(NamedTuple):
     """A notice and the end of its id, made once: a second attempt recognises what the first one wrote."""
 
     notice: Notice
@@ -86,17 +86,17 @@ class Letter(NamedTuple):
 class PostgresInbox:
     """The part of `InboxStore` that every node uses all the time."""
 
-    _links: Links
-    _notifies: Batches[list[Letter], list[Created]]
+    _links: Pool
+    _notifies: GroupCommit[list[InsertRow], list[Created]]
 
     async def notify(self, notices: Sequence[Notice]) -> list[Created]:
         if not notices:
             return []
-        letters: list[Letter] = []
+        letters: list[InsertRow] = []
         for at in range(0, len(notices), _AT_ONCE):
             some = notices[at : at + _AT_ONCE]
             check_text(text for notice in some for text in notice.texts)
-            letters += [Letter(notice, new_message_id()) for notice in some]
+            letters += [InsertRow(notice, new_message_id()) for notice in some]
             if len(letters) < len(notices):  # the rest in the next turn of the loop
                 await asyncio.sleep(0)
         streams = frozenset((notice.tenant, notice.user) for notice in notices)
@@ -141,7 +141,7 @@ class Queues(NamedTuple):
 NO_QUEUES = Queues()
 
 
-async def write(link: Link, batch: Sequence[list[Letter]], queues: Queues = NO_QUEUES) -> list[list[Created]]:
+async def write(link: Link, batch: Sequence[list[InsertRow]], queues: Queues = NO_QUEUES) -> list[list[Created]]:
     """Lock the heads, look up the keys in a statement that sees what others committed before, number what is new.
 
     Very many are written in several statements: while one is made ready the node does nothing else. What is new is
@@ -161,7 +161,7 @@ async def write(link: Link, batch: Sequence[list[Letter]], queues: Queues = NO_Q
 
 async def _write(
     link: Link,
-    letters: Sequence[Letter],
+    letters: Sequence[InsertRow],
     heads: dict[Key, int],
     known: dict[_Ident, Notification],
     queues: Queues,
@@ -190,7 +190,7 @@ def _parts(items: list[T]) -> list[list[T]]:
 
 
 def _number(
-    letter: Letter,
+    letter: InsertRow,
     heads: dict[Key, int],
     known: dict[_Ident, Notification],
     new: list[tuple[Any, ...]],

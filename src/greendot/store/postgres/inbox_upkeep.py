@@ -5,7 +5,7 @@ from __future__ import annotations
 from greendot.store.port import Inbox, Key
 from greendot.store.postgres.inbox import LOCK
 from greendot.store.postgres.messages import columns
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 
 EXPIRED = "SELECT tenant, user_id, seq FROM greendot_notifications WHERE expires_at <= $1 LIMIT $2"
 OLD = "SELECT tenant, user_id, seq FROM greendot_notifications WHERE created_at < $1 LIMIT $2"
@@ -47,7 +47,7 @@ _RECOUNT_S = 3600.0
 class PostgresUpkeep:
     """The part of `InboxStore` for jobs and operators."""
 
-    _links: Links
+    _links: Pool
 
     async def prune(self, now: int, *, keep_ms: int, limit: int) -> dict[Key, Inbox]:
         async def work(link: Link) -> dict[Key, Inbox]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobRun, JobState, JobStore, Unread
 from greendot.store.port import Key
 from greendot.store.postgres.messages import columns
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 
 _STATE = "name, schedule, next_at, fence, holder, until, failures, ran_at, cursor"
 _RUN = "name, fence, holder, started_at, ended_at, outcome, done, note"
@@ -68,7 +68,7 @@ _REMINDED = """
 class PostgresJobs:
     """See `JobStore`."""
 
-    _links: Links
+    _links: Pool
 
     async def job_time(self, own: int) -> int:
         rows = await self._links.fetch("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")

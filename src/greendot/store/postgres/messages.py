@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from greendot.errors import StaleMembers
 from greendot.ids import new_message_id
 from greendot.store.port import BusMode, Draft, Key, MessageStore, Record, Written, check_text
-from greendot.store.postgres.group_commit import Batches
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.group_commit import GroupCommit
+from greendot.store.postgres.pool import Link, Pool
 
 _RECORD = "m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op, m.traceparent"
 MESSAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq = $3"
@@ -74,8 +74,8 @@ class Message(NamedTuple):
 class PostgresMessages:
     """See `MessageStore`."""
 
-    _links: Links
-    _appends: Batches[Message, Written | None]
+    _links: Pool
+    _appends: GroupCommit[Message, Written | None]
 
     async def append(self, tenant: str, room: str, draft: Draft) -> Written | None:
         check_text((tenant, room, draft.user, draft.name, draft.key, draft.traceparent))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from greendot.errors import ConfigError
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 from greendot.store.schema import steps
 
 LOCK = 0x677265656E646F74  # "greendot": nodes that start at once take turns
@@ -19,7 +19,7 @@ _TABLE = """
 _LIMIT_S = 3600.0
 
 
-async def version(links: Links) -> int:
+async def version(links: Pool) -> int:
     """Of the tables that are there; 0 if there are none."""
     if (await links.fetch("SELECT to_regclass('greendot_schema') IS NULL"))[0][0]:
         return 0
@@ -27,7 +27,7 @@ async def version(links: Links) -> int:
     return int(found)
 
 
-async def check(links: Links) -> None:
+async def check(links: Pool) -> None:
     """ConfigError unless the tables are those this version of Greendot works with."""
     found, wanted = await version(links), steps("postgres")[-1].number
     if found > wanted:
@@ -40,7 +40,7 @@ async def check(links: Links) -> None:
         )
 
 
-async def migrate(links: Links) -> list[str]:
+async def migrate(links: Pool) -> list[str]:
     """Apply the steps that are missing, all or none; their names. Safe when two nodes start at once."""
 
     async def work(link: Link) -> list[str]:

@@ -8,7 +8,7 @@ from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
 from greendot.store.port import Filter, Inbox, Member, Notification, Record, Room
 from greendot.store.postgres.inbox import BEYOND, page_sql
 from greendot.store.postgres.messages import AFTER, NEWEST
-from greendot.store.postgres.pool import Links
+from greendot.store.postgres.pool import Pool
 from greendot.store.postgres.rooms import MEMBERS, ROOM_FIELDS
 
 _OF_ROOM = "WHERE r.tenant = $1 AND r.room = $2"
@@ -32,7 +32,7 @@ def inbox_page_sql(only: Filter, order: Literal["ASC", "DESC"]) -> str:
 class PostgresSnapshots:
     """See `SnapshotStore`."""
 
-    _links: Links
+    _links: Pool
 
     async def inbox_page(
         self,

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from greendot.errors import ConfigError, GreendotError, StoreUnavailable, Unstorable
 from greendot.telemetry import log_events
-from greendot.telemetry.log_repeats import Absence
+from greendot.telemetry.log_repeats import Outage
 
 T = TypeVar("T")
 Link = Any  # a connection lent by the pool: asyncpg.Connection behind a proxy
@@ -23,7 +23,7 @@ Rows = list[Any]
 LONGEST_PAUSE_S = 0.25
 
 
-class Limits(Struct, frozen=True):
+class PoolLimits(Struct, frozen=True):
     """How long anything may take."""
 
     connect_s: float = 3.0
@@ -69,15 +69,15 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
         return ""  # nothing here changes a session, and the question would cost every call a round trip
 
 
-class Links:
+class Pool:
     """A pool of at most `size` connections."""
 
-    def __init__(self, url: str, size: int, limits: Limits) -> None:
+    def __init__(self, url: str, size: int, limits: PoolLimits) -> None:
         self._url = url
         self._size = size
         self.limits = limits
         self._pool: Any = None
-        self._absence = Absence(log_events.STORE_LOST, log_events.STORE_BACK)
+        self._absence = Outage(log_events.STORE_LOST, log_events.STORE_BACK)
 
     async def open(self) -> None:
         """ConfigError if no connection can be made."""

@@ -12,7 +12,7 @@ import msgspec
 from greendot.push.policy_model import divide
 from greendot.store.port import Key, Notice, Notification, check_text
 from greendot.store.postgres.messages import columns
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled
 
 _DEVICE = "tenant, user_id, device, provider, token, created_at, used_at"
@@ -152,7 +152,7 @@ _results = msgspec.json.Decoder(list[Result])
 class PostgresPushes:
     """See `PushStore`."""
 
-    _links: Links
+    _links: Pool
     _pushed: Collection[str]  # the tenants that push
 
     # --- devices ---

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from greendot.auth.model import Name, Revocation
 from greendot.store.port import check_text
 from greendot.store.postgres.messages import columns
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
 
 _COLUMNS = "tenant, kind, value, expires_at, before"
@@ -44,7 +44,7 @@ REMOVE = """
 class PostgresRevocations:
     """See `RevocationStore`."""
 
-    _links: Links
+    _links: Pool
 
     async def put_revocation(self, revocation: Revocation) -> Revocation:
         check_text(revocation.name)

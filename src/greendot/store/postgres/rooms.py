@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.store.port import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.port import BusMode, Key, Member, MemberState, Role, Room, RoomStore, UserRoom
+from greendot.store.postgres.pool import Link, Pool
 
 ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
 ROOM = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"
@@ -82,7 +82,7 @@ _MARKER_AND_HEAD = """
 class PostgresRooms:
     """See `RoomStore`."""
 
-    _links: Links
+    _links: Pool
 
     async def put_room(self, tenant: str, room: str, *, open: bool | None = None, bus: BusMode | None = None) -> Room:
         rows = await self._links.fetch(_PUT_ROOM, tenant, room, open, bus)
@@ -95,9 +95,9 @@ class PostgresRooms:
     async def rooms(self, tenant: str, after: str | None, limit: int) -> list[Room]:
         return [Room(*row) for row in await self._links.fetch(ROOMS, tenant, after or "", limit)]
 
-    async def rooms_of(self, tenant: str, user: str) -> list[RoomOf]:
+    async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
         rows = await self._links.fetch(ROOMS_OF, tenant, user)
-        return [RoomOf(Room(*row[:6]), row[6], row[7]) for row in rows]
+        return [UserRoom(Room(*row[:6]), row[6], row[7]) for row in rows]
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role = "member") -> bool:
         async def work(link: Link) -> bool:
@@ -141,13 +141,13 @@ class PostgresRooms:
         rows = await self._links.fetch(MARKER, tenant, room, user)
         return rows[0][0] if rows else 0
 
-    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Standing]:
+    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
         found = await self._links.fetch(STANDINGS, *([seat[part] for seat in seats] for part in range(3)))
-        return {(row[0], row[1], row[2]): Standing(row[3], row[4]) for row in found}
+        return {(row[0], row[1], row[2]): MemberState(row[3], row[4]) for row in found}
 
-    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], RoomOf]:
+    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         found = await self._links.fetch(SEATS, *([seat[part] for seat in seats] for part in range(3)))
-        return {(row[1], row[2], row[0]): RoomOf(Room(*row[1:7]), row[7], row[8]) for row in found}
+        return {(row[1], row[2], row[0]): UserRoom(Room(*row[1:7]), row[7], row[8]) for row in found}
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:
         found = await self._links.fetch(HEADS, [key[0] for key in rooms], [key[1] for key in rooms])

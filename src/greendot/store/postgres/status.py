@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 from greendot.store.port import Key, StatusStore, check_text
-from greendot.store.postgres.pool import Links
+from greendot.store.postgres.pool import Pool
 
 _PUT = """
     INSERT INTO greendot_status AS s VALUES ($1, $2, $3, $4, $5, 1)
@@ -23,16 +23,16 @@ STATUSES = """
 class PostgresStatus:
     """See `StatusStore`."""
 
-    _links: Links
+    _links: Pool
 
-    async def put_status(self, tenant: str, user: str, manual: Manual) -> Manual:
+    async def put_status(self, tenant: str, user: str, manual: ManualStatus) -> ManualStatus:
         check_text((tenant, user, manual.text))
         rows = await self._links.fetch(_PUT, tenant, user, manual.status, manual.until, manual.text)
-        return Manual(*rows[0])
+        return ManualStatus(*rows[0])
 
-    async def statuses(self, keys: Sequence[Key]) -> dict[Key, Manual]:
+    async def statuses(self, keys: Sequence[Key]) -> dict[Key, ManualStatus]:
         rows = await self._links.fetch(STATUSES, [key[0] for key in keys], [key[1] for key in keys])
-        return {(row[0], row[1]): Manual(*row[2:]) for row in rows}
+        return {(row[0], row[1]): ManualStatus(*row[2:]) for row in rows}
 
 
 _: type[StatusStore] = PostgresStatus

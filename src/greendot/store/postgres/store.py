@@ -8,14 +8,14 @@ from greendot.errors import StoreUnavailable
 from greendot.store.port import Created, InboxStore, Store, Written
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.api_keys import PostgresKeys
-from greendot.store.postgres.group_commit import Batches
-from greendot.store.postgres.inbox import Letter, PostgresInbox, Queues
+from greendot.store.postgres.group_commit import GroupCommit
+from greendot.store.postgres.inbox import InsertRow, PostgresInbox, Queues
 from greendot.store.postgres.inbox_marks import PostgresMarks
 from greendot.store.postgres.inbox_upkeep import PostgresUpkeep
 from greendot.store.postgres.jobs import PostgresJobs
 from greendot.store.postgres.messages import Message, PostgresMessages
 from greendot.store.postgres.pages import PostgresSnapshots
-from greendot.store.postgres.pool import Limits, Links
+from greendot.store.postgres.pool import Pool, PoolLimits
 from greendot.store.postgres.push import PostgresPushes
 from greendot.store.postgres.revocations import PostgresRevocations
 from greendot.store.postgres.rooms import PostgresRooms
@@ -51,17 +51,19 @@ class PostgresStore(
         *,
         pool: int = 8,
         migrate: bool = False,
-        limits: Limits | None = None,
+        limits: PoolLimits | None = None,
         hooked: Hooked | None = None,
         pushed: Collection[str] = (),
     ) -> None:
-        self._links = Links(url, pool, limits or Limits())
+        self._links = Pool(url, pool, limits or PoolLimits())
         self._migrate = migrate
         self._hooked = hooked or {}
         self._pushed = pushed
         flights, patience_s = max(1, pool // 4), self._links.limits.patience_s  # other connections are for readers
-        self._appends: Batches[Message, Written | None] = Batches(self._write_messages, flights, patience_s)
-        self._notifies: Batches[list[Letter], list[Created]] = Batches(self._write_letters, flights, patience_s)
+        self._appends: GroupCommit[Message, Written | None] = GroupCommit(self._write_messages, flights, patience_s)
+        self._notifies: GroupCommit[list[InsertRow], list[Created]] = GroupCommit(
+            self._write_letters, flights, patience_s
+        )
 
     async def start(self) -> None:
         await self._links.open()
@@ -98,7 +100,7 @@ class PostgresStore(
         hooked = self._wanting("room.message")
         return await self._links.transact_once(lambda link: messages.write(link, batch, hooked))
 
-    async def _write_letters(self, batch: list[list[Letter]]) -> list[list[Created]]:
+    async def _write_letters(self, batch: list[list[InsertRow]]) -> list[list[Created]]:
         queues = Queues(self._wanting("notification.created"), self._pushed)
         return await self._links.transact_once(lambda link: inbox.write(link, batch, queues))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.store.api_keys import Registered, TenantStore
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.api_keys import RegisteredTenant, TenantStore
+from greendot.store.postgres.pool import Link, Pool
 
 _PREFIX = "greendot_"
 _FIRST = ("greendot_api_secrets", "greendot_api_keys")  # to be erased before anything else
@@ -29,19 +29,19 @@ _COUNT_S = 3600.0
 class PostgresTenants:
     """See `TenantStore`."""
 
-    _links: Links
+    _links: Pool
 
     async def create_tenant(self, tenant: str, at: int) -> bool:
         sql = "INSERT INTO greendot_tenants VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING 1"
         return bool(await self._links.fetch(sql, tenant, at))
 
-    async def tenant(self, tenant: str) -> Registered | None:
+    async def tenant(self, tenant: str) -> RegisteredTenant | None:
         rows = await self._links.fetch("SELECT tenant, created_at FROM greendot_tenants WHERE tenant = $1", tenant)
-        return Registered(*rows[0]) if rows else None
+        return RegisteredTenant(*rows[0]) if rows else None
 
-    async def tenants(self, after: str | None, limit: int) -> list[Registered]:
+    async def tenants(self, after: str | None, limit: int) -> list[RegisteredTenant]:
         sql = "SELECT tenant, created_at FROM greendot_tenants WHERE tenant > $1 ORDER BY tenant LIMIT $2"
-        return [Registered(*row) for row in await self._links.fetch(sql, after or "", limit)]
+        return [RegisteredTenant(*row) for row in await self._links.fetch(sql, after or "", limit)]
 
     async def tenant_rows(self, tenant: str) -> dict[str, int]:
         async def work(link: Link) -> dict[str, int]:

@@ -7,9 +7,19 @@ from typing import Any
 from greendot.store.postgres.inbox import LOCK as LOCK_INBOXES
 from greendot.store.postgres.messages import LOCK as LOCK_ROOMS
 from greendot.store.postgres.messages import columns
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 from greendot.store.postgres.tenants import PARTS, is_chosen
-from greendot.store.user_data import ERASED, NOTHING, Erased, Found, PeopleStore, Place, Table, at, tables_of
+from greendot.store.user_data import (
+    ERASED,
+    NOTHING,
+    Erased,
+    ExportCursor,
+    Table,
+    UserDataStore,
+    UserRows,
+    at,
+    tables_of,
+)
 
 _PREFIX = "greendot_"
 _COLUMNS = """
@@ -33,12 +43,12 @@ _UNTELL = "DELETE FROM greendot_hook_events WHERE tenant = $1 AND stream = $2 AN
 
 
 class PostgresPeople:
-    """See `PeopleStore`."""
+    """See `UserDataStore`."""
 
-    _links: Links
+    _links: Pool
 
-    async def rows_of(self, tenant: str, user: str, place: Place | None, *, limit: int) -> Found:
-        async def work(link: Link) -> Found:
+    async def rows_of(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> UserRows:
+        async def work(link: Link) -> UserRows:
             table, following = at(await _tables(link), place)
             after = place.after if place is not None else ()
             where, values, last = await _window(link, table, tenant, user, after, limit)
@@ -52,11 +62,13 @@ class PostgresPeople:
             if not table.walked and len(rows) == limit and table.key:
                 last = tuple(rows[-1][column] for column in table.key)
             told = [(table.plain, row) for row in rows]
-            return Found(told, Place(table.plain, last) if last else following and Place(following.plain))
+            return UserRows(
+                told, ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
+            )
 
         return await self._links.transact(work)
 
-    async def erase_user(self, tenant: str, user: str, place: Place | None, *, limit: int) -> Erased:
+    async def erase_user(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> Erased:
         async def work(link: Link) -> Erased:
             table, following = at(await _tables(link), place)
             after = place.after if place is not None else ()
@@ -67,8 +79,10 @@ class PostgresPeople:
             for part in PARTS.get(table.name, ("",)):
                 count += await _erase(link, table, f"{where} {part}", values, limit - count)
             if not table.walked and count == limit:
-                return Erased(count, Place(table.plain))  # what was looked at is gone: from the beginning again
-            return Erased(count, Place(table.plain, last) if last else following and Place(following.plain))
+                return Erased(count, ExportCursor(table.plain))  # what was looked at is gone: from the beginning again
+            return Erased(
+                count, ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
+            )
 
         return await self._links.transact(work)
 
@@ -144,4 +158,4 @@ async def _forget(link: Link, table: Table, tenant: str, user: str) -> None:
         await link.execute(_UNTELL, tenant, user)
 
 
-_: type[PeopleStore] = PostgresPeople
+_: type[UserDataStore] = PostgresPeople

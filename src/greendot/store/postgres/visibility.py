@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greendot.protocol.commands import LastSeen
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 from greendot.store.visibility import Key, PrivacyStore, listed
 from greendot.visibility.model import Privacy
 
@@ -38,7 +38,7 @@ MEMBERSHIPS = f"SELECT tenant, user_id, room FROM greendot_members WHERE {_OF_TH
 class PostgresPrivacy:
     """See `PrivacyStore`."""
 
-    _links: Links
+    _links: Pool
 
     async def put_privacy(
         self, tenant: str, user: str, *, last_seen: LastSeen | None = None, hide_from: frozenset[str] | None = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from greendot.store.port import Key, Mark, Notification, Record
-from greendot.store.postgres.pool import Link, Links
+from greendot.store.postgres.pool import Link, Pool
 from greendot.store.webhooks import (
     MOST_IDS,
     STATES,
@@ -107,7 +107,7 @@ _PRUNE = """
 class PostgresHooks:
     """See `HookStore`."""
 
-    _links: Links
+    _links: Pool
     _hooked: Hooked
 
     def _wants(self, tenant: str, event: str) -> bool:

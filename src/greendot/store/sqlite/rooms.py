@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from greendot.store.port import BusMode, Key, Member, Role, Room, RoomOf, RoomStore, Standing
+from greendot.store.port import BusMode, Key, Member, MemberState, Role, Room, RoomStore, UserRoom
 from greendot.store.sqlite.thread import DatabaseThread
 
 ROOM = "SELECT tenant, room, open, head, members_rev, bus FROM rooms"
@@ -64,9 +64,9 @@ class SqliteRooms:
         values = (tenant, after or "", limit)
         return await self._thread.do(lambda db: [_room(row) for row in db.execute(ROOMS, values)])
 
-    async def rooms_of(self, tenant: str, user: str) -> list[RoomOf]:
-        def work(db: sqlite3.Connection) -> list[RoomOf]:
-            return [RoomOf(_room(row[:6]), row[6], row[7]) for row in db.execute(ROOMS_OF, (tenant, user))]
+    async def rooms_of(self, tenant: str, user: str) -> list[UserRoom]:
+        def work(db: sqlite3.Connection) -> list[UserRoom]:
+            return [UserRoom(_room(row[:6]), row[6], row[7]) for row in db.execute(ROOMS_OF, (tenant, user))]
 
         return await self._thread.do(work)
 
@@ -128,21 +128,21 @@ class SqliteRooms:
         row = await self._thread.do(lambda db: db.execute(sql, (tenant, room, user)).fetchone())
         return row[0] if row else 0
 
-    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Standing]:
-        def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], Standing]:
+    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
+        def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], MemberState]:
             found = {}
             for seat in seats:
                 role, marker = db.execute(STANDING, seat).fetchone()
                 if role is not None or marker:
-                    found[seat] = Standing(role, marker)
+                    found[seat] = MemberState(role, marker)
             return found
 
         return await self._thread.do(work)
 
-    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], RoomOf]:
-        def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], RoomOf]:
+    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
+        def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], UserRoom]:
             found = ((seat, db.execute(SEAT, seat).fetchone()) for seat in seats)
-            return {seat: RoomOf(_room(row[:6]), row[6], row[7]) for seat, row in found if row is not None}
+            return {seat: UserRoom(_room(row[:6]), row[6], row[7]) for seat, row in found if row is not None}
 
         return await self._thread.do(work)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from greendot.store.api_keys import Registered, TenantStore
+from greendot.store.api_keys import RegisteredTenant, TenantStore
 from greendot.store.sqlite.thread import DatabaseThread
 
 _FIRST = ("api_secrets", "api_keys")  # to be erased before anything else
@@ -21,15 +21,15 @@ class SqliteTenants:
         sql = "INSERT INTO tenants VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING 1"
         return await self._thread.do(lambda db: db.execute(sql, (tenant, at)).fetchone() is not None)
 
-    async def tenant(self, tenant: str) -> Registered | None:
+    async def tenant(self, tenant: str) -> RegisteredTenant | None:
         sql = "SELECT tenant, created_at FROM tenants WHERE tenant = ?"
         row = await self._thread.do(lambda db: db.execute(sql, (tenant,)).fetchone())
-        return None if row is None else Registered(*row)
+        return None if row is None else RegisteredTenant(*row)
 
-    async def tenants(self, after: str | None, limit: int) -> list[Registered]:
+    async def tenants(self, after: str | None, limit: int) -> list[RegisteredTenant]:
         sql = "SELECT tenant, created_at FROM tenants WHERE tenant > ? ORDER BY tenant LIMIT ?"
         rows = await self._thread.do(lambda db: db.execute(sql, (after or "", limit)).fetchall())
-        return [Registered(*row) for row in rows]
+        return [RegisteredTenant(*row) for row in rows]
 
     async def tenant_rows(self, tenant: str) -> dict[str, int]:
         def work(db: sqlite3.Connection) -> dict[str, int]:

@@ -6,18 +6,28 @@ import sqlite3
 from typing import Any
 
 from greendot.store.sqlite.thread import DatabaseThread
-from greendot.store.user_data import ERASED, NOTHING, Erased, Found, PeopleStore, Place, Table, at, tables_of
+from greendot.store.user_data import (
+    ERASED,
+    NOTHING,
+    Erased,
+    ExportCursor,
+    Table,
+    UserDataStore,
+    UserRows,
+    at,
+    tables_of,
+)
 
 _ANONYMOUS = f"user = '', name = NULL, body = x'{NOTHING.hex()}', key = 'erased-' || seq, op = '{ERASED}'"
 
 
 class SqlitePeople:
-    """See `PeopleStore`."""
+    """See `UserDataStore`."""
 
     _thread: DatabaseThread
 
-    async def rows_of(self, tenant: str, user: str, place: Place | None, *, limit: int) -> Found:
-        def work(db: sqlite3.Connection) -> Found:
+    async def rows_of(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> UserRows:
+        def work(db: sqlite3.Connection) -> UserRows:
             table, following = at(_tables(db), place)
             after = place.after if place is not None else ()
             where, values, last = _window(db, table, tenant, user, after, limit)
@@ -27,11 +37,13 @@ class SqlitePeople:
             if not table.walked and len(rows) == limit and table.key:
                 last = tuple(rows[-1][column] for column in table.key)
             found = [(table.plain, row) for row in rows]
-            return Found(found, Place(table.plain, last) if last else following and Place(following.plain))
+            return UserRows(
+                found, ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
+            )
 
         return await self._thread.do(work)
 
-    async def erase_user(self, tenant: str, user: str, place: Place | None, *, limit: int) -> Erased:
+    async def erase_user(self, tenant: str, user: str, place: ExportCursor | None, *, limit: int) -> Erased:
         def work(db: sqlite3.Connection) -> Erased:
             table, following = at(_tables(db), place)
             after = place.after if place is not None else ()
@@ -40,8 +52,10 @@ class SqlitePeople:
             where, values, last = _window(db, table, tenant, user, after, limit)
             count = _erase(db, table, where, (*values, limit))
             if not table.walked and count == limit:
-                return Erased(count, Place(table.plain))  # what was looked at is gone: from the beginning again
-            return Erased(count, Place(table.plain, last) if last else following and Place(following.plain))
+                return Erased(count, ExportCursor(table.plain))  # what was looked at is gone: from the beginning again
+            return Erased(
+                count, ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
+            )
 
         return await self._thread.do(work)
 
@@ -109,4 +123,4 @@ def _forget(db: sqlite3.Connection, table: Table, tenant: str, user: str) -> Non
         db.execute(sql, (tenant, user))
 
 
-_: type[PeopleStore] = SqlitePeople
+_: type[UserDataStore] = SqlitePeople

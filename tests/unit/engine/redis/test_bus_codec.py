@@ -24,8 +24,8 @@ from greendot.engine.port import (
     Topic,
     Typing,
 )
-from greendot.engine.redis.bus_codec import Malformed, Messages
-from greendot.presence.model import Change, Face
+from greendot.engine.redis.bus_codec import BusCodec, Malformed
+from greendot.presence.model import Change, VisibleState
 
 KEY = b"a key for tests, thirty-two long"
 ROOM, NODE = Topic("room", "t1", "lobby"), Topic("node", "", "k3Fa")
@@ -45,7 +45,7 @@ MESSAGES: list[Message] = [
 
 def by_script(kind: str, body: str, channel: str = CHANNEL, key: bytes = KEY) -> bytes:
     """As the Lua verbs write it."""
-    return f"{kind}{sha1(f'{Messages(key).script_key}{channel}|{body}'.encode()).hexdigest()}{body}".encode()
+    return f"{kind}{sha1(f'{BusCodec(key).script_key}{channel}|{body}'.encode()).hexdigest()}{body}".encode()
 
 
 CHANGE = by_script("c", "o1a|b1b,1a,,Lunch%2C soon,b|A%7CB|phone,tv|1||1")
@@ -55,20 +55,20 @@ ENTERED = by_script("p", "ann|1")
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_every_kind_a_node_publishes_is_read_as_it_was_written(message: Message) -> None:
-    ours = Messages(KEY)
+    ours = BusCodec(KEY)
     assert ours.reader(CHANNEL, ROOM)(ours.write(CHANNEL, message)) == (ROOM, message)
 
 
 def test_a_message_on_a_nodes_channel_may_name_the_topic_it_is_for() -> None:
-    ours, user = Messages(KEY), Topic("user", "t1", "ann")
+    ours, user = BusCodec(KEY), Topic("user", "t1", "ann")
     topic, message = ours.reader("n", NODE)(ours.write("n", Deliver(b"x"), user))
     assert (topic, message) == (user, Deliver(b"x"))
 
 
 def test_what_scripts_publish_is_read() -> None:
-    read = Messages(KEY).reader(CHANNEL, ROOM)
-    own = Face("busy", 0x1A, None, 0x1B, "Lunch, soon", "busy")
-    face = Face("online", 0x1A, None, 0x1A)
+    read = BusCodec(KEY).reader(CHANNEL, ROOM)
+    own = VisibleState("busy", 0x1A, None, 0x1B, "Lunch, soon", "busy")
+    face = VisibleState("online", 0x1A, None, 0x1A)
     assert read(CHANGE) == (ROOM, Change(face, own, "A|B", ["phone", "tv"], True, False, True))
     assert read(TYPING) == (ROOM, Typing("ann", "Zoë", 5_000))
     assert read(by_script("t", "ann||0")) == (ROOM, Typing("ann", None, 0))
@@ -77,19 +77,21 @@ def test_what_scripts_publish_is_read() -> None:
     assert read(by_script("p", "ann|")) == (ROOM, Left("ann"))
 
 
-@pytest.mark.parametrize("message", [Typing("ann", None, 0), Left("ann"), Change(Face(), Face(), None, [], True, True)])
+@pytest.mark.parametrize(
+    "message", [Typing("ann", None, 0), Left("ann"), Change(VisibleState(), VisibleState(), None, [], True, True)]
+)
 def test_what_only_scripts_may_publish_is_not_written(message: Message) -> None:
     with pytest.raises(TypeError, match="scripts"):
-        Messages(KEY).write(CHANNEL, message)
+        BusCodec(KEY).write(CHANNEL, message)
 
 
 def samples() -> list[bytes]:
-    return [*(Messages(KEY).write(CHANNEL, message) for message in MESSAGES), CHANGE, TYPING, ENTERED]
+    return [*(BusCodec(KEY).write(CHANNEL, message) for message in MESSAGES), CHANGE, TYPING, ENTERED]
 
 
 @pytest.mark.parametrize("sample", samples(), ids=lambda sample: chr(sample[0]))
 def test_one_changed_byte_is_enough_to_be_refused(sample: bytes) -> None:
-    read = Messages(KEY).reader(CHANNEL, ROOM)
+    read = BusCodec(KEY).reader(CHANNEL, ROOM)
     read(sample)
     for at in range(1, len(sample)):
         with pytest.raises(Malformed):
@@ -107,9 +109,9 @@ def test_one_changed_byte_is_enough_to_be_refused(sample: bytes) -> None:
 @pytest.mark.parametrize("sample", samples(), ids=lambda sample: chr(sample[0]))
 def test_a_message_is_good_on_its_own_channel_and_under_its_own_key_only(sample: bytes) -> None:
     for stranger in (
-        Messages(KEY).reader("p:room:{9k}:t1/other", ROOM),
-        Messages(b"another key").reader(CHANNEL, ROOM),
-        Messages(KEY[:-1]).reader(CHANNEL, ROOM),
+        BusCodec(KEY).reader("p:room:{9k}:t1/other", ROOM),
+        BusCodec(b"another key").reader(CHANNEL, ROOM),
+        BusCodec(KEY[:-1]).reader(CHANNEL, ROOM),
     ):
         with pytest.raises(Malformed):
             stranger(sample)
@@ -120,12 +122,12 @@ def test_where_a_channel_ends_is_sealed_with_what_a_script_tells() -> None:
     told = by_script("t", body)
     moved = told[:41] + body[3:].encode()
     with pytest.raises(Malformed):
-        Messages(KEY).reader(f"{CHANNEL}{body[:3]}", ROOM)(moved)
+        BusCodec(KEY).reader(f"{CHANNEL}{body[:3]}", ROOM)(moved)
 
 
 def test_what_a_script_tells_cannot_be_passed_off_as_something_else() -> None:
     """The seal of scripts does not cover the kind: the text itself must not do for the other."""
-    read = Messages(KEY).reader(CHANNEL, ROOM)
+    read = BusCodec(KEY).reader(CHANNEL, ROOM)
     samples = (b"c", CHANGE), (b"t", TYPING), (b"p", ENTERED)
     for other, sample in ((kind, sample) for kind, _ in samples for own, sample in samples if own != kind):
         with pytest.raises(Malformed):
@@ -135,19 +137,19 @@ def test_what_a_script_tells_cannot_be_passed_off_as_something_else() -> None:
 @given(st.binary(max_size=200))
 def test_a_strangers_bytes_are_refused_and_never_more_than_that(data: bytes) -> None:
     with pytest.raises(Malformed):
-        Messages(KEY).reader(CHANNEL, ROOM)(data)
+        BusCodec(KEY).reader(CHANNEL, ROOM)(data)
 
 
 @pytest.mark.parametrize("body", ["", "|", "x|x|x|x|x|x|x", "o1|o1|A|", "oZZ|o1|A||1|1|", "o1|o1|A||1|1||", "|||||||"])
 @pytest.mark.parametrize("kind", ["c", "t"])
 def test_what_is_signed_and_makes_no_sense_is_refused_too(kind: str, body: str) -> None:
     with pytest.raises(Malformed):
-        Messages(KEY).reader(CHANNEL, ROOM)(by_script(kind, body))
+        BusCodec(KEY).reader(CHANNEL, ROOM)(by_script(kind, body))
 
 
 def signed(body: bytes, channel: str = CHANNEL) -> bytes:
     """A body of a node's making, with the seal it would have."""
-    seal = Messages(KEY)._mac(channel)
+    seal = BusCodec(KEY)._mac(channel)
     seal.update(body)
     return seal.digest() + body
 
@@ -169,33 +171,33 @@ SENSELESS = {
 @pytest.mark.parametrize("body", SENSELESS.values(), ids=SENSELESS.keys())
 def test_a_signed_message_that_makes_no_sense_is_refused(body: bytes) -> None:
     with pytest.raises(Malformed):
-        Messages(KEY).reader(CHANNEL, ROOM)(b"m" + signed(body))
+        BusCodec(KEY).reader(CHANNEL, ROOM)(b"m" + signed(body))
 
 
 @given(st.binary(max_size=60))
 def test_whatever_is_signed_is_a_message_or_refused(body: bytes) -> None:
     with suppress(Malformed):
-        Messages(KEY).reader(CHANNEL, ROOM)(b"m" + signed(body))
+        BusCodec(KEY).reader(CHANNEL, ROOM)(b"m" + signed(body))
 
 
 @given(st.sampled_from("ctp?"), st.text(alphabet="|,;%obif0189aé\0-", max_size=40))
 def test_whatever_is_told_under_the_key_of_scripts_is_a_message_or_refused(kind: str, body: str) -> None:
     with suppress(Malformed):
-        Messages(KEY).reader(CHANNEL, ROOM)(by_script(kind, body))
+        BusCodec(KEY).reader(CHANNEL, ROOM)(by_script(kind, body))
 
 
 def test_a_long_key_is_used_as_far_as_it_can_be() -> None:
-    long = Messages(b"k" * 200)
+    long = BusCodec(b"k" * 200)
     assert long.reader(CHANNEL, ROOM)(long.write(CHANNEL, Audit())) == (ROOM, Audit())
 
 
 def test_a_beat_is_read_as_it_was_written_and_a_strangers_is_not() -> None:
-    ours, beat = Messages(KEY), Messages(KEY).write_beat("beat:k3Fa", 17)
+    ours, beat = BusCodec(KEY), BusCodec(KEY).write_beat("beat:k3Fa", 17)
     assert ours.read_beat("beat:k3Fa", beat) == 17
     with pytest.raises(Malformed):
         ours.read_beat("beat:other", beat)
     with pytest.raises(Malformed):
-        Messages(b"another key").read_beat("beat:k3Fa", beat)
+        BusCodec(b"another key").read_beat("beat:k3Fa", beat)
     senseless = (signed(body, "beat:k3Fa") for body in (b"", b"x", b"\xff", b"9" * 5_000))
     for forged in (b"", b"17", beat[:-1], beat + b"0", beat[:-1] + b"8", b"9" * 5_000, *senseless):
         with pytest.raises(Malformed):
@@ -209,7 +211,7 @@ def test_nodes_of_the_version_before_read_messages_with_a_time_and_are_read_with
         message: AnySent
         topic: tuple[str, str, str] | None = None
 
-    ours, message, told = Messages(KEY), Deliver(b"x", 7), list[int]()
+    ours, message, told = BusCodec(KEY), Deliver(b"x", 7), list[int]()
     ours.timed = told.append
     timed = ours.write(CHANNEL, message, at=1_700_000_000_123)
     assert msgspec.msgpack.decode(timed[17:], type=Before) == Before(message)
@@ -257,10 +259,10 @@ TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     ],
 )
 def test_nodes_of_before_traces_and_of_now_understand_each_other(message: Message, old: _OldSent) -> None:
-    sealed = Messages(KEY).write(CHANNEL, message, NODE)
+    sealed = BusCodec(KEY).write(CHANNEL, message, NODE)
     assert msgspec.msgpack.decode(sealed[17:], type=_OldParcel).message == old
     body = msgspec.msgpack.encode(_OldParcel(old, ("node", "", "k3Fa")))  # type: ignore[arg-type]
-    mac = Messages(KEY)._mac(CHANNEL)
+    mac = BusCodec(KEY)._mac(CHANNEL)
     mac.update(body)
-    _, read = Messages(KEY).reader(CHANNEL, ROOM)(b"m" + mac.digest() + body)
+    _, read = BusCodec(KEY).reader(CHANNEL, ROOM)(b"m" + mac.digest() + body)
     assert read == msgspec.structs.replace(message, traceparent=None)

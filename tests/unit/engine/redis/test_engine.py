@@ -10,7 +10,7 @@ import pytest
 
 from greendot.engine.port import Fenced
 from greendot.engine.results import Touched
-from greendot.presence.model import Ref
+from greendot.presence.model import SessionEpoch
 from hosts import RedisNode
 from redis_servers import redis_server
 
@@ -36,7 +36,9 @@ async def two_nodes(url: str, prefix: str) -> AsyncIterator[tuple[RedisNode, Red
 
 
 async def touch(node: RedisNode, user: str, incarnation: str) -> Touched:
-    return await node.engine.touch("t1", user, Ref(f"{incarnation}-{user}", incarnation, 1), "phone", False, None)
+    return await node.engine.touch(
+        "t1", user, SessionEpoch(f"{incarnation}-{user}", incarnation, 1), "phone", False, None
+    )
 
 
 async def test_a_node_taken_for_dead_gets_one_new_name_however_much_was_said_under_the_old_one(url: str) -> None:

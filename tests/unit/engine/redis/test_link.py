@@ -12,7 +12,7 @@ import pytest
 
 from greendot.engine.redis import link as module
 from greendot.engine.redis.link import Link, RedisError, connect
-from greendot.engine.redis.url import Address, Place, parse
+from greendot.engine.redis.url import Address, RedisTarget, parse
 from greendot.errors import EngineUnavailable
 from redis_servers import RedisProcess, free_port
 from waited import Lap
@@ -308,7 +308,7 @@ async def test_not_answering_in_time_is_the_reason_given(mortal: RedisProcess, m
 
 async def test_that_nobody_listens_is_the_reason_given() -> None:
     with pytest.raises(EngineUnavailable, match=r"^Connection refused$"):
-        await connect(Ends().make, Place("standalone", ()), Address("127.0.0.1", free_port()), None)
+        await connect(Ends().make, RedisTarget("standalone", ()), Address("127.0.0.1", free_port()), None)
 
 
 async def test_how_long_redis_takes_is_measured_on_what_is_asked_anyway(redis: RedisProcess) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from greendot.engine.redis import keys
-from greendot.engine.redis.metrics import Census, Headcount
+from greendot.engine.redis.metrics import Census, UserCounts
 
 
 @pytest.mark.parametrize("nodes", [["a"], ["a", "b"], ["c", "a", "b"], [f"n{number}" for number in range(200)]])
 def test_the_shares_of_all_nodes_are_everybody_once(nodes: list[str]) -> None:
     census = Census(None, "")  # type: ignore[arg-type]  # nothing is asked
-    census._counted = {partition: Headcount(partition, 2 * partition) for partition in range(keys.PARTITIONS)}
+    census._counted = {partition: UserCounts(partition, 2 * partition) for partition in range(keys.PARTITIONS)}
     shares = [census.share(node, nodes) for node in nodes]
     everybody = sum(range(keys.PARTITIONS))
     assert (sum(it.users for it in shares), sum(it.sessions for it in shares)) == (everybody, 2 * everybody)
@@ -19,5 +19,5 @@ def test_the_shares_of_all_nodes_are_everybody_once(nodes: list[str]) -> None:
 
 def test_a_node_that_does_not_know_of_itself_yet_has_a_share_all_the_same() -> None:
     census = Census(None, "")  # type: ignore[arg-type]
-    census._counted = {0: Headcount(3, 4)}
-    assert census.share("new", []) == Headcount(3, 4)
+    census._counted = {0: UserCounts(3, 4)}
+    assert census.share("new", []) == UserCounts(3, 4)

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greendot.engine.redis.record_codec import (
-    Kept,
+    PackedSession,
     escape,
     nodes_of,
     read_change,
     read_face,
-    read_seats,
+    read_sessions,
     read_snapshot,
     unescape,
 )
-from greendot.presence.model import NOBODY, Face, Snapshot
+from greendot.presence.model import NOBODY, Snapshot, VisibleState
 
 NOW = 0x500
 ALIVE = {"k1", "k2"}
@@ -34,10 +34,10 @@ def test_no_text_is_none() -> None:
 
 
 def test_a_face_is_read_with_what_is_left_out() -> None:
-    assert read_face("f") == Face()
-    assert read_face("o18f") == Face("online", 0x18F, None, 0x18F)
-    assert read_face("f18f,1,2,,i,5") == Face("offline", 1, 2, 0x18F, None, "invisible", 5)
-    assert read_face("b2,,,In%3B out") == Face("busy", 2, None, 2, "In; out")
+    assert read_face("f") == VisibleState()
+    assert read_face("o18f") == VisibleState("online", 0x18F, None, 0x18F)
+    assert read_face("f18f,1,2,,i,5") == VisibleState("offline", 1, 2, 0x18F, None, "invisible", 5)
+    assert read_face("b2,,,In%3B out") == VisibleState("busy", 2, None, 2, "In; out")
 
 
 def test_a_change_is_read_with_whom_it_is_for() -> None:
@@ -64,7 +64,7 @@ def test_of_a_user_nobody_knows_nothing_is_read() -> None:
 
 
 def test_a_user_without_sessions_is_read_from_what_is_kept_of_them() -> None:
-    face = Face("offline", 0x10, 0xF, 0x10)
+    face = VisibleState("offline", 0x10, 0xF, 0x10)
     assert snapshot("f10,,f|Zo%2Cë") == Snapshot(face, face, "Zo,ë", [])
 
 
@@ -72,8 +72,8 @@ def test_a_user_with_sessions_is_read_with_both_faces_and_devices() -> None:
     found = snapshot("f1|b2,2,,Lunch,i|A%7CB|i,3,,Lunch||k1-s1,tv,1;k2-s2,,2,i;k2-s3,tv,3")
     assert found is not None
     assert (found.face, found.own) == (
-        Face("offline", 1, None, 1),
-        Face("busy", 2, None, 2, "Lunch", "invisible"),
+        VisibleState("offline", 1, None, 1),
+        VisibleState("busy", 2, None, 2, "Lunch", "invisible"),
     )
     assert (found.name, found.devices) == ("A|B", ["default", "tv"])
 
@@ -115,16 +115,16 @@ def test_what_has_not_run_out_is_read(record: str) -> None:
 
 
 def test_sessions_are_read_with_what_is_left_out() -> None:
-    assert read_seats("o1||A|a||k1-s1,,1;k2-s2,tv,1f,i,2a,29;k2-s3,tv,2,,,,k9") == [
-        Kept("k1-s1", "default", 1, False, None, "k1"),
-        Kept("k2-s2", "tv", 0x1F, True, 0x2A, "k2"),
-        Kept("k2-s3", "tv", 2, False, None, "k9"),
+    assert read_sessions("o1||A|a||k1-s1,,1;k2-s2,tv,1f,i,2a,29;k2-s3,tv,2,,,,k9") == [
+        PackedSession("k1-s1", "default", 1, False, None, "k1"),
+        PackedSession("k2-s2", "tv", 0x1F, True, 0x2A, "k2"),
+        PackedSession("k2-s3", "tv", 2, False, None, "k9"),
     ]
 
 
 @pytest.mark.parametrize("record", ["", "f1|A", "o1||A|a||"])
 def test_a_record_without_sessions_has_none(record: str) -> None:
-    assert read_seats(record) == []
+    assert read_sessions(record) == []
     assert nodes_of(record) == set()
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from greendot.engine.port import Entered, Fenced, Topic
 from greendot.engine.redis import keys
-from greendot.engine.redis.nodes import Periods
-from greendot.presence.model import Ref
+from greendot.engine.redis.nodes import LeasePeriods
+from greendot.presence.model import SessionEpoch
 from hosts import RedisNode
 from redis_servers import RedisProcess
 
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
 
 @asynccontextmanager
 async def two(server: RedisProcess) -> AsyncIterator[tuple[RedisNode, RedisNode]]:
-    nodes = [RedisNode(f"redis://127.0.0.1:{server.port}", "", periods=Periods(grace=GRACE_S)) for _ in range(2)]
+    nodes = [RedisNode(f"redis://127.0.0.1:{server.port}", "", periods=LeasePeriods(grace=GRACE_S)) for _ in range(2)]
     for node in nodes:
         await node.start()
     try:
@@ -38,8 +38,8 @@ async def two(server: RedisProcess) -> AsyncIterator[tuple[RedisNode, RedisNode]
             await node.close()
 
 
-def seat(node: RedisNode, name: str) -> Ref:
-    return Ref(f"{node.incarnation}-{name}", node.incarnation, 1)
+def seat(node: RedisNode, name: str) -> SessionEpoch:
+    return SessionEpoch(f"{node.incarnation}-{name}", node.incarnation, 1)
 
 
 async def test_a_dead_nodes_users_are_there_until_its_end_and_others_are_told_once(server: RedisProcess) -> None:
@@ -62,7 +62,7 @@ async def test_a_node_that_comes_when_another_is_dead_is_told_of_its_end(server:
     async with two(server) as (dying, living):
         await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
         await dying.close()
-        young = RedisNode(f"redis://127.0.0.1:{server.port}", "", periods=Periods(grace=GRACE_S))
+        young = RedisNode(f"redis://127.0.0.1:{server.port}", "", periods=LeasePeriods(grace=GRACE_S))
         await young.start()
         try:
             assert await young.engine.present(T, ROOM) == ["ann"]

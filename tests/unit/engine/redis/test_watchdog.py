@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from greendot.engine.redis.primary import Server
+from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.watchdog import BUSY_PIECES, BUSY_S, DEAF_S, Watchdog
 
 
-def deaf(server: Server, now: float, *, late: bool = False) -> bool:
+def deaf(server: Primary, now: float, *, late: bool = False) -> bool:
     return Watchdog._is_deaf(Watchdog.__new__(Watchdog), server, now, late)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from greendot.ops.capacity.constants import of
 from greendot.ops.capacity.limits import limits
-from greendot.ops.capacity.plan import BUSY, Plan, Spread, per_user, plan
+from greendot.ops.capacity.plan import BUSY, Placement, Plan, per_user, plan
 from greendot.ops.capacity.workload import Workload
 
 
@@ -48,7 +48,7 @@ def test_nodes_are_as_many_as_connections_and_work_need() -> None:
     assert busy.spread.nodes > busy.spread.work.connections / 15_000
     assert busy.spread.cpu <= BUSY * busy.spread.nodes
     # One node less would be too busy.
-    assert Spread(busy.spread.work, busy.spread.nodes - 1).cpu > BUSY * (busy.spread.nodes - 2)
+    assert Placement(busy.spread.work, busy.spread.nodes - 1).cpu > BUSY * (busy.spread.nodes - 2)
 
 
 def test_a_message_is_heard_by_nodes_with_a_listener_and_never_by_more_than_there_are() -> None:

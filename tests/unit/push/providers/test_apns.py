@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from greendot.push.payload import Sent
+from greendot.push.payload import SendResult
 from greendot.push.providers.apns import Account, Apns
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
@@ -40,7 +40,7 @@ async def sending(
 
 async def test_a_notification_is_sent_as_apple_documents_it(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, _):
-        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=NOW + 90_500)) == Sent("sent")
+        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=NOW + 90_500)) == SendResult("sent")
         (taken,) = apns.taken
     assert taken.token == PHONE.token
     assert taken.headers["apns-push-type"] == "alert"
@@ -101,8 +101,8 @@ async def test_a_collapse_key_that_is_too_long_is_replaced_by_one_that_stands_fo
 async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, _):
         long = Raw(json.dumps({"title": "Mia", "more": "x" * 4_000}).encode())
-        assert await sender.send(PHONE, parcel(body=long)) == Sent("sent")
-        assert await sender.send(PHONE, parcel(body=long, text="y" * 5_000)) == Sent("sent")
+        assert await sender.send(PHONE, parcel(body=long)) == SendResult("sent")
+        assert await sender.send(PHONE, parcel(body=long, text="y" * 5_000)) == SendResult("sent")
         apns.most_bytes = 200  # less than it says
         assert (await sender.send(PHONE, parcel())).outcome == "sent"
         apns.most_bytes = 100
@@ -228,7 +228,7 @@ async def test_a_connection_that_apple_has_closed_meanwhile_costs_nothing(
         ours = sender._caller._connection
         assert ours is not None
         await until(lambda: not (apns.connections or ours.is_good()))
-        assert await sender.send(PHONE, parcel(key="k2")) == Sent("sent")
+        assert await sender.send(PHONE, parcel(key="k2")) == SendResult("sent")
         assert (apns.keys, apns.connected) == ({"k1": 1, "k2": 1}, 2)
 
 
@@ -239,7 +239,7 @@ async def test_one_that_hangs_does_not_take_the_others_with_it(made: Certificate
         await sender.send(PHONE, parcel(key="first"))
         hanging = asyncio.create_task(sender.send(PHONE, parcel(key="bad")))
         sent = await asyncio.gather(*(sender.send(PHONE, parcel(key=f"k{n}")) for n in range(50)))
-        assert {*sent} == {Sent("sent")}
+        assert {*sent} == {SendResult("sent")}
         assert (await hanging).outcome == "failed"
         assert (await sender.send(PHONE, parcel(key="after"))).outcome == "sent"
         assert set(apns.keys.values()) == {1}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from greendot.push.payload import Sent
+from greendot.push.payload import SendResult
 from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
 from greendot.testing import ManualClock
@@ -41,7 +41,7 @@ async def sending(
 
 async def test_a_notification_is_sent_as_google_documents_it(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, _):
-        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=NOW + 90_500)) == Sent("sent")
+        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=NOW + 90_500)) == SendResult("sent")
         (message,) = fcm.taken
     assert message.token == PHONE.token
     assert message.data == {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from greendot.push.payload import Sent
+from greendot.push.payload import SendResult
 from greendot.push.providers.webhook import PushWebhook
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
@@ -34,7 +34,7 @@ async def sending(made: Certificates, terms: Terms, *secrets: str) -> AsyncItera
 
 async def test_the_app_gets_everything_it_needs(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms, "the next secret", SECRET) as (app, sender):
-        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=9)) == Sent("sent")
+        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=9)) == SendResult("sent")
         assert app.asked[0].path == "/push?to=secret"
     assert app.taken == [
         {

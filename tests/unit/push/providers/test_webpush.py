@@ -13,7 +13,7 @@ import jwt
 import pytest
 from msgspec import Raw
 
-from greendot.push.payload import Sent
+from greendot.push.payload import SendResult
 from greendot.push.providers.signing import new_vapid_key
 from greendot.push.providers.webpush import MOST_SERVICES, Vapid, WebPush
 from greendot.push.providers.webpush_subscription import read_subscription
@@ -44,7 +44,7 @@ async def sending(
 async def test_a_browser_reads_it_with_another_implementation(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (service, sender, browser, _):
         given = parcel(collapse="lobby", expires_at=NOW + 90_500, importance="critical")
-        assert await sender.send(browser, given) == Sent("sent")
+        assert await sender.send(browser, given) == SendResult("sent")
         (taken,) = service.taken
     assert taken.content == {
         "key": "n1.phone",

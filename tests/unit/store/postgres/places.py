@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from greendot.store.postgres import PostgresStore
-from greendot.store.postgres.pool import Limits
+from greendot.store.postgres.pool import PoolLimits
 from postgres_server import fresh_schema
 
-QUICK = Limits(connect_s=1, acquire_s=1, statement_s=1, lock_s=0.5, patience_s=1.5)
+QUICK = PoolLimits(connect_s=1, acquire_s=1, statement_s=1, lock_s=0.5, patience_s=1.5)
 
 
 @asynccontextmanager
-async def started(url: str, limits: Limits | None = None, pool: int = 8) -> AsyncIterator[PostgresStore]:
+async def started(url: str, limits: PoolLimits | None = None, pool: int = 8) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(url, migrate=True, limits=limits, pool=pool)
     await store.start()
     try:
@@ -27,7 +27,7 @@ async def started(url: str, limits: Limits | None = None, pool: int = 8) -> Asyn
 
 
 @asynccontextmanager
-async def opened(url: str, limits: Limits | None = None, pool: int = 8) -> AsyncIterator[PostgresStore]:
+async def opened(url: str, limits: PoolLimits | None = None, pool: int = 8) -> AsyncIterator[PostgresStore]:
     """A store with nothing in it."""
     async with fresh_schema(url) as place, started(place, limits, pool) as store:
         yield store

@@ -9,7 +9,7 @@ import pytest
 
 from greendot.errors import StoreUnavailable, Unstorable
 from greendot.store.postgres import group_commit
-from greendot.store.postgres.group_commit import Batches
+from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.pool import Contended
 
 
@@ -23,7 +23,7 @@ class Pen:
         self.ready.set()
         self.away = 0  # so many attempts fail before they are written
         self.deaf = 0  # so many attempts are written and not answered
-        self.together: Batches[str, str] = Batches(self._write, flights, patience_s)
+        self.together: GroupCommit[str, str] = GroupCommit(self._write, flights, patience_s)
         self.together.open()
 
     async def _write(self, works: list[str]) -> list[str]:
@@ -116,7 +116,7 @@ async def test_an_error_nobody_knows_also_fails_alone() -> None:
             raise KeyError("odd")
         return works
 
-    together: Batches[str, str] = Batches(write, 1, 5.0)
+    together: GroupCommit[str, str] = GroupCommit(write, 1, 5.0)
     together.open()
     calls = [asyncio.ensure_future(together.do(work, frozenset([("t", "r")]))) for work in ("a", "odd", "b")]
     assert await outcomes(calls) == ["a", "KeyError", "b"]

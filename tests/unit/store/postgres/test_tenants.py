@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from greendot.presence.model import Manual
+from greendot.presence.model import ManualStatus
 from greendot.testing.store_harness import T, notice
 from postgres_server import fresh_schema
 
@@ -22,7 +22,7 @@ _CHANGES = {
 async def test_a_row_that_changes_while_its_tenant_is_erased_is_erased(postgres: str, table: str) -> None:
     async with fresh_schema(postgres) as url, started(url) as store, linked(url) as other, linked(url) as watcher:
         await store.notify([notice("ann", f"k{n}") for n in range(3)])
-        await store.put_status(T, "ann", Manual("busy"))
+        await store.put_status(T, "ann", ManualStatus("busy"))
         await other.execute("BEGIN")
         await other.execute(_CHANGES[table], T)
         erasing = asyncio.ensure_future(store.erase_tenant(T, limit=100))

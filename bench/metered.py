@@ -88,7 +88,7 @@ class Way:
         session = clients[0].welcome["session"]
         self._clients, self._served = clients, served
         self._sender = node.registry.sessions[session].connection
-        self._take, self._flush = node.intake._handle, node.hub.flush  # as it is when its turn has come
+        self._take, self._flush = node.dispatcher._handle, node.hub.flush  # as it is when its turn has come
         self._pushed, self._heard = bus.pushed, redis.heard
         self.took_us: list[float] = []
 

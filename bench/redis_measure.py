@@ -187,7 +187,7 @@ class RedisBench(Bench):
         with controlled([self.build / "hget", redis.port, commands, rounds], self.load_core) as program:
             return float(json.loads(line(program))["p50_us"])
 
-    def intake(self, plan: Plan) -> Rounds:
+    def dispatcher(self, plan: Plan) -> Rounds:
         """Messages a node takes in per second of its core, each on a channel of its own."""
         rounds = Rounds()
         messages, commands = BusCodec(KEY), self.folder / "publishes"

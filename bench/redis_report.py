@@ -83,7 +83,7 @@ def _reading(reading: Reading) -> list[Row]:
 
 
 @rows.register
-def _intake(rounds: Rounds) -> list[Row]:
+def _dispatcher(rounds: Rounds) -> list[Row]:
     return [rate("messages taken in per second of the node's core", rounds, "/s", INTAKE_TARGET)]
 
 

@@ -47,7 +47,7 @@ async def measure(greendot: Greendot) -> None:
     client = await WireClient.connect(greendot.server.port)
     await client.hello(token)
     (connection,) = node.registry.connections.values()
-    handle = node.intake._handle
+    handle = node.dispatcher._handle
     traced = {f"{name}, in a trace": text[:-1] + f',"traceparent":"{TRACEPARENT}"}}' for name, text in COMMANDS.items()}
     found: dict[str, list[float]] = {}
     for _ in range(ROUNDS):

@@ -61,7 +61,6 @@ PENDING: set[tuple[str, str]] = {
     ("presence.celebrities", "rooms.announcer"),
     ("presence.sessions", "rooms.session_rooms"),
     ("presence.watch", "rooms.announcer"),
-    ("sdk.tokens", "auth.tokens"),
     ("transport.connection", "node.session"),
     ("transport.connection", "node.usage"),
     ("transport.upgrade", "node.timers"),

@@ -31,11 +31,11 @@ async def test_publishers_are_asked_to_wait_for_those_who_are_on_an_overloaded_n
         for node, user in ((busy, "ann"), (idle, "bob")):
             await come(node, user)
             await node.engine.enter(TENANT, f"{user}s-room", user, ref(node, user))
-        pressure = OverloadMonitor(
+        overload_monitor = OverloadMonitor(
             OverloadLevels(OverloadBounds(Load(1, 1, 1), 2), 1), asked.engine, Hub(Metrics()), Metrics()
         )
         now = 0.0
-        targets = Backpressure(asked.engine, pressure, lambda: now)
+        targets = Backpressure(asked.engine, overload_monitor, lambda: now)
         await targets.check_users(TENANT, ["ann", "bob"])
         await targets.check_room(TENANT, "anns-room")
 

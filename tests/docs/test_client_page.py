@@ -30,7 +30,7 @@ def url(served: Served) -> str:
 
 async def notify(served: Served, user: str, first: int, last: int) -> None:
     notices = [Notice("default", user, "news", b"%d" % n, f"k{n}", 0) for n in range(first, last + 1)]
-    await served.node.notifying.notify(notices)
+    await served.node.inbox_service.notify(notices)
 
 
 class Program:

@@ -31,7 +31,7 @@ async def sent_away(client: WireClient) -> float:
 
 async def until_waiting(served: Served, count: int) -> None:
     async with asyncio.timeout(10):
-        while served.node.reception.waiting != count:  # noqa: ASYNC110  (no hook for tests in the node)
+        while served.node.admission.waiting != count:  # noqa: ASYNC110  (no hook for tests in the node)
             await asyncio.sleep(0.001)
 
 
@@ -42,7 +42,7 @@ async def test_a_hello_too_many_waits_and_is_answered_in_its_turn() -> None:
         await until_waiting(served, 1)
         await served.advance(1)
         assert (await waiting.receive("welcome"))["data"]["user"] == "bob"
-        assert served.node.reception.strangers == set()
+        assert served.node.admission.strangers == set()
 
 
 async def test_one_beyond_those_who_wait_is_told_when_to_come_back() -> None:
@@ -71,7 +71,7 @@ async def test_who_returns_is_let_in_before_those_who_are_new() -> None:
         await until_waiting(served, 2)
         await served.advance(1)
         assert (await back.receive("welcome"))["data"]["resumed"]
-        assert served.node.reception.waiting == 1
+        assert served.node.admission.waiting == 1
         await served.advance(1)
         await new.receive("welcome")
 
@@ -83,7 +83,7 @@ async def test_who_goes_while_waiting_is_forgotten() -> None:
         await until_waiting(served, 1)
         await bob.reset()
         await served.until_gone(1)
-        assert served.node.reception.waiting == 0
+        assert served.node.admission.waiting == 0
         await served.advance(5, [ann])
         assert served.node.registry.users == 1
 
@@ -122,11 +122,11 @@ async def test_nobody_goes_offline_by_being_sent_away() -> None:
         await served.advance(4, [watcher])
         # So many are before her that she is sent away, for longer than her session would have counted.
         for second in (0.0, 10.0, 20.0):
-            served.node.pressure.look(Load(lag_s=9, worked_s=9), second)
+            served.node.overload_monitor.look(Load(lag_s=9, worked_s=9), second)
         back = await say_hello(served, "ann", resume={"session": ann.welcome["session"]})
         wait_s = await sent_away(back)
         for second in range(30):
-            served.node.pressure.look(Load(), 30.0 + second)
+            served.node.overload_monitor.look(Load(), 30.0 + second)
         assert wait_s > 1
         told = await served.advance(wait_s + 3, [watcher])
         assert told == [[]]
@@ -144,7 +144,7 @@ async def test_only_its_own_user_keeps_a_session_alive_by_coming_back(token: str
         await watcher.request(type="watch", users=["ann"])
         await ann.reset()
         await served.until_gone(1)
-        served.node.reception.loaded(served.node.pressure.level.__class__.REFUSING)
+        served.node.admission.loaded(served.node.overload_monitor.level.__class__.REFUSING)
         stranger = await served.socket()
         given = served.token("eve") if token == "another user's" else "x"
         stranger.send(type="hello", token=given, resume={"session": ann.welcome["session"]})

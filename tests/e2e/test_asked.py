@@ -66,10 +66,10 @@ async def test_the_app_may_say_that_something_changed() -> None:
         await served.client("ann")
         assert await states(bob, "ann") == ["offline"]
         app.allowed.add(("bob", "ann"))
-        await served.node.regarding.put_contact(("default", "ann"), "bob", 1)
+        await served.node.visibility_updates.put_contact(("default", "ann"), "bob", 1)
         assert [change["state"] for change in changes(await bob.quiet())] == ["online"]
         app.allowed.clear()
-        await served.node.regarding.remove_contact(("default", "ann"), "bob")
+        await served.node.visibility_updates.remove_contact(("default", "ann"), "bob")
         assert [change["state"] for change in changes(await bob.quiet())] == ["offline"]
 
 

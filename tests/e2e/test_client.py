@@ -109,7 +109,7 @@ def cut(served: Served, user: str) -> None:
 
 async def write(served: Served, first: int, last: int, *, heard: bool = True) -> None:
     """Messages written by somebody else; not `heard`: their signals are lost."""
-    append = served.node.speaking.append if heard else served.node.store.append
+    append = served.node.room_messages.append if heard else served.node.store.append
     for number in range(first, last + 1):
         await append("default", "lobby", Draft("carol", "Carol", b"%d" % number, f"w{number}", 0))
 
@@ -162,13 +162,13 @@ async def test_messages_sent_while_the_server_is_killed_again_and_again_are_writ
             alice, bob = [await people.enter_async_context(person(user)) for user in ("alice", "bob")]
             await asyncio.gather(alice.join("lobby"), bob.join("lobby"))
             bob.on("room.message", heard.append)
-            speaking = [asyncio.create_task(speak(first)) for first in range(10)]
+            room_messages = [asyncio.create_task(speak(first)) for first in range(10)]
             await until(lambda: len(heard) >= 20)
         for enough in (80, 140, 200):
             async with server():
                 await until(lambda enough=enough: len(heard) >= enough)
                 if enough == 200:
-                    written = await asyncio.gather(*speaking)
+                    written = await asyncio.gather(*room_messages)
     assert [message.seq for message in heard] == [*range(1, 201)]
     assert sorted(body_of(message) for message in heard) == [*range(200)]
     assert sorted(seq for numbers in written for seq in numbers) == [*range(1, 201)]
@@ -252,7 +252,7 @@ async def test_what_the_server_leaves_out_of_a_live_room_is_fetched() -> None:
             await asyncio.gather(alice.join("lobby"), bob.join("lobby"))
             events = bob.events()
             await write(served, 1, 800, heard=False)
-            await served.node.rooms.feed.compare(Part())  # 300 are sent, then a resync
+            await served.node.rooms.delivery.compare(Part())  # 300 are sent, then a resync
             assert (await alice.send("lobby", "on top")).seq == 801
             assert [(await next_of(events, RoomMessage)).seq for _ in range(801)] == [*range(1, 802)]
 

@@ -16,7 +16,7 @@ KINDS = {"alarm": {"promise": "acknowledged"}}
 
 
 async def notify(served: Served, first: int, last: int, kind: str = "news") -> None:
-    await served.node.notifying.notify(
+    await served.node.inbox_service.notify(
         [Notice("default", "bob", kind, b"%d" % number, f"k{number}", 0) for number in range(first, last + 1)]
     )
 

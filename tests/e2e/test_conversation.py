@@ -88,7 +88,7 @@ async def before_anything_is_said(served: Served, recorder: Recorder, ann: WireC
 
 async def the_inbox(served: Served, recorder: Recorder, ann: WireClient, phone: WireClient) -> None:
     notices = [Notice("default", "ann", kind, b'{"order": 17}', f"k-{kind}", 0) for kind in ("news", "payment")]
-    await served.node.notifying.notify(notices)
+    await served.node.inbox_service.notify(notices)
     listed = await recorder.ask(ann, "inbox.list", filter="unread")
     ids = [entry["id"] for entry in listed["data"]["notifications"]]
     await recorder.ask(phone, "inbox.seen", ids=ids[:1])

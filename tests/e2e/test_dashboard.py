@@ -171,7 +171,7 @@ async def test_a_wrong_key_waits_and_is_shown_nothing(key: str) -> None:
             client = await served.socket("/admin/live")
             client.send(type="hello", key=key)
             assert (await client.receive())["code"] == "bad_field"
-        assert served.node.witness.tail.open is False
+        assert served.node.recorder.tail.open is False
 
 
 async def test_a_key_without_the_scope_is_refused() -> None:
@@ -374,15 +374,15 @@ async def test_while_nobody_looks_there_is_no_timer_and_no_event_kept() -> None:
         client = await look(served)
         await client.request(type="tail", kinds=[*KINDS])
         await served.advance(1)
-        assert served.node.witness.tail.open
+        assert served.node.recorder.tail.open
         assert served.timers == 1
         await client.end()
         await served.settle()
         assert served.timers == 0
         assert served.greendot.dashboard is not None
         assert served.greendot.dashboard.onlookers == 0
-        served.node.witness.tail.expire(served.clock.monotonic() + HOLD_S)
-        assert not served.node.witness.tail.open
+        served.node.recorder.tail.expire(served.clock.monotonic() + HOLD_S)
+        assert not served.node.recorder.tail.open
 
 
 async def test_two_who_look_share_one_question_and_see_the_same() -> None:
@@ -549,7 +549,7 @@ async def test_only_the_kinds_that_are_wanted_are_told() -> None:
         await served.advance(1)
         await served.joined("bob")
         assert await events(served, client) == []
-        assert not served.node.witness.tail.open
+        assert not served.node.recorder.tail.open
 
 
 async def test_bodies_are_shown_in_dev_mode() -> None:
@@ -576,7 +576,7 @@ async def test_the_tail_is_bounded_and_sheds_first() -> None:
         assert len(tail["events"]) == MOST_EVENTS
         assert tail["skipped"] == 20
         for at in (0.0, 0.1, 0.2, 0.3):
-            served.node.pressure.look(Load(lag_s=10.0), at)
+            served.node.overload_monitor.look(Load(lag_s=10.0), at)
         assert served.node.overload is None  # only signals are shed, and the tail
         await ann.request(type="room.send", room="lobby", body="taken all the same")
         (tail,) = [frame["data"] for frame in await seen(served, client) if frame["type"] == "tail"]
@@ -641,7 +641,7 @@ async def test_a_line_that_nobody_takes_any_more_ends_with_the_next_event() -> N
         await served.settle()
         served.clock.advance(HOLD_S + 1)
         await served.client("bob")
-        assert not served.node.witness.tail.open
+        assert not served.node.recorder.tail.open
 
 
 async def test_who_does_not_keep_up_is_told_how_many_events_that_cost_and_nobody_else_notices() -> None:

@@ -68,7 +68,7 @@ async def test_a_tenant_has_its_own_number_and_it_is_counted_down_when_sockets_g
         assert await refused(served, "later", "acme") == (4003, "this app has too many connections")
         await served.close_clients()
         await served.until_gone()
-        assert served.node.headcount.tenants == 0
+        assert served.node.connection_limits.tenants == 0
 
 
 async def test_a_hello_that_is_refused_leaves_nothing_behind() -> None:
@@ -80,5 +80,5 @@ async def test_a_hello_that_is_refused_leaves_nothing_behind() -> None:
         assert len(served.node.registry.sessions) == 1
         await alice.close()
         await served.until_gone()
-        assert served.node.headcount.tenants == 0
-        assert served.node.headcount._coming == {}
+        assert served.node.connection_limits.tenants == 0
+        assert served.node.connection_limits._coming == {}

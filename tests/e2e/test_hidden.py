@@ -187,9 +187,9 @@ async def test_who_hides_in_a_room_leaves_it_for_some_and_comes_back() -> None:
 async def test_in_a_room_only_contacts_are_seen_where_that_is_the_policy() -> None:
     async with serving(visibility={"policy": "contacts"}) as served:
         await served.lobby()
-        regarding = served.node.regarding
+        visibility_updates = served.node.visibility_updates
         for user, other in (("ann", "bob"), ("bob", "ann"), ("ann", "carl")):
-            await regarding.put_contact(("default", user), other, 1)
+            await visibility_updates.put_contact(("default", user), other, 1)
         ann, bob, carl = [await come(served, user) for user in ("ann", "bob", "carl")]
         assert told(await ann.quiet()) == [("room.entered", "bob")]
         assert await carl.quiet() == []
@@ -198,10 +198,10 @@ async def test_in_a_room_only_contacts_are_seen_where_that_is_the_policy() -> No
         await bob.quiet()
         assert told(await ann.quiet()) == [("typing.started", "bob")]
         assert await carl.quiet() == []
-        await regarding.put_contact(("default", "carl"), "ann", 1)
+        await visibility_updates.put_contact(("default", "carl"), "ann", 1)
         assert told(await ann.quiet()) == [("room.entered", "carl")]
         assert told(await carl.quiet()) == [("room.entered", "ann")]
-        await regarding.remove_contact(("default", "ann"), "bob")
+        await visibility_updates.remove_contact(("default", "ann"), "bob")
         assert told(await ann.quiet()) == [("room.left", "bob"), ("typing.stopped", "bob")]
         assert told(await bob.quiet()) == [("room.left", "ann")]
         await carl.request(type="room.leave", room="lobby")

@@ -24,7 +24,7 @@ async def test_a_hint_that_comes_while_a_gap_of_a_room_is_read_is_not_forgotten(
     pair: str, tmp_path: Path, postgres: str
 ) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
-        await served.node.speaking.put_room("default", "club", open=True, bus="hint")
+        await served.node.room_messages.put_room("default", "club", open=True, bus="hint")
         alice, bob = await served.joined("alice", "club"), await served.joined("bob", "club")
         local = served.node.rooms.local(CLUB)
         assert local is not None
@@ -43,9 +43,9 @@ async def test_a_hint_that_comes_while_a_room_is_opened_is_not_forgotten(
     pair: str, tmp_path: Path, postgres: str
 ) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
-        await served.node.speaking.put_room("default", "club", open=True, bus="hint")
+        await served.node.room_messages.put_room("default", "club", open=True, bus="hint")
         alice, bob = await served.client("alice"), await served.client("bob")
-        await served.node.speaking.put_member("default", "club", "alice", "member")
+        await served.node.room_messages.put_member("default", "club", "alice", "member")
         first = iter([True])
         async with hold(served.node.store, "heads", at="after", when=lambda keys: next(first, False)) as held:
             bob.send(type="room.join", room="club", id="j")
@@ -82,6 +82,6 @@ async def test_a_hint_that_comes_while_a_second_device_catches_up_is_not_forgott
 
 async def notify(served: Served, body: str) -> None:
     now = served.clock.now_ms()
-    await served.node.notifying.notify(
+    await served.node.inbox_service.notify(
         [Notice("default", "ann", "secret", f'"{body}"'.encode(), body, now, None, False)]
     )

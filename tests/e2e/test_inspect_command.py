@@ -115,7 +115,7 @@ async def test_who_is_away_is_shown_with_when_that_is_forgotten_and_pushes_that_
         await served.until_gone()
         await served.advance(5)
         notice = Notice("default", "ann", "order", b"{}", "", served.clock.now_ms())
-        await served.node.notifying.notify([notice])
+        await served.node.inbox_service.notify([notice])
         text = await said(served, "inspect", "user", "ann")
         assert text.startswith("ann, Ann (tenant default) is offline")
         assert "last seen  5 s ago; forgotten in 29 d" in text

@@ -33,8 +33,8 @@ async def in_rooms(served: Served, user: str, rooms: list[str], granted: list[st
 async def test_rooms_only_the_old_token_opened_are_left_and_others_are_not() -> None:
     async with serving() as served:
         await served.lobby()
-        await served.node.speaking.put_room("default", "club", open=False, bus=None)
-        await served.node.speaking.put_member("default", "club", "alice", "member")
+        await served.node.room_messages.put_room("default", "club", open=False, bus=None)
+        await served.node.room_messages.put_member("default", "club", "alice", "member")
         alice = await in_rooms(served, "alice", ["lobby", "club", "team-a", "team-b"], ["club", "team-*"])
         speaker = await in_rooms(served, "bob", ["lobby", "team-a", "team-b"], ["*"])
         await refresh(served, alice, "alice", rooms=["team-b"])

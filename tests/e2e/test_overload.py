@@ -19,13 +19,13 @@ MESSAGE = {"user": "app", "body": "hello"}
 def load(served: Served, level: Level) -> None:
     """Bring it to this level, by what is measured."""
     flood, calm = Load(lag_s=9, worked_s=9), Load()
-    pressure, now = served.node.pressure, served.clock.monotonic()
+    overload_monitor, now = served.node.overload_monitor, served.clock.monotonic()
     for _ in range(100):
-        if pressure.level is level:
+        if overload_monitor.level is level:
             return
         now += 0.5
-        pressure.look(flood if pressure.level < level else calm, now)
-    raise AssertionError(f"it stays {pressure.level.name}")
+        overload_monitor.look(flood if overload_monitor.level < level else calm, now)
+    raise AssertionError(f"it stays {overload_monitor.level.name}")
 
 
 async def counted(served: Served) -> dict[str, int]:

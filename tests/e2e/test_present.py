@@ -205,7 +205,7 @@ async def test_a_member_who_is_removed_has_left_also_one_who_lingers() -> None:
         for user in ("bob", "carol"):
             room = await store.room("default", "club")
             assert room is not None
-            await served.node.speaking.remove_member("default", room, user)
+            await served.node.room_messages.remove_member("default", room, user)
         await served.settle()
         assert sorted(told(await alice.quiet())) == [("room.left", "bob"), ("room.left", "carol")]
         assert await names(alice, "club") == ["alice"]

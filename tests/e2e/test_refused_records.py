@@ -29,15 +29,15 @@ async def furnished() -> AsyncIterator[Served]:
     """Ann and Rob (who only reads) are members of the den, where something was said; the shed was open once."""
     async with serving() as served:
         node = served.node
-        await node.speaking.put_room("default", "den", False, None)
-        await node.speaking.put_member("default", "den", "ann", "member")
-        await node.speaking.put_member("default", "den", "rob", "reader")
-        await node.speaking.put_room("default", "shed", True, None)
+        await node.room_messages.put_room("default", "den", False, None)
+        await node.room_messages.put_member("default", "den", "ann", "member")
+        await node.room_messages.put_member("default", "den", "rob", "reader")
+        await node.room_messages.put_room("default", "shed", True, None)
         for room in ("den", "shed"):
             await (await served.joined("ann", room)).request(type="room.send", room=room, body="hello")
-        await node.speaking.put_room("default", "shed", False, None)
+        await node.room_messages.put_room("default", "shed", False, None)
         now = served.clock.now_ms()
-        await node.notifying.notify(
+        await node.inbox_service.notify(
             [Notice("default", user, "note", b"1", f"k-{user}", now) for user in ("ann", "eve")]
         )
         await served.settle()

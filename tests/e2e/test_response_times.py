@@ -60,8 +60,8 @@ async def inhabited(**sections: Any) -> AsyncIterator[tuple[Served, WireClient]]
         await resident.request(type="privacy.set", hide_from=["bob"])
         for room in ("busy-room", "lone-room"):
             await served.node.store.put_room("default", room)
-            await served.node.speaking.put_member("default", room, "resident", "member")
-            await served.node.speaking.append("default", room, Draft("resident", None, b'"x"', "k", 1))
+            await served.node.room_messages.put_member("default", room, "resident", "member")
+            await served.node.room_messages.append("default", room, Draft("resident", None, b'"x"', "k", 1))
         await resident.request(type="room.join", room="busy-room")
         await served.node.store.notify([Notice("default", "resident", "k", b"1", "k1", served.clock.now_ms())])
         yield served, resident

@@ -42,7 +42,7 @@ class Revoker:
 
 
 @asynccontextmanager
-async def revoking(**sections: dict[str, Any]) -> AsyncIterator[tuple[Served, Revoker]]:
+async def revocation_service(**sections: dict[str, Any]) -> AsyncIterator[tuple[Served, Revoker]]:
     async with serving(**sections) as served:
         yield served, Revoker(served)
 
@@ -69,7 +69,7 @@ async def the_rest(client: WireClient) -> tuple[list[dict[str, Any]], Closed]:
 
 
 async def test_a_revoked_user_is_closed_everywhere_and_comes_back_with_a_newer_token_only() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         old = served.token("alice")
         alice, tab, bob = await served.client("alice"), await served.client("alice"), await served.client("bob")
         await served.advance(1)
@@ -82,7 +82,7 @@ async def test_a_revoked_user_is_closed_everywhere_and_comes_back_with_a_newer_t
 
 
 async def test_a_user_is_revoked_from_a_time_on_and_newer_sessions_stay() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         old = await served.client("alice")
         await served.advance(60, [old])
         between = served.clock.now_ms()
@@ -94,7 +94,7 @@ async def test_a_user_is_revoked_from_a_time_on_and_newer_sessions_stay() -> Non
 
 
 async def test_a_token_that_does_not_say_when_it_was_issued_may_be_an_old_one() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         await revoke.closed(user="alice")
         await served.advance(5)
         token = served.token("alice")
@@ -104,7 +104,7 @@ async def test_a_token_that_does_not_say_when_it_was_issued_may_be_an_old_one() 
 
 
 async def test_a_token_is_revoked_by_its_jti_and_the_users_other_tokens_hold() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         lost = await served.client("alice", claims={"jti": "lost"})
         same = await served.client("alice", claims={"jti": "lost"})
         other = await served.client("alice", claims={"jti": "kept"})
@@ -116,7 +116,7 @@ async def test_a_token_is_revoked_by_its_jti_and_the_users_other_tokens_hold() -
 
 
 async def test_a_session_is_revoked_with_its_token_and_cannot_be_resumed() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         stolen = await served.client("alice", claims={"jti": "stolen"})
         twin = await served.client("alice", claims={"jti": "stolen"})
         other = await served.client("alice")
@@ -131,7 +131,7 @@ async def test_a_session_is_revoked_with_its_token_and_cannot_be_resumed() -> No
 
 
 async def test_a_session_that_lingers_ends_at_once_for_those_who_watch() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         watcher, alice = await served.client("bob"), await served.client("alice")
         await watcher.request(type="watch", users=["alice"])
         await alice.end()
@@ -143,7 +143,7 @@ async def test_a_session_that_lingers_ends_at_once_for_those_who_watch() -> None
 
 
 async def test_all_tokens_of_a_tenant_are_revoked_and_newer_ones_and_other_tenants_hold() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         old = served.token("alice")
         clients = [await served.client(user) for user in ("alice", "alice", "bob")]
         theirs = await served.client("alice", claims={"tenant": "acme"})
@@ -162,7 +162,7 @@ async def test_all_tokens_of_a_tenant_are_revoked_and_newer_ones_and_other_tenan
 
 
 async def test_all_tokens_of_all_tenants_are_revoked_in_the_store_as_after_a_restore() -> None:
-    async with revoking() as (served, _):
+    async with revocation_service() as (served, _):
         alice, theirs = await served.client("alice"), await served.client("alice", claims={"tenant": "acme"})
         old = served.token("bob", tenant="other")
         await served.advance(1, [alice, theirs])
@@ -175,7 +175,7 @@ async def test_all_tokens_of_all_tenants_are_revoked_in_the_store_as_after_a_res
 
 
 async def test_another_tenants_names_are_not_meant() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         theirs = await served.client("alice", claims={"tenant": "acme", "jti": "j"})
         for what in ({"user": "alice"}, {"jti": "j"}, {"session": theirs.welcome["session"]}):
             assert await revoke.closed(**what) == 0
@@ -184,7 +184,7 @@ async def test_another_tenants_names_are_not_meant() -> None:
 
 
 async def test_a_revoked_token_does_not_replace_one_that_holds() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         alice = await served.client("alice")
         await revoke.closed(jti="gone")
         alice.send(type="token.refresh", token=served.token("alice", jti="gone"), id=1)
@@ -198,7 +198,7 @@ async def test_a_revoked_token_does_not_replace_one_that_holds() -> None:
 
 
 async def test_revoking_twice_closes_nobody_twice() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         alice = await served.client("alice")
         await served.advance(1)
         assert [await revoke.closed(user="alice"), await revoke.closed(user="alice")] == [1, 0]
@@ -216,7 +216,7 @@ async def write(served: Served, user: str, before: int | None = None) -> None:
 
 
 async def test_a_revocation_that_was_not_heard_of_is_read_within_15_s() -> None:
-    async with revoking() as (served, _):
+    async with revocation_service() as (served, _):
         alice, bob = await served.client("alice"), await served.client("bob")
         await write(served, "alice")
         await served.advance(EVERY_S)
@@ -225,7 +225,7 @@ async def test_a_revocation_that_was_not_heard_of_is_read_within_15_s() -> None:
 
 
 async def test_a_hello_reads_what_was_not_heard_of() -> None:
-    async with revoking() as (served, _):
+    async with revocation_service() as (served, _):
         token = served.token("alice")
         await served.advance(FRESH_S)
         await write(served, "alice")
@@ -233,7 +233,7 @@ async def test_a_hello_reads_what_was_not_heard_of() -> None:
 
 
 async def test_after_the_node_was_cut_off_it_is_read_at_once() -> None:
-    async with revoking() as (served, _):
+    async with revocation_service() as (served, _):
         alice = await served.client("alice")
         await write(served, "alice")
         served.node.found(Part(), intact=True)
@@ -241,7 +241,7 @@ async def test_after_the_node_was_cut_off_it_is_read_at_once() -> None:
 
 
 async def test_a_store_that_is_away_turns_nobody_away_and_what_is_known_counts() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         old = served.token("alice")
         await served.advance(1)
         await revoke.closed(user="alice")
@@ -263,45 +263,45 @@ async def test_a_store_that_is_away_turns_nobody_away_and_what_is_known_counts()
 
 async def test_a_node_that_starts_knows_what_was_revoked_before(tmp_path: Any) -> None:
     place = {"url": f"sqlite:///{tmp_path}/store.db"}
-    async with revoking(store=place) as (served, revoke):
+    async with revocation_service(store=place) as (served, revoke):
         token = served.token("alice", jti="j")
         await revoke.closed(jti="j")
-    async with revoking(store=place) as (served, _):
+    async with revocation_service(store=place) as (served, _):
         assert await refused(served, token) == 4501
 
 
 async def test_a_token_that_was_revoked_stays_so_when_its_tenant_is_erased(tmp_path: Any) -> None:
     place = {"url": f"sqlite:///{tmp_path}/store.db"}
-    async with revoking(store=place) as (served, revoke):
+    async with revocation_service(store=place) as (served, revoke):
         token = served.token("alice", jti="j")
         await revoke.closed(jti="j")
         await served.lobby()
         while await served.node.store.erase_tenant("default", limit=100):
             pass
         assert await served.node.store.tenant_rows("default") == {}
-    async with revoking(store=place) as (served, _):
+    async with revocation_service(store=place) as (served, _):
         assert await refused(served, token) == 4501
 
 
 async def test_entries_end_with_the_last_token_they_could_be_about() -> None:
-    async with revoking(auth={"secret": "x" * 32, "longest_token_s": 100.0}) as (served, revoke):
+    async with revocation_service(auth={"secret": "x" * 32, "longest_token_s": 100.0}) as (served, revoke):
         answer = await revoke(user="alice")
         assert answer.json()["expires_at"] == served.clock.now_ms() + 100_000
         await revoke(jti="j", expires_at=served.clock.now_ms() + 1_000)
-        assert len(served.node.revoking._known) == 2
+        assert len(served.node.revocation_service._known) == 2
         await served.advance(100 + EVERY_S)
-        assert len(served.node.revoking._known) == 0
+        assert len(served.node.revocation_service._known) == 0
         await served.job("retention")
         assert await served.node.store.revocations(0, 10, served.clock.now_ms()) == []
 
 
 async def test_a_store_that_is_away_turns_nobody_away_who_has_a_token_without_iat() -> None:
-    async with revoking() as (served, _):
+    async with revocation_service() as (served, _):
 
         async def away(names: Any) -> Any:
             raise StoreUnavailable("away")
 
-        served.node.revoking._kept._read = away
+        served.node.revocation_service._kept._read = away
         await served.client("bob", claims={"ttl_s": 60, "iat": None})
 
 
@@ -316,14 +316,14 @@ async def test_a_revoked_token_without_iat_does_not_come_back_when_the_entry_has
         if store == "postgres":
             url = await stack.enter_async_context(fresh_schema(request.getfixturevalue("postgres")))
         sections = {"auth": {"secret": "x" * 32, "longest_token_s": 100.0}, "store": {"url": url, "migrate": True}}
-        served, revoke = await stack.enter_async_context(revoking(**sections))
+        served, revoke = await stack.enter_async_context(revocation_service(**sections))
         old = served.token("alice", ttl_s=180, iat=None, jti="j")
         assert await refused(served, old) == 4500  # it would hold for too long
         await revoke.closed(**what)
         await served.advance(101)
         await served.job("retention")
         await served.advance(EVERY_S)
-        assert len(served.node.revoking._known) == 0
+        assert len(served.node.revocation_service._known) == 0
         assert await refused(served, old) == 4501
         await served.client("alice", claims={"ttl_s": 60})
         if "all" not in what:
@@ -331,7 +331,7 @@ async def test_a_revoked_token_without_iat_does_not_come_back_when_the_entry_has
 
 
 async def test_a_token_that_would_outlive_its_revocation_is_refused() -> None:
-    async with revoking(auth={"secret": "x" * 32, "longest_token_s": 3600.0}) as (served, _):
+    async with revocation_service(auth={"secret": "x" * 32, "longest_token_s": 3600.0}) as (served, _):
         await served.client("alice", claims={"ttl_s": 3600})
         assert await refused(served, served.token("alice", ttl_s=3601)) == 4500
 
@@ -342,7 +342,7 @@ async def test_a_token_that_would_outlive_its_revocation_is_refused() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("what", [{"user": "alice"}, {"jti": "j"}, {"jti": "j", "user": "alice"}, {"session": None}])
 async def test_a_revoked_user_with_a_thousand_frames_waiting_gets_none_of_them(what: dict[str, Any]) -> None:
-    async with revoking(limits={"enabled": False}) as (served, revoke):
+    async with revocation_service(limits={"enabled": False}) as (served, revoke):
         await served.lobby()
         speaker, slow = await served.joined("speaker"), await peer(served, "alice", "lobby", jti="j")
         slow.stop_reading()
@@ -365,7 +365,7 @@ async def test_a_revoked_user_with_a_thousand_frames_waiting_gets_none_of_them(w
 
 
 async def test_what_a_revoked_user_was_about_to_say_is_not_said() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         await served.lobby()
         bob, alice = await served.joined("bob"), await served.client("alice")
         look, going = served.node.rooms.membership.admit, asyncio.Event()
@@ -388,8 +388,8 @@ async def test_what_a_revoked_user_was_about_to_say_is_not_said() -> None:
 
 
 async def test_a_hello_under_way_does_not_slip_through() -> None:
-    async with revoking() as (served, revoke):
-        admit, going = served.node.tenancy.admit, asyncio.Event()
+    async with revocation_service() as (served, revoke):
+        admit, going = served.node.tenant_registry.admit, asyncio.Event()
         coming = asyncio.Event()
 
         async def slowly(tenant: str) -> None:
@@ -397,7 +397,7 @@ async def test_a_hello_under_way_does_not_slip_through() -> None:
             await going.wait()
             await admit(tenant)
 
-        served.node.tenancy.admit = slowly  # type: ignore[method-assign]
+        served.node.tenant_registry.admit = slowly  # type: ignore[method-assign]
         client = await served.socket()
         client.send(type="hello", token=served.token("alice", jti="j"))
         await coming.wait()
@@ -433,14 +433,14 @@ async def test_a_hello_under_way_does_not_slip_through() -> None:
     ],
 )
 async def test_what_cannot_be_meant_is_refused(body: dict[str, Any], said: str) -> None:
-    async with revoking() as (_, revoke):
+    async with revocation_service() as (_, revoke):
         answer = await revoke(**body)
         assert (answer.status, answer.json()["code"]) == (400, "bad_field")
         assert said in answer.json()["detail"]
 
 
 async def test_odd_ids_are_revoked_as_they_are() -> None:
-    async with revoking() as (served, revoke):
+    async with revocation_service() as (served, revoke):
         odd = "a:{*}/ü 'x'; --"
         client: WireClient = await served.client("alice", claims={"jti": odd})
         assert await revoke.closed(jti=odd) == 1

@@ -19,8 +19,8 @@ CLUB = Topic("room", "default", "club")
 
 async def open_club(served: Served) -> WireClient:
     """Make the open room `club` and return a client of its only member, who listens there."""
-    await served.node.speaking.put_room("default", "club", open=True, bus=None)
-    await served.node.speaking.put_member("default", "club", "alice", "member")
+    await served.node.room_messages.put_room("default", "club", open=True, bus=None)
+    await served.node.room_messages.put_member("default", "club", "alice", "member")
     return await served.joined("alice", "club")
 
 
@@ -32,7 +32,7 @@ def club(served: Served) -> LocalRoom:
 
 async def close_club(served: Served) -> int:
     """Close the room; the new revision of its members is returned."""
-    return (await served.node.speaking.put_room("default", "club", open=False, bus=None)).members_rev
+    return (await served.node.room_messages.put_room("default", "club", open=False, bus=None)).members_rev
 
 
 def hold_admitted(served: Served) -> AbstractAsyncContextManager[Held]:
@@ -81,14 +81,14 @@ async def test_a_join_while_the_members_are_looked_up_is_decided_by_the_newest_m
 @on_each_pair
 async def test_history_read_while_the_room_is_closed_is_not_told(pair: str, tmp_path: Path, postgres: str) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
-        await served.node.speaking.put_room("default", "club", open=True, bus=None)
+        await served.node.room_messages.put_room("default", "club", open=True, bus=None)
         bob = await served.client("bob")
         async with hold(served.node.store, "messages") as held:
             bob.send(type="room.history", room="club", id="h")
             await held.reached()
             await close_club(served)
             secret = Draft("app", None, b'"for members"', "k1", served.clock.now_ms())
-            await served.node.speaking.append("default", "club", secret)
+            await served.node.room_messages.append("default", "club", secret)
         assert (await bob.receive("error"))["code"] == "not_a_member"
 
 
@@ -98,14 +98,14 @@ async def test_a_member_removed_while_the_room_is_closed_hears_nothing_after_the
 ) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
         alice = await open_club(served)
-        await served.node.speaking.put_member("default", "club", "bob", "member")
+        await served.node.room_messages.put_member("default", "club", "bob", "member")
         bob = await served.joined("bob", "club")
         seen_open = await served.node.store.room("default", "club")
         assert seen_open is not None
         await close_club(served)
         # The node is slow to look up the members: the removal itself must have been acknowledged.
         async with hold(served.node.store, "standings"):
-            await served.node.speaking.remove_member("default", seen_open, "bob")
+            await served.node.room_messages.remove_member("default", seen_open, "bob")
             assert bob_is_out(served)
         await hears_nothing_of_a_message(served, alice, bob)
 
@@ -126,7 +126,7 @@ async def test_a_message_on_its_way_while_its_author_is_removed_is_refused(
         async with hold(served.node.store, "append") as held:
             alice.send(type="room.send", room="club", body="too late", id="s")
             await held.reached()
-            await served.node.speaking.remove_member("default", room, "alice")
+            await served.node.room_messages.remove_member("default", room, "alice")
         assert (await alice.receive("room.changed"))["data"]["removed"]
         assert (await alice.receive("error"))["code"] == "not_a_member"
         assert await served.node.store.messages("default", "club", limit=10) == []
@@ -141,7 +141,7 @@ async def test_a_message_on_its_way_while_others_come_and_go_is_written(
         async with hold(served.node.store, "append") as held:
             alice.send(type="room.send", room="club", body="hello", id="s")
             await held.reached()
-            await served.node.speaking.put_member("default", "club", "carol", "member")
+            await served.node.room_messages.put_member("default", "club", "carol", "member")
         assert (await alice.receive("reply"))["data"]["seq"] == 1
 
 
@@ -156,7 +156,7 @@ async def test_a_change_on_its_way_while_its_author_becomes_a_reader_is_refused(
         async with hold(served.node.store, "append") as held:
             alice.send(type="room.edit", room="club", ref=1, body="two", id="e")
             await held.reached()
-            await served.node.speaking.put_member("default", "club", "alice", "reader")
+            await served.node.room_messages.put_member("default", "club", "alice", "reader")
         assert (await alice.receive("error"))["code"] == "forbidden"
 
 
@@ -170,7 +170,7 @@ async def test_a_join_waits_for_the_members_and_does_not_ask_the_store_meanwhile
         membership = served.node.rooms.membership
         async with hold(membership, "look_again") as looking, hold(membership, "admit") as asked:
             asked.release()  # they are only counted
-            await served.node.speaking.put_member("default", "club", "dave", "member")
+            await served.node.room_messages.put_member("default", "club", "dave", "member")
             await looking.reached()
             bob.send(type="room.join", room="club", id="j")
             await until(lambda: asked.calls >= 2)

@@ -122,7 +122,9 @@ async def test_a_returning_client_gets_exactly_the_gap_before_anything_live() ->
         for number in range(3, 8):
             await alice.request(type="room.send", room="lobby", body=number)
         resume = {"session": bob.welcome["session"], "rooms": {"lobby": 3}}
-        sending = asyncio.gather(*(served.node.speaking.send(*_message(served, number)) for number in range(8, 40)))
+        sending = asyncio.gather(
+            *(served.node.room_messages.send(*_message(served, number)) for number in range(8, 40))
+        )
         back = await served.client("bob", resume=resume)
         await sending
         assert back.welcome["rooms"]["lobby"]["recovered"] is True
@@ -139,7 +141,7 @@ async def test_joining_with_a_number_gives_the_gap_and_too_far_behind_is_said() 
     async with serving(limits={"enabled": False}) as served:
         await served.lobby()
         alice = await served.joined("alice")
-        await asyncio.gather(*(served.node.speaking.send(*_message(served, number)) for number in range(310)))
+        await asyncio.gather(*(served.node.room_messages.send(*_message(served, number)) for number in range(310)))
         await alice.quiet()
         near = await alice.request(type="room.join", room="lobby", after=10)
         assert [message["seq"] for message in near["messages"]] == [*range(11, 311)]

@@ -16,9 +16,9 @@ import pytest
 from greendot.app.server import Greendot
 from greendot.app.tokens import make_tokens
 from greendot.auth.jwks import AGAIN_S
-from greendot.auth.tokens import MOST_CHARACTERS
 from greendot.config import Auth, AuthKey, Settings
 from greendot.errors import ConfigError
+from greendot.protocol.tokens import MOST_CHARACTERS
 from greendot.testing.server import SECRET, Served, serving
 from greendot.testing.wire import Closed, WireClient
 from signers import ALGORITHMS, key_server, signer

@@ -131,7 +131,7 @@ async def test_counters_of_a_reply_that_a_newer_badge_overtook_are_told_again(co
         async with hold(store, method, at="after") as held:
             ann.send(**asked, id="a")
             await held.reached()
-            await served.node.notifying.notify(notices("k1"))
+            await served.node.inbox_service.notify(notices("k1"))
             served.clock.advance(EVERY_S + 0.01)
             served.node.timers.tick()
             await ann.receive("notification.created")
@@ -150,7 +150,7 @@ async def test_a_welcome_counts_what_it_brings() -> None:
             laptop = await served.socket()
             laptop.send(type="hello", token=served.token("ann"), device="laptop", resume={"inbox": 0})
             await held.reached()
-            await served.node.notifying.notify(notices("k2"))
+            await served.node.inbox_service.notify(notices("k2"))
         welcome = await laptop.receive("welcome")
         brought = [frame["data"]["seq"] for frame in await laptop.quiet() if frame["type"] == "notification.created"]
         assert (welcome["data"]["unread"], brought) == (2, [1, 2])

@@ -60,7 +60,7 @@ async def test_messages_published_in_another_order_are_seen_in_order_and_once() 
         assert numbers(await bob.quiet()) == [1, 2, 3, 4]
         await served.advance(1)
         assert await bob.quiet() == []
-        assert served.node.rooms.feed.gaps == 0  # nothing was missing
+        assert served.node.rooms.delivery.gaps == 0  # nothing was missing
 
 
 async def test_a_message_whose_signal_was_lost_is_read_when_the_next_one_comes() -> None:
@@ -74,21 +74,21 @@ async def test_a_message_whose_signal_was_lost_is_read_when_the_next_one_comes()
         await served.advance(GAP_S + 0.01)
         assert numbers(await bob.quiet()) == [2, 3]
         assert numbers(await carl.quiet()) == [1, 2, 3]
-        assert served.node.rooms.feed.gaps == 1  # one read for all listeners
+        assert served.node.rooms.delivery.gaps == 1  # one read for all listeners
 
 
 @pytest.mark.parametrize("read", ["before", "after"])
 @pytest.mark.parametrize("bus", ["full", "hint"])
 async def test_what_is_said_between_the_subscription_and_the_snapshot_is_seen_once(read: str, bus: BusMode) -> None:
     async with serving() as served:
-        await served.node.speaking.put_room("default", "lobby", True, bus)
-        store, speaking = served.node.store, served.node.speaking
+        await served.node.room_messages.put_room("default", "lobby", True, bus)
+        store, room_messages = served.node.store, served.node.room_messages
         heads = store.heads
 
         async def meanwhile(keys: Sequence[Key]) -> dict[Key, Room]:
             found = await heads(keys) if read == "before" else {}
             for number in range(2):
-                await speaking.append("default", "lobby", Draft("app", None, b"1", f"k{number}", 1))
+                await room_messages.append("default", "lobby", Draft("app", None, b"1", f"k{number}", 1))
             return found or await heads(keys)
 
         store.heads = meanwhile  # type: ignore[method-assign]
@@ -113,7 +113,7 @@ async def test_a_lost_last_signal_is_found_by_comparing_heads() -> None:
 
 async def test_content_that_must_stay_off_the_bus_is_read_from_the_store() -> None:
     async with serving() as served:
-        await served.node.speaking.put_room("default", "lobby", True, "hint")
+        await served.node.room_messages.put_room("default", "lobby", True, "hint")
         alice, bob = await served.joined("alice"), await served.joined("bob")
         bus = Bus(served)
         await alice.request(type="room.send", room="lobby", body={"secret": 1})
@@ -193,10 +193,10 @@ async def test_read_markers_move_forward_only_and_the_other_devices_hear_of_it()
 
 async def test_a_reader_listens_and_an_admin_may_change_what_others_said() -> None:
     async with serving() as served:
-        speaking = served.node.speaking
-        await speaking.put_room("default", "lobby", False, None)
+        room_messages = served.node.room_messages
+        await room_messages.put_room("default", "lobby", False, None)
         for user, role in (("ann", "member"), ("rob", "reader"), ("eve", "admin")):
-            await speaking.put_member("default", "lobby", user, role)  # type: ignore[arg-type]
+            await room_messages.put_member("default", "lobby", user, role)  # type: ignore[arg-type]
         ann, rob, eve = [await served.joined(user) for user in ("ann", "rob", "eve")]
         await send(ann, 1)
         assert numbers(await rob.quiet()) == [1]
@@ -204,17 +204,17 @@ async def test_a_reader_listens_and_an_admin_may_change_what_others_said() -> No
             rob.send(room="lobby", id=1, **command)
             assert (await rob.receive("error"))["code"] == "forbidden"
         await eve.request(type="room.delete", room="lobby", ref=1)
-        await speaking.put_member("default", "lobby", "rob", "member")
+        await room_messages.put_member("default", "lobby", "rob", "member")
         await served.settle()
         await send(rob, 1)
 
 
 async def test_a_removed_member_hears_nothing_that_was_said_after() -> None:
     async with serving() as served:
-        speaking = served.node.speaking
-        await speaking.put_room("default", "lobby", False, None)
+        room_messages = served.node.room_messages
+        await room_messages.put_room("default", "lobby", False, None)
         for user in ("ann", "bob"):
-            await speaking.put_member("default", "lobby", user, "member")
+            await room_messages.put_member("default", "lobby", user, "member")
         ann, bob = await served.joined("ann"), await served.joined("bob")
         headers = {"Authorization": f"Bearer {API_KEY}"}
         removed = await ask(served.port, "DELETE", "/v1/rooms/lobby/members/bob", **headers)
@@ -227,10 +227,10 @@ async def test_a_removed_member_hears_nothing_that_was_said_after() -> None:
 
 async def test_a_record_that_knows_of_newer_members_is_delivered_to_those_only() -> None:
     async with serving() as served:
-        speaking = served.node.speaking
-        await speaking.put_room("default", "lobby", False, None)
+        room_messages = served.node.room_messages
+        await room_messages.put_room("default", "lobby", False, None)
         for user in ("ann", "bob"):
-            await speaking.put_member("default", "lobby", user, "member")
+            await room_messages.put_member("default", "lobby", user, "member")
         ann, bob = await served.joined("ann"), await served.joined("bob")
         await served.node.store.remove_member("default", "lobby", "bob")  # as another node would, unheard here
         await send(ann, 1)
@@ -263,9 +263,9 @@ async def test_a_record_that_knows_of_members_the_store_has_forgotten_is_decided
 
 async def test_members_who_change_while_they_are_looked_up_are_looked_up_again() -> None:
     async with serving() as served:
-        speaking, store = served.node.speaking, served.node.store
-        await speaking.put_room("default", "lobby", False, None)
-        await speaking.put_member("default", "lobby", "ann", "member")
+        room_messages, store = served.node.room_messages, served.node.store
+        await room_messages.put_room("default", "lobby", False, None)
+        await room_messages.put_member("default", "lobby", "ann", "member")
         ann = await served.joined("ann")
         read, was_read, go_on = store.standings, asyncio.Event(), asyncio.Event()
 
@@ -276,10 +276,10 @@ async def test_members_who_change_while_they_are_looked_up_are_looked_up_again()
             return found
 
         store.standings = slowly  # type: ignore[method-assign]
-        await speaking.put_member("default", "lobby", "ann", "admin")
+        await room_messages.put_member("default", "lobby", "ann", "admin")
         await was_read.wait()
         store.standings = read  # type: ignore[method-assign]
-        await speaking.put_member("default", "lobby", "ann", "reader")
+        await room_messages.put_member("default", "lobby", "ann", "reader")
         await asyncio.sleep(0)
         go_on.set()
         await served.settle()
@@ -289,11 +289,11 @@ async def test_members_who_change_while_they_are_looked_up_are_looked_up_again()
 
 async def test_closing_an_open_room_lets_go_of_those_who_are_no_members() -> None:
     async with serving() as served:
-        speaking = served.node.speaking
-        await speaking.put_room("default", "lobby", True, None)
-        await speaking.put_member("default", "lobby", "ann", "member")
+        room_messages = served.node.room_messages
+        await room_messages.put_room("default", "lobby", True, None)
+        await room_messages.put_member("default", "lobby", "ann", "member")
         ann, bob = await served.joined("ann"), await served.joined("bob")
-        await speaking.put_room("default", "lobby", False, None)
+        await room_messages.put_room("default", "lobby", False, None)
         await served.settle()
         assert [f["type"] for f in await bob.quiet()] == ["room.changed"]
         await send(ann, 1)
@@ -303,9 +303,9 @@ async def test_closing_an_open_room_lets_go_of_those_who_are_no_members() -> Non
 
 async def test_a_new_member_is_let_in_though_nothing_was_heard_of_it() -> None:
     async with serving() as served:
-        speaking, store = served.node.speaking, served.node.store
-        await speaking.put_room("default", "lobby", False, None)
-        await speaking.put_member("default", "lobby", "ann", "member")
+        room_messages, store = served.node.room_messages, served.node.store
+        await room_messages.put_room("default", "lobby", False, None)
+        await room_messages.put_member("default", "lobby", "ann", "member")
         await served.joined("ann")
         bob = await served.client("bob")
         bob.send(type="room.join", room="lobby", id=1)

@@ -59,7 +59,7 @@ async def contact(served: Served) -> AsyncIterator[Any]:
 
     async def put(user: str, other: str, at: int | None = None) -> None:
         at = served.clock.now_ms() if at is None else at
-        await served.node.regarding.put_contact(("default", user), other, at)
+        await served.node.visibility_updates.put_contact(("default", user), other, at)
 
     yield put
 
@@ -163,7 +163,7 @@ async def test_hiding_while_offline_is_seen_by_nobody() -> None:
         await served.settle()
         before = await entry(bob, "ann")
         assert before["last_seen"] is not None
-        await served.node.regarding.set_privacy(("default", "ann"), None, ["bob"])
+        await served.node.visibility_updates.set_privacy(("default", "ann"), None, ["bob"])
         assert await bob.quiet() == []
         assert await entry(bob, "ann") == before
         served.clock.advance(60)
@@ -201,10 +201,10 @@ async def test_watchers_are_told_when_the_last_seen_is_hidden_or_shown() -> None
         await ann.closed()
         await served.settle()
         before = await entry(bob, "ann")
-        await served.node.regarding.set_privacy(("default", "ann"), "hidden", None)
+        await served.node.visibility_updates.set_privacy(("default", "ann"), "hidden", None)
         (hidden,) = changes(await bob.quiet())
         assert (hidden["last_seen"], hidden["since"], hidden["version"]) == (None, None, 0)
-        await served.node.regarding.set_privacy(("default", "ann"), "shown", None)
+        await served.node.visibility_updates.set_privacy(("default", "ann"), "shown", None)
         (shown,) = changes(await bob.quiet())
         assert shown | {"devices": []} == before
 
@@ -233,36 +233,36 @@ async def test_while_nobody_hides_nothing_is_read_but_that() -> None:
 
 async def test_members_of_a_room_see_each_other_until_the_last_room_they_share() -> None:
     async with serving(visibility={"policy": "shared_rooms"}) as served:
-        store, speaking = served.node.store, served.node.speaking
+        store, room_messages = served.node.store, served.node.room_messages
         for room in ("r1", "r2"):
             await store.put_room("default", room)
             for user in ("ann", "bob"):
-                await speaking.put_member("default", room, user, "member")
+                await room_messages.put_member("default", room, user, "member")
         _, bob, eve = [await served.client(user) for user in ("ann", "bob", "eve")]
         assert await states(bob, "ann", "eve", "bob") == ["online", "offline", "online"]
         assert await states(eve, "ann", "bob") == ["offline", "offline"]
         rooms = await store.heads([("default", "r1"), ("default", "r2")])
-        await speaking.remove_member("default", rooms["default", "r1"], "ann")
+        await room_messages.remove_member("default", rooms["default", "r1"], "ann")
         assert changes(await bob.quiet()) == []
-        await speaking.remove_member("default", rooms["default", "r2"], "ann")
+        await room_messages.remove_member("default", rooms["default", "r2"], "ann")
         assert [change["state"] for change in changes(await bob.quiet())] == ["offline"]
         assert await states(bob, "ann") == ["offline"]
-        await speaking.put_member("default", "r1", "eve", "reader")
+        await room_messages.put_member("default", "r1", "eve", "reader")
         assert [change["state"] for change in changes(await eve.quiet(), "bob")] == ["online"]
         assert [change["state"] for change in changes(await bob.quiet(), "eve")] == ["online"]
 
 
 async def test_contacts_see_each_other_when_both_have_the_other() -> None:
     async with serving(visibility={"policy": "contacts"}) as served:
-        regarding = served.node.regarding
+        visibility_updates = served.node.visibility_updates
         ann, bob = await served.client("ann"), await served.client("bob")
         assert await states(ann, "bob") == await states(bob, "ann") == ["offline"]
-        await regarding.put_contact(("default", "ann"), "bob", 1)
+        await visibility_updates.put_contact(("default", "ann"), "bob", 1)
         assert await ann.quiet() == await bob.quiet() == []
-        await regarding.put_contact(("default", "bob"), "ann", 1)
+        await visibility_updates.put_contact(("default", "bob"), "ann", 1)
         assert [change["state"] for change in changes(await bob.quiet())] == ["online"]
         assert [change["state"] for change in changes(await ann.quiet(), "bob")] == ["online"]
-        await regarding.remove_contact(("default", "ann"), "bob")
+        await visibility_updates.remove_contact(("default", "ann"), "bob")
         assert [change["state"] for change in changes(await bob.quiet())] == ["offline"]
         assert [change["state"] for change in changes(await ann.quiet(), "bob")] == ["offline"]
         assert await states(ann, "bob") == await states(bob, "ann") == ["offline"]

@@ -163,14 +163,14 @@ async def test_no_record_that_was_acknowledged_is_missed_when_the_server_is_kill
             async with running(tmp_path, "--host", "127.0.0.1", **hooked(app.url)) as server:
                 assert (await server.ask("PUT", "/v1/rooms/r1", {"open": True})).status in (200, 201)
                 first = life * 1000
-                speaking = asyncio.get_running_loop().create_task(say(server, range(first, first + 1000)))
+                room_messages = asyncio.get_running_loop().create_task(say(server, range(first, first + 1000)))
                 seen = len(app.requests)
                 # The last of those before holds the queue until its lease ends; say meanwhile.
                 await asyncio.sleep(0.3)
                 if life == 0:
                     await until(lambda seen=seen: len(app.requests) >= seen + 3)  # type: ignore[misc]
                 await server.kill()
-                said += await speaking
+                said += await room_messages
         assert len(said) > 20
         # Of a hundred events that are refused at every third attempt one is refused six times, and waits a minute.
         app.behave = lambda events: 200

@@ -305,7 +305,7 @@ class SimulatedNode:
         self.store = SimulatedStore(world)
         self.node = Node(settings, self.engine, self.store, world.clock)
         # How late a loop is by the real clock says nothing in virtual time, and looking twenty times a second costs.
-        self.node.pressure.start = lambda: None  # type: ignore[method-assign]
+        self.node.overload_monitor.start = lambda: None  # type: ignore[method-assign]
         self.up = True
 
     async def socket(self, small: bool) -> socket.socket:

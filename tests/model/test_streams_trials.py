@@ -65,10 +65,10 @@ class Story:
         await self.finish()
 
     async def _settle_in(self) -> None:
-        chance, speaking = self.random, self.nodes[0].node.speaking
+        chance, room_messages = self.random, self.nodes[0].node.room_messages
         fault, self.world.faults.store = self.world.faults.store, 0
-        await speaking.put_room(TENANT, "plaza", True, chance.choice(("full", "hint")))
-        await speaking.put_room(TENANT, "den", False, chance.choice(("full", "full", "hint")))
+        await room_messages.put_room(TENANT, "plaza", True, chance.choice(("full", "hint")))
+        await room_messages.put_room(TENANT, "den", False, chance.choice(("full", "full", "hint")))
         for number in range(chance.randint(2, 5)):
             user = f"u{number // 2 if chance.random() < 0.3 else number}"
             if user not in self.members:
@@ -82,7 +82,7 @@ class Story:
                 client.removed.discard("den")
         while True:
             try:
-                await self.up().node.speaking.put_member(TENANT, "den", user, role)
+                await self.up().node.room_messages.put_member(TENANT, "den", user, role)
                 break
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
@@ -112,7 +112,7 @@ class Story:
         async def append() -> None:
             draft = Draft("app", None, f'"{key}"'.encode(), key, self.world.clock.now_ms())
             try:
-                await node.node.speaking.append(TENANT, name, draft)
+                await node.node.room_messages.append(TENANT, name, draft)
             except StoreUnavailable:
                 pass
 
@@ -132,7 +132,7 @@ class Story:
 
     async def _notify(self, node: SimulatedNode, notices: list[Notice]) -> None:
         try:
-            await node.node.notifying.notify(notices)
+            await node.node.inbox_service.notify(notices)
         except StoreUnavailable:
             return
         for notice in notices:
@@ -180,7 +180,7 @@ class Story:
         try:
             found = await node.store.room(TENANT, "den")
             assert found is not None
-            await node.speaking.remove_member(TENANT, found, user)
+            await node.room_messages.remove_member(TENANT, found, user)
         except (EngineUnavailable, StoreUnavailable):
             return  # nobody knows; it is not promised
         self.members.discard(user)

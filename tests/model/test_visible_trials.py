@@ -65,23 +65,27 @@ class Trial:
 
     async def contact(self, user: str) -> None:
         other = self.random.choice([other for other in USERS if other != user])
-        regarding, key, now = self.served.node.regarding, ("default", user), self.served.clock.now_ms()
+        visibility_updates, key, now = (
+            self.served.node.visibility_updates,
+            ("default", user),
+            self.served.clock.now_ms(),
+        )
         if other in self.contacts[user]:
             del self.contacts[user][other]
-            await regarding.remove_contact(key, other)
+            await visibility_updates.remove_contact(key, other)
         else:
             self.contacts[user][other] = now
-            await regarding.put_contact(key, other, now)
+            await visibility_updates.put_contact(key, other, now)
         self.story.append(f"{user} has {[*self.contacts[user]]}")
 
     async def member(self, user: str) -> None:
-        room, speaking = self.random.choice(ROOMS), self.served.node.speaking
+        room, room_messages = self.random.choice(ROOMS), self.served.node.room_messages
         if room in self.members[user]:
             found = await self.served.node.store.room("default", room)
             assert found is not None
-            await speaking.remove_member("default", found, user)
+            await room_messages.remove_member("default", found, user)
         else:
-            await speaking.put_member("default", room, user, "member")
+            await room_messages.put_member("default", room, user, "member")
         self.members[user] ^= {room}
         self.story.append(f"{user} is a member of {self.members[user]}")
 

@@ -63,7 +63,7 @@ def main() -> int:
     asked = arguments()
     listed: dict[str, list[str]] = tomllib.loads((HERE / "modules.toml").read_text())
     equivalent = tomllib.loads((HERE / "equivalent.toml").read_text())
-    tallies = []
+    usage = []
     for module in listed:
         if asked.modules and not any(module.startswith(wanted) for wanted in asked.modules):
             continue
@@ -75,17 +75,17 @@ def main() -> int:
         for gone in known - {one.key for one in every} if asked.line is None else ():
             print(f"equivalent.toml: {module} has no mutant {gone}", file=sys.stderr)
             asked.stale = True
-        tallies.append(Tally(module, chosen, known))
-    print(f"→ {sum(len(one.chosen) for one in tallies)} mutants of {len(tallies)} modules", flush=True)
+        usage.append(Tally(module, chosen, known))
+    print(f"→ {sum(len(one.chosen) for one in usage)} mutants of {len(usage)} modules", flush=True)
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
     try:
-        Runner(tallies, listed, asked.jobs).run()
+        Runner(usage, listed, asked.jobs).run()
     except KeyboardInterrupt:
         print("\n→ stopped")
-        report(tallies)
+        report(usage)
         return 130
-    return max(report(tallies), int(asked.stale))
+    return max(report(usage), int(asked.stale))
 
 
 def arguments() -> Any:
@@ -116,8 +116,8 @@ def tests_of(module: str, more: list[str]) -> list[str]:
 class Runner:
     """A process for each module, some at a time; each writes its results into a pipe, a line each."""
 
-    def __init__(self, tallies: list[Tally], listed: dict[str, list[str]], jobs: int) -> None:
-        self._tallies = tallies
+    def __init__(self, usage: list[Tally], listed: dict[str, list[str]], jobs: int) -> None:
+        self._usage = usage
         self._listed = listed
         self._jobs = jobs
         self._running: dict[int, tuple[int, Tally, bytearray]] = {}  # by pipe
@@ -125,7 +125,7 @@ class Runner:
 
     def run(self) -> None:
         load()
-        waiting = sorted(self._tallies, key=lambda tally: -len(tally.chosen))
+        waiting = sorted(self._usage, key=lambda tally: -len(tally.chosen))
         try:
             while waiting or self._running:
                 while waiting and len(self._running) < self._jobs:
@@ -171,7 +171,7 @@ class Runner:
 
     def _show(self) -> None:
         if sys.stdout.isatty():
-            done, every = (sum(len(getattr(one, of)) for one in self._tallies) for of in ("results", "chosen"))
+            done, every = (sum(len(getattr(one, of)) for one in self._usage) for of in ("results", "chosen"))
             took = time.monotonic() - self._begun
             print(f"{self._clear()}  {done} of {every} in {took:.0f} s", end="", flush=True)
 
@@ -243,14 +243,14 @@ def show_survivors(tally: Tally) -> None:
     sys.stdout.flush()
 
 
-def report(tallies: list[Tally]) -> int:
+def report(usage: list[Tally]) -> int:
     """Say what was found; 1 if it is not enough."""
-    killed, survived = sum(one.killed for one in tallies), sum(len(one.survivors) for one in tallies)
+    killed, survived = sum(one.killed for one in usage), sum(len(one.survivors) for one in usage)
     share = killed / max(killed + survived, 1)
-    equivalent = sum(one.equivalent for one in tallies)
+    equivalent = sum(one.equivalent for one in usage)
     words = f"{killed} killed, {survived} survived, {equivalent} equivalent"
     print(f"\n{words}: {100 * share:.1f} %, {100 * ENOUGH:.0f} % wanted")
-    wrong = any(one.problem or one.no_equivalents for one in tallies)
+    wrong = any(one.problem or one.no_equivalents for one in usage)
     return int(share < ENOUGH or wrong)
 
 

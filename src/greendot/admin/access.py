@@ -92,10 +92,10 @@ class DashboardServices(Struct, frozen=True):
     timers: Timers
     tasks: Tasks
     keys: Keys
-    survey: Survey
+    cluster: Survey
     node: NodeView
-    revoking: Revoking
-    notifying: Notifying
+    revocation_service: Revoking
+    inbox_service: Notifying
     lasting: RetentionPeriods
     metrics: Counters
     key: str = ""  # the operator's, from the settings

@@ -75,7 +75,7 @@ class Actions:
             raise Refused(Err.FORBIDDEN, "this key is for a tenant: nodes are for the server's own key")
         if not any(it.node == node and it.state == "live" for it in nodes):
             raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}")
-        answer = await self._desk.survey.ask_one(node, NodeQuery(tenant), WITHIN_S)
+        answer = await self._desk.cluster.ask_one(node, NodeQuery(tenant), WITHIN_S)
         if answer is None:
             raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; try again in a moment")
         there = read_node(answer)
@@ -115,7 +115,7 @@ class Actions:
         act, closed = offer.act, 0
         if act.node is not None:
             end = DisconnectAll(act.code, act.reason, offer.all_of)
-            if (answer := await self._desk.survey.ask_one(act.node, end, WITHIN_S)) is None:
+            if (answer := await self._desk.cluster.ask_one(act.node, end, WITHIN_S)) is None:
                 raise Refused(Err.UNAVAILABLE, f"node {act.node} does not answer: whether it closed any is not known")
             closed = read_ended(answer).sessions
         else:
@@ -125,18 +125,18 @@ class Actions:
         return f"{_many(closed, 'session')} disconnected ({act.code})", closed
 
     async def _revoke(self, act: Act, tenant: str) -> tuple[str, int]:
-        now, revoking = self._desk.clock.now_ms(), self._desk.revoking
+        now, revocation_service = self._desk.clock.now_ms(), self._desk.revocation_service
         if act.user is not None:
-            revocation = Revocation(tenant, "user", act.user, revoking.expires_at(now), now)
+            revocation = Revocation(tenant, "user", act.user, revocation_service.expires_at(now), now)
         else:
-            revocation = Revocation(tenant, "session", act.session or "", revoking.expires_at(now))
-        closed = await revoking.revoke(revocation)
+            revocation = Revocation(tenant, "session", act.session or "", revocation_service.expires_at(now))
+        closed = await revocation_service.revoke(revocation)
         return f"revoked; {_many(closed, 'socket')} closed (4501)", closed
 
     async def _notify(self, act: Act, tenant: str) -> str:
         body = msgspec.json.encode({"text": act.text or TEXT})
         notice = Notice(tenant, act.user or "", KIND, body, "", self._desk.clock.now_ms())
-        (made,) = await self._desk.notifying.notify([notice])
+        (made,) = await self._desk.inbox_service.notify([notice])
         return "notified" if made is None else f"notified: number {made.notification.seq} in the inbox"
 
     async def _sessions(self, tenant: str, user: str) -> tuple[str, ...]:

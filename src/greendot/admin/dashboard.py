@@ -340,7 +340,7 @@ class Dashboard:
 
     async def _show(self, group: Group, sockets: list[Socket]) -> None:
         question = self._question(group, sockets)
-        answers = await self._desk.survey.ask(self._live(), question, WITHIN_S)
+        answers = await self._desk.cluster.ask(self._live(), question, WITHIN_S)
         samples = {node: read_sample(text) for node, text in answers.items()}
         now = self._desk.clock.now_ms()
         gathering = self._gathered.get(group) or ClusterSummary(group.view)

@@ -44,7 +44,7 @@ class Lookup:
     async def user(self, tenant: str, user: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         desk = self._desk
         answers, seats, rooms, inbox, statuses, devices = await asyncio.gather(
-            desk.survey.ask(_live(nodes), UserQuery(tenant, user), WITHIN_S),
+            desk.cluster.ask(_live(nodes), UserQuery(tenant, user), WITHIN_S),
             desk.engine.sessions(tenant, user),
             desk.store.rooms_of(tenant, user),
             desk.store.inbox(tenant, user),
@@ -60,7 +60,7 @@ class Lookup:
         joined = {room for session in sessions for room in session["rooms"]}
         # Open rooms are everybody's: those that the user has nothing to do with say nothing of the user.
         rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
-        manual, revocation = statuses.get((tenant, user)), desk.revoking.of_user(tenant, user)
+        manual, revocation = statuses.get((tenant, user)), desk.revocation_service.of_user(tenant, user)
         return {
             "tenant": tenant,
             "user": user,
@@ -148,7 +148,7 @@ class Lookup:
         found: dict[str, Any] = {"node": node, "known": False, "answered": False}
         for lease in self._leases(nodes, {node}):
             found |= lease | {"known": True}
-        text = await self._desk.survey.ask_one(node, NodeQuery(), WITHIN_S) if found.get("state") == "live" else None
+        text = await self._desk.cluster.ask_one(node, NodeQuery(), WITHIN_S) if found.get("state") == "live" else None
         if text is not None:
             there = to_builtins(read_node(text))
             there["tenants"] = {name: it for name, it in there["tenants"].items() if viewer.tail in ("", name)}
@@ -157,7 +157,7 @@ class Lookup:
 
     async def topic(self, topic: Topic, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         question = TopicQuery(topic.kind, topic.tenant, topic.name)  # type: ignore[arg-type]  # a node's is not asked for
-        answers = await self._desk.survey.ask(_live(nodes), question, WITHIN_S)
+        answers = await self._desk.cluster.ask(_live(nodes), question, WITHIN_S)
         there = {node: read_topic(text) for node, text in answers.items()}
         rows = [{"node": node} | to_builtins(it) for node, it in sorted(there.items())]
         return {
@@ -174,7 +174,7 @@ class Lookup:
         desk = self._desk
         found, answers = await asyncio.gather(
             desk.store.member_page(tenant, room, None, MOST),
-            desk.survey.ask(_live(nodes), RoomQuery(tenant, room), WITHIN_S),
+            desk.cluster.ask(_live(nodes), RoomQuery(tenant, room), WITHIN_S),
         )
         try:
             present, typers = await asyncio.gather(desk.engine.present(tenant, room), desk.engine.typers(tenant, room))

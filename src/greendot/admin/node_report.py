@@ -79,14 +79,14 @@ class NodeReporter:
         skipped = 0
         if question.tail is not None:
             name, only = TailKey(question.asker, question.tail), EventFilter(question.user, question.room)
-            events, skipped = parts.witness.tail.take(name, question.kinds, now, only)
+            events, skipped = parts.recorder.tail.take(name, question.kinds, now, only)
         if question.nodes:
             values = dict(stats.metrics(parts))
             gauges: dict[str, float] = {name: it for name, it in values.items() if not name.endswith("_total")}
             gauges |= self._store_gauges(now)
             closes = parts.registry.closes
         else:
-            tally = parts.registry.tallies.shown(question.tenant)
+            tally = parts.registry.usage.shown(question.tenant)
             gauges = {"tenant_connections": tally.connections, "tenant_users_online": tally.users}
             values = {
                 "tenant_sends_total": tally.sends,
@@ -100,7 +100,7 @@ class NodeReporter:
             counts={name: int(it) for name, it in values.items() if name.endswith("_total")},
             closes={str(code): count for code, count in closes.items()},
             started_at=parts.started_at,
-            level=parts.pressure.level.name.lower(),
+            level=parts.overload_monitor.level.name.lower(),
             events=[*events],
             skipped=skipped,
             hot=self._hot(question, now),
@@ -185,22 +185,22 @@ class NodeReporter:
     def _node(self, question: NodeQuery) -> NodeReport:
         parts = self._parts
         registry, kinds = parts.registry, parts.hub.kinds()
-        tallies = [(registry.tallies.shown(tenant).connections, tenant) for tenant in registry.tallies]
+        usage = [(registry.usage.shown(tenant).connections, tenant) for tenant in registry.usage]
         return NodeReport(
             version=__version__,
             started_at=parts.started_at,
             draining=self._is_draining(),
             connections=len(registry.connections),
-            strangers=len(parts.reception.strangers),
+            strangers=len(parts.admission.strangers),
             sessions=len(registry.sessions),
             lingering=sum(session.connection is None for session in registry.sessions.values()),
             users=registry.users,
-            tenants={tenant: count for count, tenant in nlargest(MOST_TENANTS, tallies) if count},
-            theirs=0 if question.tenant is None else registry.tallies.shown(question.tenant).connections,
+            tenants={tenant: count for count, tenant in nlargest(MOST_TENANTS, usage) if count},
+            theirs=0 if question.tenant is None else registry.usage.shown(question.tenant).connections,
             rooms=kinds.get("room", 0),
             watched=kinds.get("watch", 0),
             timers=len(parts.timers),
-            level=parts.pressure.level.name.lower(),
+            level=parts.overload_monitor.level.name.lower(),
             gauges={name: it for name, it in stats.metrics(parts) if not name.endswith("_total")},
         )
 

@@ -70,7 +70,7 @@ def stats(parts: Parts) -> dict[str, Any]:
 
 def tenant_stats(parts: Parts, tenant: str) -> dict[str, Any]:
     """What a tenant may know: nothing that others have a part in."""
-    tally = parts.registry.tallies.shown(tenant)
+    tally = parts.registry.usage.shown(tenant)
     return {
         "node": parts.incarnation,
         "tenant": tenant,
@@ -83,8 +83,8 @@ def tenant_stats(parts: Parts, tenant: str) -> dict[str, Any]:
 
 async def tenant_metrics(parts: Parts) -> list[tuple[str, str, int]]:
     """Of the tenants with a name that may be shown; each name once for all of them, as Prometheus wants it."""
-    labels, tallies = await parts.tenancy.labels(), parts.registry.tallies
-    shown = [(tenant, tallies.shown(tenant)) for tenant in sorted(labels.intersection(tallies))]
+    labels, usage = await parts.tenant_registry.labels(), parts.registry.usage
+    shown = [(tenant, usage.shown(tenant)) for tenant in sorted(labels.intersection(usage))]
     return [
         *(("tenant_connections", tenant, tally.connections) for tenant, tally in shown),
         *(("tenant_users_online", tenant, tally.users) for tenant, tally in shown),
@@ -97,8 +97,8 @@ def metrics(parts: Parts) -> Iterator[tuple[str, float]]:
     yield "ws_connections", len(parts.registry.connections)
     yield "ws_sessions", len(parts.registry.sessions)
     yield "ws_users_online", parts.registry.users
-    yield from parts.pressure.gauges()
-    yield "realtime_hellos_waiting", parts.reception.waiting
+    yield from parts.overload_monitor.gauges()
+    yield "realtime_hellos_waiting", parts.admission.waiting
     yield from _counted(parts)
 
 
@@ -112,8 +112,8 @@ def _counted(parts: Parts) -> Iterator[tuple[str, float]]:
     yield "presence_audited_sessions_total", parts.recovery.ended
     yield "realtime_resync_total", parts.recovery.resyncs
     yield "realtime_sessions_resumed_total", parts.registry.resumed
-    yield "room_recovery_fetch_total", parts.rooms.feed.recoveries
-    yield "visibility_unanswered_total", parts.asking.failures
+    yield "room_recovery_fetch_total", parts.rooms.delivery.recoveries
+    yield "visibility_unanswered_total", parts.visibility_webhook.failures
     yield "realtime_engine_up", int(parts.engine.trouble is None)
     for counter in parts.counters:
         yield from counter().items()

@@ -70,7 +70,7 @@ class DevRoutes:
         given = await _asked_by_the_page(request, PostNotify)
         body = msgspec.json.encode({"text": given.text, "from": given.sender})
         now = self._backend.clock.now_ms()
-        (made,) = await self._backend.notifying.notify([Notice(TENANT, given.user, "demo", body, "", now, None)])
+        (made,) = await self._backend.inbox_service.notify([Notice(TENANT, given.user, "demo", body, "", now, None)])
         return json({"id": made and made.notification.id}, 201)
 
     async def cut(self, request: Request) -> Response:

@@ -91,7 +91,7 @@ def make_app(
     """The application; with `dev` also the demo page and its tokens, with `admin` the dashboard's page, with `docs` the
     documents of its APIs and the page that shows them; without `metrics` they are elsewhere."""
     kinds = [kind for kind in KINDS if docs or kind is not DocumentRoutes]
-    routes = [guarded(route, backend.keys, backend.limiting) for kind in kinds for route in routes_of(kind(backend))]
+    routes = [guarded(route, backend.keys, backend.rate_limits) for kind in kinds for route in routes_of(kind(backend))]
     if not metrics:
         routes = [route for route in routes if route.path != METRICS]
     if docs:

@@ -69,11 +69,11 @@ class Node(Parts):
         self._numbers = 0
         pace = DrainPace(settings.admission.hellos_per_s, settings.presence.grace_s)
         self._drain = Drainer(self.registry.connections, clock, pace)
-        self._departures = DisconnectCleanup(self._quiet)
+        self._cleanup = DisconnectCleanup(self._quiet)
         self._scraping = MetricsPage(self)
-        self.intake.quiet = self._quiet
-        self.survey.reply = NodeReporter(self, lambda: self.draining).reply
-        engine.turned = self.witness.turned
+        self.dispatcher.quiet = self._quiet
+        self.cluster.reply = NodeReporter(self, lambda: self.draining).reply
+        engine.turned = self.recorder.turned
 
     # --- life ---
 
@@ -84,12 +84,12 @@ class Node(Parts):
         except BaseException:
             await self.store.close()
             raise
-        self.regarding.start()
-        self.tenancy.start()
+        self.visibility_updates.start()
+        self.tenant_registry.start()
         if self._driven:
-            self.pressure.start()
-        await self.renewing.start()
-        await self.revoking.start()
+            self.overload_monitor.start()
+        await self.jwks_refresh.start()
+        await self.revocation_service.start()
         set_node(self.sessions.incarnation)
         log(log_events.NODE_STARTED, node=self.sessions.incarnation, version=__version__)
 
@@ -104,8 +104,8 @@ class Node(Parts):
 
     async def close(self) -> None:
         self.timers.close()
-        self.pressure.stop()
-        await self.renewing.close()
+        self.overload_monitor.stop()
+        await self.jwks_refresh.close()
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.tasks.finish()
@@ -144,40 +144,40 @@ class Node(Parts):
     def opened(self, connection: Connection) -> None:
         self.metrics.ws_connections_total += 1
         self.registry.connections[connection.id] = connection
-        self.limiting.opened(connection)
-        self.reception.strangers.add(connection)
+        self.rate_limits.opened(connection)
+        self.admission.strangers.add(connection)
         self.sessions.expect_hello(connection)
         if self._drain.begun:
             self._drain.turn_away(connection)
 
     def crowded_s(self) -> float | None:
         """Seconds to stay away where there are too many sockets already that have said nothing; else None."""
-        if len(self.reception.strangers) < self.settings.admission.strangers:
+        if len(self.admission.strangers) < self.settings.admission.strangers:
             return None
         self.metrics.realtime_upgrades_refused_total += 1
-        return self.reception.turn_s()
+        return self.admission.turn_s()
 
     def received(self, connection: Connection, text: str) -> None:
-        self.intake.received(connection, text)
+        self.dispatcher.received(connection, text)
 
     def counted(self, connection: Connection) -> bool:
-        return self.intake.counted(connection)
+        return self.dispatcher.counted(connection)
 
     def violated(self, connection: Connection, code: int, reason: str) -> None:
-        self.intake.violated(connection, code, reason)
+        self.dispatcher.violated(connection, code, reason)
 
     def ended(self, connection: Connection, cause: EndCause, code: int) -> None:
         if code == Close.TOO_SLOW:
             self.metrics.realtime_client_slow_closed_total += 1
-        if cause is EndCause.CLIENT_CLOSE and self.intake.bye_waits(connection):
+        if cause is EndCause.CLIENT_CLOSE and self.dispatcher.bye_waits(connection):
             cause = EndCause.BYE
         connection.ended_by = (cause, code)
         self.registry.ended(connection, shown_code(cause, code))
-        if self.reception.forget(connection):
+        if self.admission.forget(connection):
             connection.waiting = None
         # While a command is under way, what it still registers must be undone after it, not before.
         if connection.waiting is None:
-            self._departures.add(connection)
+            self._cleanup.add(connection)
 
     def _quiet(self, connection: Connection) -> None:
         if connection.ended_by is not None:
@@ -186,7 +186,7 @@ class Node(Parts):
             session = connection.session
             if log_events.CONNECTION_ENDED.is_wanted:
                 log(log_events.CONNECTION_ENDED, outcome=cause.name, code=code or "", **log_fields(session))
-            self.witness.ended(session, shown_code(cause, code))
+            self.recorder.ended(session, shown_code(cause, code))
             self.watching.forget(connection)
             self.rooms.forget(connection, said_bye=cause is EndCause.BYE)
             self.sessions.lost(connection, cause, code)
@@ -195,11 +195,11 @@ class Node(Parts):
         self.timers.cancel(connection.timer)
         connection.timer = None
         self.registry.gone(connection)
-        self.headcount.gone(connection)
+        self.connection_limits.gone(connection)
         self._drain.gone()
 
     def unread(self, connection: Connection, types: tuple[str, ...]) -> None:
-        self.refreshing.later(connection, types)
+        self.version_fallback.later(connection, types)
 
     def count_dropped(self, frame: bytes) -> None:
         self.metrics.drop(frame, "slow")
@@ -220,9 +220,9 @@ class Node(Parts):
         self.recovery.lost(part)
 
     def found(self, part: Part, *, intact: bool) -> None:
-        self.revoking.look_again()
+        self.revocation_service.look_again()
         self.recovery.found(part, intact=intact)
-        self.regarding.lost()
+        self.visibility_updates.lost()
 
     def reborn(self, incarnation: str) -> None:
         self.recovery.reborn(incarnation)
@@ -240,7 +240,7 @@ class Node(Parts):
             case Audit():
                 self.recovery.audit()
             case HoldSession():
-                self.reception.awaited(message)
+                self.admission.awaited(message)
             case StatusChanged():
                 self.statuses.look_again((topic.tenant, topic.name))
             case Notified() if message.traceparent is not None and message.records:
@@ -256,15 +256,15 @@ class Node(Parts):
             case MemberRemoved():
                 self.rooms.removed(message, topic.name)
             case VisibilityChanged():
-                self.regarding.heard(message, topic.name)
+                self.visibility_updates.heard(message, topic.name)
             case Revoked():
-                self.revoking.heard(message, topic.name)
+                self.revocation_service.heard(message, topic.name)
             case Acknowledged():
                 self.acks.acknowledged(message)
             case ClusterQuestion():
-                self.survey.asked(message, topic.name)
+                self.cluster.asked(message, topic.name)
             case ClusterAnswer():
-                self.survey.answered(message)
+                self.cluster.answered(message)
             case Deliver() | Typing() | Entered() | Left() | MembersChanged():
                 self.rooms.received(topic, message)
 
@@ -321,7 +321,7 @@ class Node(Parts):
     @property
     def overload(self) -> str | None:
         """Why no new work is taken; None while it is."""
-        return self.pressure.trouble
+        return self.overload_monitor.trouble
 
     def stats(self) -> dict[str, Any]:
         return stats.stats(self)

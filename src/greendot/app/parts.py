@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from secrets import token_bytes
 
 from greendot.app.tokens import make_tokens
-from greendot.auth.jwks import JwksRefresh
+from greendot.auth.jwks_refresh import JwksRefresh
 from greendot.auth.revocation import RevocationService
 from greendot.auth.tenants import Tenants
 from greendot.clock import Clock
@@ -81,84 +81,86 @@ class Parts:
         self.registry = Registry()
         self.hub = Hub(self.metrics, _throttle(settings, clock), clock.monotonic)
         quotas = {name: _quota(tenant.limits) for name, tenant in settings.tenants.items()}
-        self.limiting = RateLimits(_quota(settings.limits), quotas, clock, self.metrics, self.registry.tallies)
-        self.headcount = ConnectionLimits(self.registry, self.limiting)
+        self.rate_limits = RateLimits(_quota(settings.limits), quotas, clock, self.metrics, self.registry.usage)
+        self.connection_limits = ConnectionLimits(self.registry, self.rate_limits)
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
         self.tokens = make_tokens(settings.auth, clock.monotonic)
         self.hash_key = hash_key(settings.privacy.hash_key, settings.auth.secret) or token_bytes(32)
-        self.doorstep = _doorstep(settings, self.metrics, clock)
+        self.ingress = _ingress(settings, self.metrics, clock)
         self.started_at = clock.now_ms()
         self.counters: list[Callable[[], Mapping[str, float]]] = []  # of what runs beside it and is looked at with it
         self._build(settings, engine, store, clock)
 
     def _build(self, settings: Settings, engine: Engine, store: Store, clock: Clock) -> None:
         typing, presence = settings.typing, settings.presence
-        self.witness = EventRecorder(EventTail(bodies=settings.server.dev), clock)
-        shared = NodeContext(
-            clock, self.timers, self.tasks, self.hub, self.registry, SurgeDetector(clock), self.witness
+        self.recorder = EventRecorder(EventTail(bodies=settings.server.dev), clock)
+        context = NodeContext(
+            clock, self.timers, self.tasks, self.hub, self.registry, SurgeDetector(clock), self.recorder
         )
-        self.slices = shared.slices
-        self.refreshing = VersionFallback(shared)
-        self.statuses = StatusService(engine, store, shared)
+        self.slices = context.slices
+        self.version_fallback = VersionFallback(context)
+        self.statuses = StatusService(engine, store, context)
         graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
         accept = settings.engine.when_away == "accept"
         periods = SessionPeriods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept)
-        seating = SessionRooms(engine, self.statuses, shared)
-        self.sessions = SessionService(engine, self.statuses, seating, shared, periods)
+        session_rooms = SessionRooms(engine, self.statuses, context)
+        self.sessions = SessionService(engine, self.statuses, session_rooms, context, periods)
         pace = RecoveryPace(
             settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S
         )
-        crowds = self._expect_crowds(settings, engine, shared)
-        self.asking = VisibilityWebhook(shared, _answer_periods(settings))
-        sights = VisibilityCache(store, shared, _rules(settings), self.asking, engine.now_ms)
-        watch_limits = WatchLimits(self.limiting.most_watches, pace.hold_s)
-        self.watching = WatchService(engine, shared, crowds, sights, self.statuses, watch_limits)
-        room_limits = RoomLimits(self.limiting.most_rooms, typing.large_room, _typing_times(typing), pace.hold_s)
-        self.rooms = RoomService(engine, store, seating, sights, shared, room_limits)
+        celebrities = self._expect_crowds(settings, engine, context)
+        self.visibility_webhook = VisibilityWebhook(context, _answer_periods(settings))
+        visibility = VisibilityCache(store, context, _rules(settings), self.visibility_webhook, engine.now_ms)
+        watch_limits = WatchLimits(self.rate_limits.most_watches, pace.hold_s)
+        self.watching = WatchService(engine, context, celebrities, visibility, self.statuses, watch_limits)
+        room_limits = RoomLimits(self.rate_limits.most_rooms, typing.large_room, _typing_times(typing), pace.hold_s)
+        self.rooms = RoomService(engine, store, session_rooms, visibility, context, room_limits)
         self.acks = Acks(engine, lambda: self.incarnation)
-        self.survey = Survey(engine, lambda: self.incarnation)
-        looking = Looking(sights, self.watching, self.rooms, self.acks, self.asking)
-        self.regarding = VisibilityUpdates(engine, store, looking, shared)
-        self.speaking = RoomMessages(engine, store, self.rooms, shared, self.acks, self.limiting)
-        self.speaking.moved = self.regarding.members_changed
-        self.inboxes = InboxDelivery(store, shared, self.metrics)
+        self.cluster = Survey(engine, lambda: self.incarnation)
+        looking = Looking(visibility, self.watching, self.rooms, self.acks, self.visibility_webhook)
+        self.visibility_updates = VisibilityUpdates(engine, store, looking, context)
+        self.room_messages = RoomMessages(engine, store, self.rooms, context, self.acks, self.rate_limits)
+        self.room_messages.moved = self.visibility_updates.members_changed
+        self.inboxes = InboxDelivery(store, context, self.metrics)
         self.sessions.left = self.inboxes.left
         self.devices = Devices(store, clock)
-        self.notifying = InboxService(engine, store, shared, self.inboxes, _kinds(settings), self.metrics)
-        self.notifying.is_pushed = _pushed(settings)
-        recovering = RecoveryParts(self.sessions, seating, self.watching, self.rooms, self.inboxes)
-        self.recovery = Recovery(engine, recovering, shared, pace, self.metrics)
-        self.renewing = JwksRefresh(self.tokens.remote, shared, settings.auth.jwks_refresh_s)
-        self.tenancy = Tenants(store, shared, settings.tenants, strict=settings.auth.tenants == "registered")
-        self.revoking = RevocationService(engine, store, self.sessions, shared, self.acks, _longest_ms(settings))
-        self.revoking.alone = settings.engine.url == "memory"
+        self.inbox_service = InboxService(engine, store, context, self.inboxes, _kinds(settings), self.metrics)
+        self.inbox_service.is_pushed = _pushed(settings)
+        recovering = RecoveryParts(self.sessions, session_rooms, self.watching, self.rooms, self.inboxes)
+        self.recovery = Recovery(engine, recovering, context, pace, self.metrics)
+        self.jwks_refresh = JwksRefresh(self.tokens.remote, context, settings.auth.jwks_refresh_s)
+        self.tenant_registry = Tenants(store, context, settings.tenants, strict=settings.auth.tenants == "registered")
+        self.revocation_service = RevocationService(
+            engine, store, self.sessions, context, self.acks, _longest_ms(settings)
+        )
+        self.revocation_service.alone = settings.engine.url == "memory"
         entry, promises = (
-            (self.tokens, self.tenancy, self.revoking),
-            (presence.heartbeat_s, self.limiting, self.headcount),
+            (self.tokens, self.tenant_registry, self.revocation_service),
+            (presence.heartbeat_s, self.rate_limits, self.connection_limits),
         )
-        greeting = Handshake(self.sessions, self.rooms, self.inboxes, shared, entry, promises)
-        self.reception = self._receive(settings, engine, shared, greeting)
-        self.pressure = self._measure(settings, engine)
-        self.targets = Backpressure(engine, self.pressure, self.timers.now)
-        self.intake = Dispatcher(
-            self._commands(engine, clock), self.reception, self.sessions, shared, self.metrics, self.limiting
+        handshake = Handshake(self.sessions, self.rooms, self.inboxes, context, entry, promises)
+        self.admission = self._receive(settings, engine, context, handshake)
+        self.overload_monitor = self._measure(settings, engine)
+        self.targets = Backpressure(engine, self.overload_monitor, self.timers.now)
+        self.dispatcher = Dispatcher(
+            self._commands(engine, clock), self.admission, self.sessions, context, self.metrics, self.rate_limits
         )
-        self.pressure.told += [self.reception.loaded, self.intake.loaded, self.witness.loaded]
+        self.overload_monitor.told += [self.admission.loaded, self.dispatcher.loaded, self.recorder.loaded]
 
     def _commands(self, engine: Engine, clock: Clock) -> Commands:
         return Commands(
             Acting(
-                granting=TokenRefreshService(self.sessions, self.rooms, self.watching),
-                revoking=self.revoking,
+                token_refresh=TokenRefreshService(self.sessions, self.rooms, self.watching),
+                revocation_service=self.revocation_service,
                 statuses=self.statuses,
-                regarding=self.regarding,
+                visibility_updates=self.visibility_updates,
                 watching=self.watching,
                 rooms=self.rooms,
-                speaking=self.speaking,
-                notifying=self.notifying,
-                limiting=self.limiting,
-                witness=self.witness,
+                room_messages=self.room_messages,
+                inbox_service=self.inbox_service,
+                rate_limits=self.rate_limits,
+                recorder=self.recorder,
                 devices=self.devices,
                 bus=engine,
                 tokens=self.tokens,
@@ -166,11 +168,11 @@ class Parts:
             )
         )
 
-    def _expect_crowds(self, settings: Settings, engine: Engine, shared: NodeContext) -> Celebrities:
+    def _expect_crowds(self, settings: Settings, engine: Engine, context: NodeContext) -> Celebrities:
         presence = settings.presence
         crowding = CelebrityThresholds(presence.celebrity_watchers, presence.celebrity_polling)
         forced = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
-        return Celebrities(shared, self.metrics, engine.now_ms, crowding, forced)
+        return Celebrities(context, self.metrics, engine.now_ms, crowding, forced)
 
     def _measure(self, settings: Settings, engine: Engine) -> OverloadMonitor:
         bounds = settings.overload
@@ -179,11 +181,13 @@ class Parts:
             OverloadLevels(OverloadBounds(load, bounds.refuse_times), bounds.hold_s), engine, self.hub, self.metrics
         )
 
-    def _receive(self, settings: Settings, engine: Engine, shared: NodeContext, greeting: Handshake) -> HelloAdmission:
+    def _receive(
+        self, settings: Settings, engine: Engine, context: NodeContext, handshake: Handshake
+    ) -> HelloAdmission:
         admission, limited = settings.admission, settings.limits.enabled
         rate = admission.hellos_per_s if limited else None
         queue = HelloQueue[Connection](rate, admission.hellos_at_once, admission.waiting)
-        return HelloAdmission(queue, greeting, self.sessions, engine, shared, self.metrics)
+        return HelloAdmission(queue, handshake, self.sessions, engine, context, self.metrics)
 
     @property
     def incarnation(self) -> str:
@@ -191,7 +195,7 @@ class Parts:
         return self.sessions.incarnation
 
 
-def _doorstep(settings: Settings, metrics: Metrics, clock: Clock) -> IngressPolicy:
+def _ingress(settings: Settings, metrics: Metrics, clock: Clock) -> IngressPolicy:
     door = settings.door
     proxies = Proxies(door.trusted_proxies, door.proxy_header)
     rules = IngressRules(Origins(door.origins), Hosts(door.hosts), proxies, door.connections_per_ip)

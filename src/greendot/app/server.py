@@ -74,7 +74,7 @@ class Greendot:
         self._webhooks: Webhooks | None = None
         if settings.hooks:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
-            self.node.engine.turned = both(self.node.witness.turned, self._webhooks.turned)
+            self.node.engine.turned = both(self.node.recorder.turned, self._webhooks.turned)
             self.node.counters.append(self._webhooks.items)
         self.node.devices.check = check_token
         self.pushing: PushService | None = None
@@ -82,13 +82,13 @@ class Greendot:
             from greendot.app.push import make_pushing
 
             self.pushing = make_pushing(settings, self.node.engine, self.node.store, clock)
-            self.node.notifying.queued = self.pushing.worker.wake
+            self.node.inbox_service.queued = self.pushing.worker.wake
             self.node.counters.append(self.pushing.items)
         self.scheduler = Scheduler(self.node.store, self._make_jobs(), clock, settings.jobs.lease_s)
         self.node.counters.append(self.scheduler.items)
         self._driven = driven
         self._asked = make_asked(settings, clock)
-        self.node.asking.apps.update(self._asked)
+        self.node.visibility_webhook.apps.update(self._asked)
         self._lock: int | None = None
 
     def share_ports(self, worker: int) -> None:
@@ -143,7 +143,7 @@ class Greendot:
         def pruned(inboxes: int) -> None:
             self.node.metrics.inbox_pruned_total += inboxes
 
-        around = JobServices(self.node.notifying.notify, pushes(self.settings), pruned)
+        around = JobServices(self.node.inbox_service.notify, pushes(self.settings), pruned)
         return make_jobs(self.settings, self.node.store, self.node.engine, around)
 
 
@@ -166,10 +166,10 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
             timers=node.timers,
             tasks=node.tasks,
             keys=keys,
-            survey=node.survey,
+            cluster=node.cluster,
             node=node,
-            revoking=node.revoking,
-            notifying=node.notifying,
+            revocation_service=node.revocation_service,
+            inbox_service=node.inbox_service,
             lasting=RetentionPeriods(settings.node.lease_s, *days),
             metrics=node.metrics,
             key=settings.admin.key,
@@ -186,10 +186,10 @@ class AppPublisher:
 
     async def append(self, tenant: str, room: str, draft: Draft) -> object:
         self._node.engine.typing_stop(tenant, room, draft.user)
-        return await self._node.speaking.append(tenant, room, draft)
+        return await self._node.room_messages.append(tenant, room, draft)
 
     async def notify(self, notices: Sequence[Notice]) -> object:
-        return await self._node.notifying.notify(notices)
+        return await self._node.inbox_service.notify(notices)
 
 
 def both(one: Callable[[Transition], None], other: Callable[[Transition], None]) -> Callable[[Transition], None]:
@@ -273,13 +273,13 @@ def make_backend(settings: Settings, node: Node, clock: Clock) -> Backend:
         keys=ApiKeys(settings.api.key, node.store, clock),
         statuses=node.statuses,
         snapshots=node.watching.snapshots,
-        regarding=node.regarding,
+        visibility_updates=node.visibility_updates,
         rooms=node.rooms,
-        speaking=node.speaking,
-        notifying=node.notifying,
-        limiting=node.limiting,
+        room_messages=node.room_messages,
+        inbox_service=node.inbox_service,
+        rate_limits=node.rate_limits,
         targets=node.targets,
-        revoking=node.revoking,
+        revocation_service=node.revocation_service,
         devices=node.devices,
         slices=node.slices,
         is_zone=is_zone,
@@ -394,14 +394,14 @@ def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Ho
 def make_asked(settings: Settings, clock: Clock) -> dict[str, HttpVisibilityClient]:
     """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
     own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
-    asking = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}
-    if not asking:
+    visibility_webhook = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}
+    if not visibility_webhook:
         return {}
     from greendot.visibility.webhook_client import HttpVisibilityClient
 
     return {
         tenant: HttpVisibilityClient(of.ask_url, of.ask_secret, call_terms(settings, of.ask_timeout_s), clock)
-        for tenant, of in asking.items()
+        for tenant, of in visibility_webhook.items()
     }
 
 

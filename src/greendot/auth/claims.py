@@ -1,40 +1,15 @@
-"""What a token says, once it is known who signed it."""
+"""Rules for the claims of a token whose signature is known to be good."""
 
 from __future__ import annotations
 
 from sys import intern
-from typing import Annotated, Any
 
-import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct
 
 from greendot.auth.keyring import Key
 from greendot.auth.model import Grants
 from greendot.errors import TokenError
-from greendot.ids import ID_PATTERN, TEXT_PATTERN
-
-Id = Annotated[str, Meta(pattern=ID_PATTERN)]
-Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@=+*-]{1,128}\Z")]
-Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=100)]
-Text = Annotated[str, Meta(max_length=200, pattern=TEXT_PATTERN)]
-Seconds = Annotated[float, Meta(ge=0, le=1e11)]  # since 1970; JSON as Python reads it knows Infinity too
-
-
-class Claims(Struct):
-    """What we read of a token. Anything else in it is the app's own."""
-
-    sub: Id
-    exp: Seconds
-    tenant: Id | UnsetType = UNSET
-    name: Text | None = None
-    rooms: Patterns = ()
-    watch: Patterns | None = None
-    send: bool = True
-    iat: Seconds | None = None
-    nbf: Seconds | None = None
-    jti: Text | None = None
-    aud: Any = None  # these two are the app's own too, unless the rules ask for them
-    iss: Any = None
+from greendot.protocol.tokens import Claims
 
 
 class TokenRules(Struct, frozen=True):
@@ -75,11 +50,3 @@ class TokenRules(Struct, frozen=True):
             issued_at=None if claims.iat is None else round(claims.iat * 1000),
             token_id=claims.jti,
         )
-
-
-def claims_in(payload: Any) -> Claims:
-    """TokenError names a claim that makes no sense, and does not repeat it."""
-    try:
-        return msgspec.convert(payload, Claims)
-    except msgspec.ValidationError as error:
-        raise TokenError(f"a claim of the token is wrong: {error}".replace("`$.", "`")) from None

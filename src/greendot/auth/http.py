@@ -63,10 +63,10 @@ class TokenRoutes:
         When this is answered nothing more is written to what was revoked. 503: it is not known of some; do it again.
         """
         revocation = self._revocation(self._backend.keys.tenant(request), body)
-        return Revoked(await self._backend.revoking.revoke(revocation, body.user), revocation.expires_at)
+        return Revoked(await self._backend.revocation_service.revoke(revocation, body.user), revocation.expires_at)
 
     def _revocation(self, tenant: str, body: PostRevoke) -> Revocation:
-        now, revoking = self._backend.clock.now_ms(), self._backend.revoking
+        now, revocation_service = self._backend.clock.now_ms(), self._backend.revocation_service
         kind, value = _what(body, tenant)
         if body.before is not None and kind not in ("user", "tenant"):
             raise _bad("`before` goes with `user` alone, or with `all`")
@@ -76,12 +76,12 @@ class TokenRoutes:
             before = now if body.before is None else body.before
             if before > now + AHEAD_MS:
                 raise _bad("`before` is in the future: give milliseconds UTC, or leave it out for now")
-            if (expires_at := revoking.expires_at(before)) <= now:
+            if (expires_at := revocation_service.expires_at(before)) <= now:
                 raise _bad("`before` is so long ago that no token from then is valid (auth.longest_token_s)")
             return Revocation(tenant, kind, value, expires_at, before)
         if body.expires_at is not None and body.expires_at <= now:
             raise _bad("`expires_at` is over: the token has ended by itself")
-        latest = revoking.expires_at(now)
+        latest = revocation_service.expires_at(now)
         given = latest if body.expires_at is None else body.expires_at + LEEWAY_MS
         return Revocation(tenant, kind, value, min(latest, given))
 

@@ -7,7 +7,6 @@ but only once in some seconds.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from msgspec import Struct
 
 from greendot.auth.keyring import PUBLIC, BadKey, Key, checked
 from greendot.errors import KeysUnavailable
-from greendot.node.context import NodeContext
 from greendot.protocol.decoding import decode
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -161,36 +159,3 @@ class RemoteKeys:
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)
-
-
-class JwksRefresh:
-    """One for each node. Without such keys it does nothing."""
-
-    def __init__(self, keys: RemoteKeys | None, shared: NodeContext, every_s: float) -> None:
-        self._keys = keys
-        self._shared = shared
-        self._every_s = every_s
-
-    async def start(self) -> None:
-        """Fetch them for the first time. A node whose keys are not to be had starts without, and asks again."""
-        if self._keys is not None:
-            await self._keys.refresh()
-            self._later(self._keys)
-
-    async def close(self) -> None:
-        if self._keys is not None:
-            await self._keys.close()
-
-    def _later(self, keys: RemoteKeys) -> None:
-        # Not all nodes at once.
-        wait_s = AGAIN_S if keys.away else self._every_s
-        self._shared.timers.set(wait_s * random.uniform(0.9, 1.0), self._due, keys)
-
-    def _due(self, keys: RemoteKeys) -> None:
-        self._shared.tasks.spawn(self._renew(keys))
-
-    async def _renew(self, keys: RemoteKeys) -> None:
-        try:
-            await keys.refresh()
-        finally:
-            self._later(keys)

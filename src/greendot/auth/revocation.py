@@ -47,7 +47,7 @@ class RevocationService:
         engine: Engine,
         store: RevocationStore,
         sessions: SessionService,
-        shared: NodeContext,
+        context: NodeContext,
         acks: Acks,
         longest_ms: int,
     ) -> None:
@@ -56,10 +56,10 @@ class RevocationService:
         self._engine = engine
         self._store = store
         self._sessions = sessions
-        self._shared = shared
+        self._context = context
         self._acks = acks
         self._known = Revocations()
-        self._kept: BatchedReads[Name, Revocation | None] = BatchedReads(shared, store.find_revocations, None)
+        self._kept: BatchedReads[Name, Revocation | None] = BatchedReads(context, store.find_revocations, None)
         self._after = 0  # the number of the newest that was read
         self._asked = -inf  # when the store was last asked, by the monotonic clock
         self._failed = False  # the last time
@@ -76,7 +76,7 @@ class RevocationService:
 
     async def admit(self, grants: Grants, session: str | None = None) -> None:
         """TokenError if the token, or the session it is to go on with, was revoked, or could outlive its revocation."""
-        issued = self._shared.clock.now_ms() if grants.issued_at is None else grants.issued_at
+        issued = self._context.clock.now_ms() if grants.issued_at is None else grants.issued_at
         if grants.expires_at - issued > self.longest_ms:
             raise TokenError(f"a token may hold for {self.longest_ms // 1000} s at most (auth.longest_token_s)")
         if not self._is_fresh():
@@ -130,7 +130,7 @@ class RevocationService:
         """Another node was asked to revoke something."""
         self._known.put(message.revocation)
         if message.revocation.kind == "tenant":
-            self._shared.tasks.spawn(self._end_tenant(message, node))
+            self._context.tasks.spawn(self._end_tenant(message, node))
         else:
             self._acknowledge(message, node, self._close([message.revocation]))
 
@@ -164,7 +164,7 @@ class RevocationService:
 
     def _still_here(self) -> set[Session]:
         """Forget the revoked sessions that have left; return the others."""
-        sessions = self._shared.registry.sessions
+        sessions = self._context.registry.sessions
         self._ending = {session for session in self._ending if sessions.get(session.id) is session}
         return self._ending
 
@@ -176,7 +176,7 @@ class RevocationService:
             if self.look_at(session):
                 closed += connection is not None
                 if (session.tenant, session.id) in _values(revoked, "session"):
-                    self._shared.tasks.spawn(self._revoke_token(session.grants))
+                    self._context.tasks.spawn(self._revoke_token(session.grants))
         return closed
 
     def look_at(self, session: Session) -> bool:
@@ -193,7 +193,7 @@ class RevocationService:
 
     def _affected(self, revoked: Sequence[Revocation]) -> Iterator[Session]:
         """Sessions that may be covered, some of them twice."""
-        registry = self._shared.registry
+        registry = self._context.registry
         for revocation in revoked:
             if revocation.kind == "user":
                 yield from registry.sessions_of(revocation.tenant, revocation.value)
@@ -208,7 +208,7 @@ class RevocationService:
         """Whose session is revoked must not come back with the same token."""
         if grants.token_id is None:
             return
-        revocation = Revocation(grants.tenant, "jti", grants.token_id, self.expires_at(self._shared.clock.now_ms()))
+        revocation = Revocation(grants.tenant, "jti", grants.token_id, self.expires_at(self._context.clock.now_ms()))
         try:
             await self.revoke(revocation, grants.user)
         except (EngineUnavailable, StoreUnavailable) as error:
@@ -223,20 +223,20 @@ class RevocationService:
     def look_again(self) -> None:
         """Something may have been said that was not heard here."""
         self._asked = -inf
-        self._shared.tasks.spawn(self._read_in_turn())
+        self._context.tasks.spawn(self._read_in_turn())
 
     def _is_fresh(self) -> bool:
-        return self._shared.timers.now() - self._asked < FRESH_S
+        return self._context.timers.now() - self._asked < FRESH_S
 
     def _later(self) -> None:
         # Not all nodes at once.
         # A store that is away is not asked more often, nor the log filled with it.
         every_s = EVERY_ALONE_S if self.alone and not self._failed else EVERY_S
-        self._shared.timers.set(every_s * random.uniform(0.9, 1.0), self._due)
+        self._context.timers.set(every_s * random.uniform(0.9, 1.0), self._due)
 
     def _due(self, _: None) -> None:
         self._later()
-        self._shared.tasks.spawn(self._read_in_turn())
+        self._context.tasks.spawn(self._read_in_turn())
 
     async def _read_in_turn(self) -> None:
         async with self._turn:
@@ -251,7 +251,7 @@ class RevocationService:
             log(log_events.WORK_LATER, work="what was revoked", reason=error)
 
     async def _read(self) -> None:
-        now = self._shared.clock.now_ms()
+        now = self._context.clock.now_ms()
         self._known.expire(now)
         self._still_here()
         try:
@@ -265,10 +265,10 @@ class RevocationService:
                     break
         finally:
             # Also when it failed: those who come meanwhile need not wait for it one after the other.
-            self._asked = self._shared.timers.now()
+            self._asked = self._context.timers.now()
         if self.alone and (self._after > self._confirmed or self._asked - self._confirmed_at >= EVERY_S):
             self._confirmed, self._confirmed_at = self._after, self._asked
-            self._shared.tasks.spawn(self._confirm(self._after))
+            self._context.tasks.spawn(self._confirm(self._after))
 
     async def _confirm(self, number: int) -> None:
         """Record in the store that what the revocations up to this number cover has ended here."""

@@ -18,19 +18,19 @@ MOST_LABELS = 1_000  # registered tenants with metrics of their own
 class Tenants:
     """`named` are the tenants of the settings, which need not be registered. With `strict`, others must be."""
 
-    def __init__(self, store: TenantStore, shared: NodeContext, named: Collection[str], *, strict: bool) -> None:
-        self._shared = shared
+    def __init__(self, store: TenantStore, context: NodeContext, named: Collection[str], *, strict: bool) -> None:
+        self._context = context
         self._named = frozenset(named)
         self._strict = strict
-        self._registered: ReadCache[str, RegisteredTenant | None] = ReadCache(store.tenant, shared.clock)
+        self._registered: ReadCache[str, RegisteredTenant | None] = ReadCache(store.tenant, context.clock)
         self._page: ReadCache[int, list[RegisteredTenant]] = ReadCache(
-            lambda most: store.tenants(None, most), shared.clock
+            lambda most: store.tenants(None, most), context.clock
         )
 
     def start(self) -> None:
         """From now on those go whose tenant is registered no more."""
         if self._strict:
-            self._shared.timers.set(BELIEVED_S, self._due)
+            self._context.timers.set(BELIEVED_S, self._due)
 
     async def admit(self, tenant: str) -> None:
         """TokenError unless its users may be here."""
@@ -48,11 +48,11 @@ class Tenants:
         return not self._strict or tenant in self._named or await self._registered.get(tenant) is not None
 
     def _due(self, _: None) -> None:
-        self._shared.timers.set(BELIEVED_S, self._due)
-        self._shared.tasks.spawn(self._look())
+        self._context.timers.set(BELIEVED_S, self._due)
+        self._context.tasks.spawn(self._look())
 
     async def _look(self) -> None:
-        sessions = self._shared.registry.sessions.values()
+        sessions = self._context.registry.sessions.values()
         try:
             for tenant in {session.tenant for session in sessions if session.connection is not None}:
                 if not await self._is_known(tenant):
@@ -61,6 +61,6 @@ class Tenants:
             log(log_events.WORK_LATER, work="looking up tenants", reason=error)
 
     def _close(self, tenant: str) -> None:
-        for connection in [*self._shared.registry.connections.values()]:
+        for connection in [*self._context.registry.connections.values()]:
             if connection.session is not None and connection.session.tenant == tenant:
                 connection.close(Close.REVOKED, "the tenant is not registered here any more")

@@ -9,14 +9,14 @@ from typing import Any
 import jwt
 import msgspec
 
-from greendot.auth.claims import Claims, TokenRules, claims_in
+from greendot.auth.claims import TokenRules
 from greendot.auth.jwks import RemoteKeys
 from greendot.auth.keyring import HASHES, Key, Keyring
 from greendot.auth.model import Grants
 from greendot.errors import TokenError
 from greendot.protocol.decoding import decode
+from greendot.protocol.tokens import MOST_CHARACTERS, Claims, claims_in
 
-MOST_CHARACTERS = 64 * 1024  # as long as a frame may be; what is longer is not looked at
 _MOST_HEADS = 16
 _LONGEST_KID = 256
 _LAX = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_sub": False, "verify_aud": False}

@@ -36,19 +36,19 @@ class HelloAdmission:
     def __init__(
         self,
         admission: HelloQueue[Connection],
-        greeting: Handshake,
+        handshake: Handshake,
         sessions: SessionService,
         bus: Bus,
-        shared: NodeContext,
+        context: NodeContext,
         metrics: Metrics,
     ) -> None:
         self.strangers: set[Connection] = set()  # sockets whose hello has not been answered
         self.admitted: Callable[[Connection, Hello], None] = lambda connection, hello: None
         self._admission = admission
-        self._greeting = greeting
+        self._handshake = handshake
         self._sessions = sessions
         self._bus = bus
-        self._shared = shared
+        self._context = context
         self._metrics = metrics
         self._hellos: dict[Connection, Hello] = {}  # of those who wait
         self._asked: dict[Connection, float] = {}  # when those came whose hello has not been answered
@@ -59,7 +59,7 @@ class HelloAdmission:
 
     def ask(self, connection: Connection, hello: Hello) -> None:
         """The client said hello: it is welcomed now or soon, or sent away."""
-        now, returning = self._shared.timers.now(), _returns(hello)
+        now, returning = self._context.timers.now(), _returns(hello)
         self._asked[connection] = now
         if self._refusing:
             self._send_away(connection, hello, REFUSING_S + self._admission.turn(now, returning=returning))
@@ -74,7 +74,7 @@ class HelloAdmission:
     async def greet(self, connection: Connection, hello: Hello) -> None:
         """Answer a hello that was admitted."""
         try:
-            if await self._greeting.hello(connection, hello):
+            if await self._handshake.hello(connection, hello):
                 self._time(connection, hello)
         finally:
             self.strangers.discard(connection)
@@ -91,7 +91,7 @@ class HelloAdmission:
 
     def turn_s(self) -> float:
         """When somebody who cannot even say hello should come back."""
-        return self._admission.turn(self._shared.timers.now(), returning=False)
+        return self._admission.turn(self._context.timers.now(), returning=False)
 
     def loaded(self, level: Level) -> None:
         """How much this node has to do has changed."""
@@ -104,34 +104,34 @@ class HelloAdmission:
     def _time(self, connection: Connection, hello: Hello) -> None:
         """It was welcomed. One that has ended meanwhile is not asked for any more, and not counted."""
         if (asked := self._asked.get(connection)) is not None:
-            took_s = self._shared.timers.now() - asked
+            took_s = self._context.timers.now() - asked
             self._metrics.hello.observe(took_s)
             if _returns(hello):
                 self._metrics.recovery.observe(took_s)
 
     def _pump(self, _: object = None) -> None:
-        for connection in self._admission.admit(self._shared.timers.now()):
-            self._shared.timers.cancel(connection.timer)
+        for connection in self._admission.admit(self._context.timers.now()):
+            self._context.timers.cancel(connection.timer)
             self.admitted(connection, self._hellos.pop(connection))
         wait_s = self._admission.next_in()
         if wait_s is not None and not self._pumping:
             self._pumping = True
-            self._shared.timers.set(max(wait_s, TOGETHER_S), self._pump_again)
+            self._context.timers.set(max(wait_s, TOGETHER_S), self._pump_again)
 
     def _pump_again(self, _: object) -> None:
         self._pumping = False
         self._pump()
 
     def _keep_waiting(self, connection: Connection, hello: Hello) -> None:
-        self._shared.timers.cancel(connection.timer)  # it has said hello
-        connection.timer = self._shared.timers.set(LONGEST_S, self._waited_too_long, connection)
+        self._context.timers.cancel(connection.timer)  # it has said hello
+        connection.timer = self._context.timers.set(LONGEST_S, self._waited_too_long, connection)
         self._hold(hello, LONGEST_S)
 
     def _waited_too_long(self, connection: Connection) -> None:
         connection.timer = None
         hello = self._hellos.pop(connection)
         self._admission.forget(connection)
-        wait_s = self._admission.turn(self._shared.timers.now(), returning=_returns(hello))
+        wait_s = self._admission.turn(self._context.timers.now(), returning=_returns(hello))
         self._send_away(connection, hello, wait_s)
 
     # --- being sent away ---
@@ -139,7 +139,7 @@ class HelloAdmission:
     def _send_away(self, connection: Connection, hello: Hello, wait_s: float) -> None:
         self._metrics.realtime_hellos_refused_total += 1
         self._hold(hello, wait_s)
-        last = encode_event(Overloaded(ceil(wait_s * 1000)), self._shared.clock.now_ms())
+        last = encode_event(Overloaded(ceil(wait_s * 1000)), self._context.clock.now_ms())
         connection.waiting = None
         connection.close(Close.OVERLOADED, "too many at once: come back", last)
 
@@ -148,21 +148,21 @@ class HelloAdmission:
         wanted = hello.resume.session if hello.resume else None
         if wanted is None:
             return
-        session = self._shared.registry.sessions.get(wanted)
+        session = self._context.registry.sessions.get(wanted)
         if session is None:
             if incarnation_of(wanted) != self._sessions.incarnation:
                 self._hold_elsewhere(hello, wanted, wait_s)
-        elif self._sessions.ends_within(session, wait_s + SOON_S) and self._greeting.user_of(hello) == session.key:
+        elif self._sessions.ends_within(session, wait_s + SOON_S) and self._handshake.user_of(hello) == session.key:
             self._sessions.prolong(session, wait_s)
 
     def _hold_elsewhere(self, hello: Hello, wanted: str, wait_s: float) -> None:
-        if (key := self._greeting.user_of(hello)) is not None:
+        if (key := self._handshake.user_of(hello)) is not None:
             node = Topic("node", "", incarnation_of(wanted))
             self._bus.publish(node, HoldSession(wanted, *key, round(wait_s * 1000)))
 
     def awaited(self, message: HoldSession) -> None:
         """Another node has sent away somebody whose session is here."""
-        session = self._shared.registry.sessions.get(message.session)
+        session = self._context.registry.sessions.get(message.session)
         wait_s = message.wait_ms / 1000
         if session is None or session.key != (message.tenant, message.user):
             return

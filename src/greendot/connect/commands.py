@@ -42,16 +42,16 @@ Limit = Callable[[Connection, Session, str], None]  # Refused if too much is sai
 class Parts(Struct, frozen=True):
     """What commands act on."""
 
-    granting: TokenRefreshService
-    revoking: RevocationService
+    token_refresh: TokenRefreshService
+    revocation_service: RevocationService
     statuses: StatusService
-    regarding: VisibilityUpdates
+    visibility_updates: VisibilityUpdates
     watching: WatchService
     rooms: RoomService
-    speaking: RoomMessages
-    notifying: InboxService
-    limiting: RateLimits
-    witness: EventRecorder
+    room_messages: RoomMessages
+    inbox_service: InboxService
+    rate_limits: RateLimits
+    recorder: EventRecorder
     devices: Devices
     bus: Bus
     tokens: Tokens
@@ -84,10 +84,10 @@ class Commands:
             wire.RoomSend: self._room_send,
             wire.RoomEdit: self._room_edit,
             wire.RoomDelete: self._room_delete,
-            wire.RoomRead: lambda connection, session, command: parts.speaking.read(connection, session, command),
-            wire.RoomHistory: lambda connection, session, command: parts.speaking.history(session, command),
-            wire.InboxList: lambda connection, session, command: parts.notifying.page(session, command),
-            **dict.fromkeys(wire.MARKS, parts.notifying.mark),
+            wire.RoomRead: lambda connection, session, command: parts.room_messages.read(connection, session, command),
+            wire.RoomHistory: lambda connection, session, command: parts.room_messages.history(session, command),
+            wire.InboxList: lambda connection, session, command: parts.inbox_service.page(session, command),
+            **dict.fromkeys(wire.MARKS, parts.inbox_service.mark),
             wire.SignalSend: self._signal_send,
             wire.DeviceRegister: self._device_register,
             wire.DeviceRemove: self._device_remove,
@@ -110,28 +110,28 @@ class Commands:
         return StatusReply(project(session.user, snapshot, own=True))
 
     async def _privacy_set(self, connection: Connection, session: Session, command: wire.PrivacySet) -> Outcome:
-        kept = await self._parts.regarding.set_privacy(session.key, command.last_seen, command.hide_from)
+        kept = await self._parts.visibility_updates.set_privacy(session.key, command.last_seen, command.hide_from)
         return PrivacyReply(kept.last_seen, sorted(kept.hide_from))
 
     async def _watch(self, connection: Connection, session: Session, command: wire.Watch) -> Outcome:
-        self._parts.limiting.watch(connection, session, len(command.users))
+        self._parts.rate_limits.watch(connection, session, len(command.users))
         return await self._parts.watching.watch(connection, session, command.users)
 
     async def _presence_get(self, connection: Connection, session: Session, command: wire.PresenceGet) -> Outcome:
-        self._parts.limiting.watch(connection, session, len(command.users))
+        self._parts.rate_limits.watch(connection, session, len(command.users))
         return await self._parts.watching.read(session, command.users)
 
     def _typing_start(self, connection: Connection, session: Session, command: wire.TypingStart) -> Result:
         _may_send(session)
         room, rooms = command.room, self._parts.rooms
-        limit = self._parts.limiting.typing
+        limit = self._parts.rate_limits.typing
         return self._spoken(connection, room, limit, lambda: rooms.start_typing(connection, session, room))
 
     def _typing_stop(self, connection: Connection, session: Session, command: wire.TypingStop) -> Result:
-        room, limit = command.room, self._parts.limiting.typing
+        room, limit = command.room, self._parts.rate_limits.typing
 
         def stop() -> None:
-            self._parts.witness.typed(session, room, on=False)
+            self._parts.recorder.typed(session, room, on=False)
             self._parts.rooms.stop_typing(session, room)
 
         return self._spoken(connection, room, limit, stop)
@@ -149,7 +149,7 @@ class Commands:
 
     async def _spoken_later(self, connection: Connection, room: str, limit: Limit, say: Callable[[], None]) -> Outcome:
         assert connection.session is not None
-        await self._parts.speaking.speaker(connection, connection.session, room)
+        await self._parts.room_messages.speaker(connection, connection.session, room)
         limit(connection, connection.session, room)
         if not connection.session.revoked:
             say()
@@ -163,15 +163,15 @@ class Commands:
 
     def _room_send(self, connection: Connection, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
         _may_send(session)
-        return self._parts.speaking.send(connection, session, command)
+        return self._parts.room_messages.send(connection, session, command)
 
     def _room_edit(self, connection: Connection, session: Session, command: wire.RoomEdit) -> Awaitable[Outcome]:
         _may_send(session)
-        return self._parts.speaking.edit(connection, session, command)
+        return self._parts.room_messages.edit(connection, session, command)
 
     def _room_delete(self, connection: Connection, session: Session, command: wire.RoomDelete) -> Awaitable[Outcome]:
         _may_send(session)
-        return self._parts.speaking.delete(connection, session, command)
+        return self._parts.room_messages.delete(connection, session, command)
 
     def _signal_send(self, connection: Connection, session: Session, command: wire.SignalSend) -> Result:
         _may_send(session)
@@ -179,13 +179,13 @@ class Commands:
             raise Refused(Err.BAD_FIELD, "field `room` of signal.send: give either room or user")
         if command.user is None:
             topic = Topic("room", session.tenant, command.room or "")
-            limit = self._parts.limiting.signal
+            limit = self._parts.rate_limits.signal
             return self._spoken(
                 connection, topic.name, limit, lambda: self._signal(connection, session, command, topic)
             )
         if not session.grants.may_watch(command.user):
             raise Refused(Err.FORBIDDEN, "this token does not reach that user")
-        self._parts.limiting.signal_to_user(connection, session)
+        self._parts.rate_limits.signal_to_user(connection, session)
         self._signal(connection, session, command, Topic("user", session.tenant, command.user))
         return None
 
@@ -217,15 +217,15 @@ class Commands:
     async def _token_refresh(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
         try:
             grants = await self._parts.tokens.verify(command.token, self._parts.clock.now_ms())
-            await self._parts.revoking.admit(grants)
+            await self._parts.revocation_service.admit(grants)
         except TokenError as error:
             raise Refused(Err.BAD_FIELD, f"field `token` of token.refresh: {error}") from None
         except KeysUnavailable as error:
             raise Refused(Err.UNAVAILABLE, str(error), retry_in_ms=error.retry_in_ms) from None
         if (grants.tenant, grants.user) != session.key:
             raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
-        await self._parts.granting.replace(connection, session, grants)
-        self._parts.revoking.look_at(session)  # the new token may have been revoked meanwhile
+        await self._parts.token_refresh.replace(connection, session, grants)
+        self._parts.revocation_service.look_at(session)  # the new token may have been revoked meanwhile
         return RefreshReply(grants.expires_at)
 
 

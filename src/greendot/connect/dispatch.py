@@ -61,25 +61,25 @@ class Dispatcher:
     def __init__(
         self,
         commands: Commands,
-        reception: HelloAdmission,
+        admission: HelloAdmission,
         sessions: SessionService,
-        shared: NodeContext,
+        context: NodeContext,
         metrics: Metrics,
-        limiting: RateLimits,
+        rate_limits: RateLimits,
     ) -> None:
         self._table = commands.table
-        self._reception = reception
+        self._admission = admission
         self._sessions = sessions
-        self._clock: Clock = shared.clock
-        self._spawn = shared.tasks.spawn
-        self._slices = shared.slices
-        self._witness = shared.witness
+        self._clock: Clock = context.clock
+        self._spawn = context.tasks.spawn
+        self._slices = context.slices
+        self._recorder = context.recorder
         self._metrics = metrics
-        self._limiting = limiting
+        self._rate_limits = rate_limits
         self.quiet: Callable[[Connection], None] = lambda connection: None
-        reception.admitted = self._greet
+        admission.admitted = self._greet
         self._level = Level.NORMAL
-        self._turns = FlowControl(self._next, shared.clock.monotonic, metrics)
+        self._turns = FlowControl(self._next, context.clock.monotonic, metrics)
 
     def loaded(self, level: Level) -> None:
         """How much this node has to do has changed."""
@@ -156,7 +156,7 @@ class Dispatcher:
         course = _enter(session, command) if command.traceparent is not None or spans.sampling else None
         try:
             if type(command) not in _UNSHARED:
-                self._limiting.command(session, now)
+                self._rate_limits.command(session, now)
             if type(command) in wire.ACTIVITY:
                 self._sessions.active(session, connection.heard)
             outcome = self._table[type(command)](connection, session, command)
@@ -240,12 +240,12 @@ class Dispatcher:
             offered, connection.token = connection.token, ""  # it is not kept any longer than it is needed
             if offered and not command.token:
                 command = structs.replace(command, token=offered)
-            self._reception.ask(connection, command)
+            self._admission.ask(connection, command)
         else:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
 
     def _greet(self, connection: Connection, hello: wire.Hello) -> None:
-        self._spawn(self._finish(connection, hello, self._reception.greet(connection, hello)))
+        self._spawn(self._finish(connection, hello, self._admission.greet(connection, hello)))
 
     # --- what is not granted ---
 
@@ -253,7 +253,7 @@ class Dispatcher:
         self._metrics.realtime_commands_refused_total += 1
         if connection.tally is not None:
             connection.tally.refused += 1
-        self._witness.refused(connection.session, command, refused.code)
+        self._recorder.refused(connection.session, command, refused.code)
         if refused.code != Err.RATE_LIMITED or not isinstance(command, _QUIET):
             connection.send(encode_error(refused, command.id))
 
@@ -273,7 +273,7 @@ class Dispatcher:
         return True
 
     def _bad(self, connection: Connection, bad: BadCommand) -> None:
-        self._witness.refused(connection.session, None, bad.code)
+        self._recorder.refused(connection.session, None, bad.code)
         connection.send(encode_error(bad, bad.command_id))
         if bad.code == Err.BAD_FRAME:
             now = connection.heard
@@ -288,7 +288,7 @@ class Dispatcher:
 
     def _over_limit(self, connection: Connection, command: wire.Command, wait_s: float) -> None:
         assert connection.limit is not None
-        self._refuse(connection, command, self._limiting.over(connection.limit, wait_s))
+        self._refuse(connection, command, self._rate_limits.over(connection.limit, wait_s))
         if self._is_flooding(connection):
             self._overloaded(connection)
 

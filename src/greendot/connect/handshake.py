@@ -52,7 +52,7 @@ class Handshake:
         sessions: SessionService,
         rooms: RoomService,
         inboxes: InboxDelivery,
-        shared: NodeContext,
+        context: NodeContext,
         entry: tuple[Tokens, Tenants, RevocationService],  # who may come
         promises: tuple[
             float, RateLimits, ConnectionLimits
@@ -61,19 +61,19 @@ class Handshake:
         self._sessions = sessions
         self._rooms = rooms
         self._inboxes = inboxes
-        self._tokens, self._tenancy, self._revoking = entry
-        self._registry = shared.registry
-        self._clock = shared.clock
-        self._arrivals = shared.arrivals
-        self._witness = shared.witness
-        self._heartbeat_s, self._limiting, self._headcount = promises
+        self._tokens, self._tenant_registry, self._revocation_service = entry
+        self._registry = context.registry
+        self._clock = context.clock
+        self._surge = context.surge
+        self._recorder = context.recorder
+        self._heartbeat_s, self._rate_limits, self._connection_limits = promises
         self._dialects = Dialects()
 
     def user_of(self, hello: Hello) -> tuple[str, str] | None:
         """Tenant and user of its token; None if that is not one we accept."""
         try:
             grants = self._tokens.read(hello.token, self._clock.now_ms())
-            self._revoking.check(grants)
+            self._revocation_service.check(grants)
         except TokenError:
             return None
         return grants.tenant, grants.user
@@ -82,7 +82,7 @@ class Handshake:
         """Whether it was welcomed; if not, the connection is closed with the reason."""
         try:
             grants = await self._tokens.verify(hello.token, self._clock.now_ms())
-            await self._revoking.admit(grants, hello.resume.session if hello.resume else None)
+            await self._revocation_service.admit(grants, hello.resume.session if hello.resume else None)
         except KeysUnavailable as error:
             self._try_again(connection, error.retry_in_ms)
             return False
@@ -96,7 +96,7 @@ class Handshake:
             return False
         if connection.closing:  # while its key, or whether it was revoked, was looked up
             return False
-        with self._arrivals.one():
+        with self._surge.one():
             return await self._greet(connection, grants, hello)
 
     @staticmethod
@@ -115,13 +115,13 @@ class Handshake:
     async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> bool:
         connection.hold()
         try:
-            await self._tenancy.admit(grants.tenant)
-            with self._headcount.entering(connection, grants, hello):
+            await self._tenant_registry.admit(grants.tenant)
+            with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session
-            self._revoking.check(grants, session.id)  # from here on it is found when something is revoked
+            self._revocation_service.check(grants, session.id)  # from here on it is found when something is revoked
             self._registry.greeted(connection, session, opened.resumed)
-            self._limiting.greeted(connection, session)
+            self._rate_limits.greeted(connection, session)
             inbox = self._inboxes.ask(session)  # it is read while the rest is under way
             await self._sessions.show(opened, connection)
             joined = await self._rejoin(connection, session, hello)
@@ -143,7 +143,7 @@ class Handshake:
             raise
         # A room may be lost again by now.
         joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
-        self._witness.came(session, opened.resumed)
+        self._recorder.came(session, opened.resumed)
         connection.release(self._welcome(session, opened.resumed, joined, arrival))
         return True
 
@@ -154,7 +154,7 @@ class Handshake:
             return joined
         most = RECOVER_BYTES  # for all rooms together
         # Nobody was in more than the limit: names beyond it would be looked up for nothing.
-        named = [*hello.resume.rooms.items()][: self._limiting.shown(session.tenant).rooms]
+        named = [*hello.resume.rooms.items()][: self._rate_limits.shown(session.tenant).rooms]
         # Many at a time, so that what is read for one of them is read for all.
         for at in range(0, len(named), AT_ONCE):
             if connection.closing:
@@ -183,7 +183,7 @@ class Handshake:
             heartbeat_s=self._heartbeat_s,
             server_time=now,
             unread=arrival.unread,
-            limits=self._limiting.shown(session.tenant),
+            limits=self._rate_limits.shown(session.tenant),
             rooms={reply.room: RoomState(reply.head, reply.recovered, reply.truncated) for reply in joined},
             typing=self._rooms.typing,
         )

@@ -47,7 +47,7 @@ class RecoveryServices(Struct, frozen=True):
     """What it works on."""
 
     sessions: SessionService
-    seating: SessionRooms
+    session_rooms: SessionRooms
     watching: WatchService
     rooms: RoomService
     inboxes: InboxDelivery
@@ -80,14 +80,14 @@ class Recovery:
     """One for each node."""
 
     def __init__(
-        self, engine: Engine, parts: RecoveryServices, shared: NodeContext, pace: RecoveryPace, metrics: Metrics
+        self, engine: Engine, parts: RecoveryServices, context: NodeContext, pace: RecoveryPace, metrics: Metrics
     ) -> None:
         self.restored = 0  # sessions told to the engine again
         self.resyncs = 0  # times everything of a part was read again
         self.ended = 0  # sessions the engine had of this node that it did not hold
         self._engine = engine
         self._parts = parts
-        self._shared = shared
+        self._context = context
         self._pace = pace
         self._metrics = metrics
         self._turn = asyncio.Lock()  # one batch at a time, however many parts are restored
@@ -99,12 +99,12 @@ class Recovery:
     def lost(self, part: Part) -> None:
         """The engine went away. Watchers are told if it stays away."""
         self._is_healing = True
-        self._shared.timers.set(self._pace.stale_after_s, self._stale, part)
+        self._context.timers.set(self._pace.stale_after_s, self._stale, part)
 
     def _stale(self, part: Part) -> None:
         if (away := part.away()) is not None:
             log(log_events.NODE_STALE, after_s=self._pace.stale_after_s)
-            self._shared.tasks.spawn(self._parts.watching.mark_stale(away))
+            self._context.tasks.spawn(self._parts.watching.mark_stale(away))
 
     def found(self, part: Part, *, intact: bool) -> None:
         """It is there again, or was found to have forgotten."""
@@ -119,7 +119,7 @@ class Recovery:
             self._is_healing = True
             self._hold(part, HOLD_S)
             self._lost.append(part)
-        self._shared.tasks.spawn(self._recover(part, intact))
+        self._context.tasks.spawn(self._recover(part, intact))
 
     def _hold(self, part: Part, seconds: float) -> None:
         self._parts.watching.hold(part, seconds)
@@ -135,22 +135,22 @@ class Recovery:
         """Another node's sessions count no longer: who was in a room by them has left it."""
         self._deaths += 1
         if self._deaths == 1:
-            self._shared.tasks.spawn(self._look_around())
+            self._context.tasks.spawn(self._look_around())
 
     def audit(self) -> None:
         """Compare what the engine has of this node with what it holds."""
-        self._shared.tasks.spawn(self._audit_quietly())
+        self._context.tasks.spawn(self._audit_quietly())
 
     async def _recover(self, part: Part, intact: bool) -> None:
         """Restore, read again, compare. When the engine goes away meanwhile, all of it waits for its return."""
-        started, is_healing = self._shared.timers.now(), self._is_healing  # else it is what is done every hour
+        started, is_healing = self._context.timers.now(), self._is_healing  # else it is what is done every hour
         try:
-            await self._shared.timers.sleep(random.uniform(0, JITTER_S))
+            await self._context.timers.sleep(random.uniform(0, JITTER_S))
             state = self._engine.records_state(part)
             sessions = [s for s in self._parts.sessions.here() if part.covers(*s.key)]
             if intact:
                 # Whose sessions are here may have lapsed for others, who see them return: here nothing happened.
-                here, others = (_Users(part, self._shared.registry, here=here) for here in (True, False))
+                here, others = (_Users(part, self._context.registry, here=here) for here in (True, False))
                 await asyncio.gather(self._restore(sessions, part), self._resync(part, others, intact))
                 await self._parts.watching.resync(here, intact=True)
                 await self._compare_inboxes(part)
@@ -162,7 +162,7 @@ class Recovery:
                 await self._engine.restored(part, state)
                 await self._resync_held(part)
             if is_healing:
-                self._metrics.presence_recovery.observe(self._shared.timers.now() - started)
+                self._metrics.presence_recovery.observe(self._context.timers.now() - started)
             self._tell_end(started, len(sessions))
         except (EngineUnavailable, StoreUnavailable) as error:
             log(log_events.WORK_LATER, work="recovery", reason=error)
@@ -174,11 +174,11 @@ class Recovery:
         """Not of what is done every hour."""
         if self._is_healing:
             self._is_healing = False
-            log(log_events.NODE_RECOVERED, took_s=round(self._shared.timers.now() - started, 3), sessions=sessions)
+            log(log_events.NODE_RECOVERED, took_s=round(self._context.timers.now() - started, 3), sessions=sessions)
 
     async def _failed(self, part: Part, intact: bool) -> None:
         if part.away() is None:
-            await self._shared.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
+            await self._context.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
             self._begin(part, intact=intact)
         elif not intact:
             self._unhealed = [lost for lost in self._unhealed if not lost.within(part)]
@@ -187,7 +187,7 @@ class Recovery:
     async def _restore(self, sessions: list[Session], part: Part) -> None:
         """Sessions, and the seats they and others have in rooms of the part."""
         await self._in_batches(sessions, self._restore_session)
-        await self._in_batches(self._parts.seating.seats(part), self._parts.seating.restore)
+        await self._in_batches(self._parts.session_rooms.seats(part), self._parts.session_rooms.restore)
 
     async def _restore_session(self, session: Session) -> None:
         await self._parts.sessions.restore(session)
@@ -198,7 +198,7 @@ class Recovery:
             async with self._turn:
                 work = (restore(item) for item in items[at : at + self._pace.batch])
                 results = await asyncio.gather(*work, return_exceptions=True)
-                await self._shared.timers.sleep(PAUSE_S)
+                await self._context.timers.sleep(PAUSE_S)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
@@ -210,7 +210,7 @@ class Recovery:
                 await self._parts.rooms.look_around(Part())
             except EngineUnavailable as error:
                 log(log_events.WORK_LATER, work="looking through rooms", reason=error)
-                await self._shared.timers.sleep(AGAIN_S)
+                await self._context.timers.sleep(AGAIN_S)
                 continue
             self._deaths -= deaths
 
@@ -220,7 +220,7 @@ class Recovery:
     async def _slowly(self, commands: int) -> None:
         """No more at a time than sessions are restored: after a loss all nodes do this at once."""
         async with self._turn:
-            await self._shared.timers.sleep(PAUSE_S * commands / self._pace.batch)
+            await self._context.timers.sleep(PAUSE_S * commands / self._pace.batch)
 
     async def _resync(self, part: Part, users: Part, intact: bool) -> None:
         self.resyncs += 1

@@ -20,18 +20,18 @@ LONGEST_S = 4.0  # after which a client is told; half of it at the least
 class VersionFallback:
     """What the clients here are to fetch. Nothing is kept of one for which nothing waits."""
 
-    def __init__(self, shared: NodeContext) -> None:
-        self._shared = shared
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
         self._unread: dict[Connection, set[str]] = {}  # types of events
 
     def later(self, connection: Connection, types: Iterable[str]) -> None:
         unread = self._unread.get(connection)
         if unread is None:
             unread = self._unread[connection] = set()
-            self._shared.timers.set(LONGEST_S * random.uniform(0.5, 1.0), self._due, connection)
+            self._context.timers.set(LONGEST_S * random.uniform(0.5, 1.0), self._due, connection)
         unread.update(types)
 
     def _due(self, connection: Connection) -> None:
-        now = self._shared.clock.now_ms()
+        now = self._context.clock.now_ms()
         for of in sorted(self._unread.pop(connection)):
             connection.send(encode_event(Refresh(of), now))

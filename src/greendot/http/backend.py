@@ -132,13 +132,13 @@ class Backend(Struct, frozen=True):
     keys: ApiKeys
     statuses: Statuses
     snapshots: Snapshots
-    regarding: Regarding
+    visibility_updates: Regarding
     rooms: Rooms
-    speaking: Speaking
-    notifying: Notifying
-    limiting: Limiting
+    room_messages: Speaking
+    inbox_service: Notifying
+    rate_limits: Limiting
     targets: Targets
-    revoking: Revoking
+    revocation_service: Revoking
     devices: Devices
     slices: Slices
     is_zone: Callable[[str], bool]  # whether a time zone is called so

@@ -28,10 +28,10 @@ class Badges:
     """Users whose counts may have changed. `read` is told where inboxes stand whenever they were read."""
 
     def __init__(
-        self, store: Store, shared: NodeContext, metrics: Metrics, read: Callable[[Mapping[Key, Inbox]], None]
+        self, store: Store, context: NodeContext, metrics: Metrics, read: Callable[[Mapping[Key, Inbox]], None]
     ) -> None:
         self._store = store
-        self._shared = shared
+        self._context = context
         self._metrics = metrics
         self._read = read
         self._changed: dict[Key, None] = {}
@@ -40,10 +40,10 @@ class Badges:
     def changed(self, keys: Iterable[Key]) -> None:
         self._changed.update(dict.fromkeys(keys))
         if self._changed and self._timer is None:
-            self._timer = self._shared.timers.set_next(EVERY_S, self._due)
+            self._timer = self._context.timers.set_next(EVERY_S, self._due)
 
     def _due(self, _: None) -> None:
-        self._shared.tasks.spawn(self._tell())
+        self._context.tasks.spawn(self._tell())
 
     async def _tell(self) -> None:
         # One at a time: of two reads of the same inbox the older must not be told last.
@@ -62,11 +62,11 @@ class Badges:
             self._changed.update(dict.fromkeys(changed))
             wait_s = AGAIN_S
         finally:
-            self._timer = self._shared.timers.set_next(wait_s, self._due) if self._changed else None
+            self._timer = self._context.timers.set_next(wait_s, self._due) if self._changed else None
 
     def _send(self, key: Key, inbox: Inbox) -> None:
-        frame = encode_event(InboxBadge(inbox.unread, inbox.unseen), self._shared.clock.now_ms())
+        frame = encode_event(InboxBadge(inbox.unread, inbox.unseen), self._context.clock.now_ms())
         # Also to a device that is just saying hello: what its welcome will say may have been read before.
-        for connection in self._shared.registry.connections_of(*key):
+        for connection in self._context.registry.connections_of(*key):
             connection.send(frame, record=False, key=KEY)
             self._metrics.inbox_badges_total += 1

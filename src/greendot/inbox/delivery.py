@@ -48,17 +48,17 @@ class InboxCatchUp(NamedTuple):
 class InboxDelivery:
     """The inboxes of all users with sessions on this node."""
 
-    def __init__(self, store: Store, shared: NodeContext, metrics: Metrics) -> None:
+    def __init__(self, store: Store, context: NodeContext, metrics: Metrics) -> None:
         self._store = store
-        self._shared = shared
+        self._context = context
         self._metrics = metrics
         self._local: dict[Key, LocalInbox] = {}
-        self._heads: BatchedReads[Key, Inbox] = BatchedReads(shared, store.inboxes, Inbox())
+        self._heads: BatchedReads[Key, Inbox] = BatchedReads(context, store.inboxes, Inbox())
         self._turns = asyncio.Semaphore(READERS)
         self._timer: Timer | None = None
-        self.badges = Badges(store, shared, metrics, self._told)
-        self.receipts = Receipts(store, shared)
-        self.urging = Redelivery(store, shared, metrics, self._send, self._hears)
+        self.badges = Badges(store, context, metrics, self._told)
+        self.receipts = Receipts(store, context)
+        self.redelivery = Redelivery(store, context, metrics, self._send, self._hears)
 
     # --- devices come and go ---
 
@@ -74,7 +74,7 @@ class InboxDelivery:
         local = self._of(session.key)
         inbox = await asyncio.shield(asked)
         await self._catch_up(local, inbox.head)
-        urgent = await self.urging.pending(session.key) if inbox.head else []
+        urgent = await self.redelivery.pending(session.key) if inbox.head else []
         start = inbox.head if after is None else after
         self._metrics.notification_recovery_fetch_total += after is not None
         missed, inbox = await self._missed(local, start, inbox)
@@ -90,7 +90,7 @@ class InboxDelivery:
         events += self._replayed(missed or [])
         connection.hears_inbox = True
         self.receipts.add(local.key, [n.seq for n in (*again, *(missed or ()))])
-        self.urging.sent(local, [n.seq for n in (*again, *(missed or ())) if n.ack and n.acked_at is None])
+        self.redelivery.sent(local, [n.seq for n in (*again, *(missed or ())) if n.ack and n.acked_at is None])
         return InboxCatchUp(inbox.unread, events)
 
     def _of(self, key: Key) -> LocalInbox:
@@ -128,7 +128,7 @@ class InboxDelivery:
             if len(missed) > RECOVER or sum(len(notification.body) for notification in missed) > RECOVER_BYTES:
                 return None, inbox
             after = upto
-        now = self._shared.clock.now_ms()
+        now = self._context.clock.now_ms()
         return [notification for notification in missed if not is_over(notification, now)], inbox
 
     @staticmethod
@@ -140,10 +140,10 @@ class InboxDelivery:
         """The user's last session here is gone."""
         local = self._local.pop(key, None)
         if local is not None:
-            self._shared.timers.cancel(local.gap_timer)
-            self.urging.left(local)
+            self._context.timers.cancel(local.gap_timer)
+            self.redelivery.left(local)
         if not self._local:
-            self._shared.timers.cancel(self._timer)
+            self._context.timers.cancel(self._timer)
             self._timer = None
 
     # --- from the bus ---
@@ -166,8 +166,8 @@ class InboxDelivery:
         self.badges.changed([key])
 
     def _changed(self, local: LocalInbox, message: InboxChanged) -> None:
-        self.urging.acknowledged(local, message.acked, message.acked_through)
-        for connection in self._shared.registry.connections_of(*local.key) if message.frame else ():
+        self.redelivery.acknowledged(local, message.acked, message.acked_through)
+        for connection in self._context.registry.connections_of(*local.key) if message.frame else ():
             if connection.id != message.without_connection:
                 connection.send(message.frame)
 
@@ -180,7 +180,7 @@ class InboxDelivery:
     def _devices(self, local: LocalInbox) -> Iterator[Connection]:
         if not self._is_here(local):
             return iter(())
-        return (c for c in self._shared.registry.connections_of(*local.key) if c.hears_inbox and not c.closing)
+        return (c for c in self._context.registry.connections_of(*local.key) if c.hears_inbox and not c.closing)
 
     def _hears(self, local: LocalInbox) -> bool:
         return any(True for _ in self._devices(local))
@@ -204,18 +204,18 @@ class InboxDelivery:
         if heard:
             self.receipts.add(local.key, range(first, local.cursor + 1))
         if urgent := [seq for seq, entry in enumerate(entries, first) if entry.ack]:
-            self.urging.sent(local, urgent)
+            self.redelivery.sent(local, urgent)
 
     # --- gaps ---
 
     def _miss(self, local: LocalInbox, wait_s: float) -> None:
         if local.gap_timer is None and local.reading is None and self._is_here(local):
-            local.gap_timer = self._shared.timers.set(wait_s, self._over, local)
+            local.gap_timer = self._context.timers.set(wait_s, self._over, local)
 
     def _over(self, local: LocalInbox) -> None:
         local.gap_timer = None
         if local.is_behind:
-            self._shared.tasks.spawn(self._fill_quietly(local))
+            self._context.tasks.spawn(self._fill_quietly(local))
 
     async def _fill_quietly(self, local: LocalInbox) -> None:
         try:
@@ -249,7 +249,7 @@ class InboxDelivery:
                 self._miss(local, GAP_S if local.cursor > cursor else AGAIN_S * random.uniform(0.5, 1))
 
     def _catch(self, local: LocalInbox, head: int, found: list[Notification]) -> None:
-        now = self._shared.clock.now_ms()
+        now = self._context.clock.now_ms()
         if head > local.cursor:
             self.badges.changed([local.key])
         for notification in found:
@@ -266,13 +266,13 @@ class InboxDelivery:
 
     def _look_later(self) -> None:
         if self._timer is None:
-            self._timer = self._shared.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._due)
+            self._timer = self._context.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._due)
 
     def _due(self, _: None) -> None:
         self._timer = None
         if self._local:
             self._look_later()
-            self._shared.tasks.spawn(self._compare_quietly())
+            self._context.tasks.spawn(self._compare_quietly())
 
     async def _compare_quietly(self) -> None:
         try:

@@ -121,11 +121,11 @@ class NotificationRoutes:
         if many is None:
             notice = self._notice(tenant, decode(text, PostNotification), key, "")
             await self._backend.targets.check_users(tenant, [notice.user])
-            self._backend.limiting.app_notifications(tenant, 1)
-            (made,) = await self._backend.notifying.notify([notice])
+            self._backend.rate_limits.app_notifications(tenant, 1)
+            (made,) = await self._backend.inbox_service.notify([notice])
             return json(_made(made), 201 if made is None or made.new else 200)
         # Before the work of reading them: who sends too much must not cost it.
-        self._backend.limiting.app_notifications(tenant, len(many))
+        self._backend.rate_limits.app_notifications(tenant, len(many))
         notices: list[Notice] = []
         async for some in self._backend.slices.cut(many):
             for raw in some:
@@ -133,7 +133,7 @@ class NotificationRoutes:
                 own = None if key is None else f"{key}.{len(notices)}"
                 notices.append(self._notice(tenant, decode(raw, PostNotification, within), own, f"{within}."))
         await self._backend.targets.check_users(tenant, [notice.user for notice in notices])
-        all_made = await self._backend.notifying.notify(notices)
+        all_made = await self._backend.inbox_service.notify(notices)
         entries: list[bytes] = []
         async for created in self._backend.slices.cut(all_made):
             entries += [encode_part(_made(one)) for one in created]

@@ -19,9 +19,9 @@ MOST = 100_000  # that wait while the store is away; beyond it they are not note
 class Receipts:
     """What was delivered and is still to be noted."""
 
-    def __init__(self, store: Store, shared: NodeContext) -> None:
+    def __init__(self, store: Store, context: NodeContext) -> None:
         self._store = store
-        self._shared = shared
+        self._context = context
         self._waiting: list[tuple[Key, int]] = []
         self._timer: Timer | None = None
 
@@ -32,16 +32,16 @@ class Receipts:
 
     def _later(self) -> None:
         if self._timer is None and self._waiting:
-            self._timer = self._shared.timers.set_next(EVERY_S, self._due)
+            self._timer = self._context.timers.set_next(EVERY_S, self._due)
 
     def _due(self, _: None) -> None:
         self._timer = None
-        self._shared.tasks.spawn(self.flush())
+        self._context.tasks.spawn(self.flush())
 
     async def flush(self) -> None:
         """Note what waits. What cannot be noted now goes on waiting."""
         waiting, self._waiting = self._waiting, []
-        at = self._shared.clock.now_ms()
+        at = self._context.clock.now_ms()
         while waiting:
             seqs: dict[Key, list[int]] = {}
             for key, seq in waiting[:AT_ONCE]:

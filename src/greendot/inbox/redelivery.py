@@ -32,27 +32,27 @@ class Redelivery:
     def __init__(
         self,
         store: Store,
-        shared: NodeContext,
+        context: NodeContext,
         metrics: Metrics,
         send: Callable[[LocalInbox, bytes], int],
         hears: Callable[[LocalInbox], bool],
     ) -> None:
-        self._shared = shared
+        self._context = context
         self._metrics = metrics
         self._send = send
         self._hears = hears  # whether a device is there
         self._pending: BatchedReads[Key, list[Notification]] = BatchedReads(
-            shared, lambda keys: store.pending(keys, limit=MOST), []
+            context, lambda keys: store.pending(keys, limit=MOST), []
         )
 
     async def pending(self, key: Key) -> list[Notification]:
         """What the user is to acknowledge still; what has expired is left out."""
-        now = self._shared.clock.now_ms()
+        now = self._context.clock.now_ms()
         return [notification for notification in await self._pending.get(key) if not is_over(notification, now)]
 
     def sent(self, local: LocalInbox, seqs: Iterable[int]) -> None:
         """These were sent, to a device that has just come or to all: each has its time from now on."""
-        now, urged = self._shared.timers.now(), local.urged or {}
+        now, urged = self._context.timers.now(), local.urged or {}
         for seq in seqs:
             times = urged[seq].times if seq in urged else 0
             urged[seq] = PendingAck(times, now + wait_s(times))
@@ -67,23 +67,23 @@ class Redelivery:
 
     def left(self, local: LocalInbox) -> None:
         """The user has no session here any more."""
-        self._shared.timers.cancel(local.urge_timer)
+        self._context.timers.cancel(local.urge_timer)
         local.urged = None
 
     # --- sending again ---
 
     def _arm(self, local: LocalInbox) -> None:
-        self._shared.timers.cancel(local.urge_timer)
+        self._context.timers.cancel(local.urge_timer)
         local.urge_timer = None
         if local.urged is not None:
             due = min(urged.due for urged in local.urged.values())
-            delay_s = max(0.0, due - self._shared.timers.now())
-            local.urge_timer = self._shared.timers.set(delay_s, self._due, local)
+            delay_s = max(0.0, due - self._context.timers.now())
+            local.urge_timer = self._context.timers.set(delay_s, self._due, local)
 
     def _due(self, local: LocalInbox) -> None:
         local.urge_timer = None
         if self._hears(local):  # else it is sent when a device comes
-            self._shared.tasks.spawn(self._again(local))
+            self._context.tasks.spawn(self._again(local))
 
     async def _again(self, local: LocalInbox) -> None:
         try:
@@ -91,11 +91,11 @@ class Redelivery:
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="sending again what is not acknowledged", reason=error)
             if local.urged is not None:
-                local.urge_timer = self._shared.timers.set(AGAIN_S, self._due, local)
+                local.urge_timer = self._context.timers.set(AGAIN_S, self._due, local)
             return
         if local.urged is None:
             return
-        later, waiting = self._shared.timers.now() + LONGEST_S, {notification.seq for notification in pending}
+        later, waiting = self._context.timers.now() + LONGEST_S, {notification.seq for notification in pending}
         known = pending[-1].seq if len(pending) >= MOST else inf  # those beyond have their turn later
         local.urged = {
             seq: urged if seq in waiting else urged._replace(due=later)
@@ -109,13 +109,13 @@ class Redelivery:
 
     def _urge(self, local: LocalInbox, all_urged: dict[int, PendingAck], notification: Notification) -> bool:
         """Send one again if its time has come. True if that was done often enough, and it is given up."""
-        now, urged = self._shared.timers.now(), all_urged[notification.seq]
+        now, urged = self._context.timers.now(), all_urged[notification.seq]
         if not has_come(urged.due, now):
             return False
         if urged.times >= TIMES:
             del all_urged[notification.seq]
             return True
-        frame = created_frame(notification, self._shared.clock.now_ms())
+        frame = created_frame(notification, self._context.clock.now_ms())
         self._metrics.inbox_redelivered_total += self._send(local, frame) > 0
         all_urged[notification.seq] = PendingAck(urged.times + 1, now + wait_s(urged.times + 1))
         return False

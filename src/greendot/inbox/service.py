@@ -44,11 +44,11 @@ class InboxService:
     """Commands and requests that change an inbox, or read it."""
 
     def __init__(
-        self, engine: Engine, store: Store, shared: NodeContext, inboxes: InboxDelivery, kinds: Kinds, metrics: Metrics
+        self, engine: Engine, store: Store, context: NodeContext, inboxes: InboxDelivery, kinds: Kinds, metrics: Metrics
     ) -> None:
         self._engine = engine
         self._store = store
-        self._shared = shared
+        self._context = context
         self._inboxes = inboxes
         self._kinds = kinds
         self._metrics = metrics
@@ -63,23 +63,23 @@ class InboxService:
         One without a key is another one each time; `ack` is decided here.
         """
         kept: list[Notice] = []
-        async for some in self._shared.slices.cut(notices):
+        async for some in self._context.slices.cut(notices):
             kept += self._kept(some)
         written = iter(await self._write(kept) if kept else ())
         is_many = len(notices) > STEP
         if is_many:
-            await self._shared.slices.turn()
+            await self._context.slices.turn()
         created = [next(written) if self._kinds.of(notice.kind).is_kept else None for notice in notices]
         await self._publish(self._signals([of for of, made in zip(notices, created, strict=True) if made is None]))
         if is_many:
-            await self._shared.slices.turn()
+            await self._context.slices.turn()
         with span("bus.publish", kind="user"):
             await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
         if is_many:
-            await self._shared.slices.turn()
+            await self._context.slices.turn()
         if any(notice.push for notice in kept):
             self.queued()
-        self._shared.witness.notified(notices)
+        self._context.recorder.notified(notices)
         self._metrics.inbox_notified_total += sum(made is None or made.new for made in created)
         return created
 
@@ -132,7 +132,7 @@ class InboxService:
         for number, (topic, message) in enumerate(messages, start=1):
             self._engine.publish(topic, message)
             if number % IN_A_ROW == 0:
-                await self._shared.slices.turn()
+                await self._context.slices.turn()
 
     # --- what users do with it ---
 
@@ -152,7 +152,7 @@ class InboxService:
         ids, through = command.ids, command.through
         if (ids is None) == (through is None):
             raise Refused(Err.BAD_FIELD, f"field `ids` of inbox.{mark}: give either ids or through")
-        now = self._shared.clock.now_ms()
+        now = self._context.clock.now_ms()
         marked = await self._store.mark(*session.key, mark, ids=ids, through=through, at=now)
         if marked.ids:
             event = NotificationUpdatedV1(state, marked.ids[-MOST_IDS:], UNSET if through is None else through)

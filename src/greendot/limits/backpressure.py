@@ -24,21 +24,21 @@ Place = tuple[str, str, str]  # kind, tenant, name
 class Backpressure:
     """One for each node."""
 
-    def __init__(self, engine: Engine, pressure: OverloadMonitor, now: Callable[[], float]) -> None:
+    def __init__(self, engine: Engine, overload_monitor: OverloadMonitor, now: Callable[[], float]) -> None:
         self._engine = engine
-        self._pressure = pressure
+        self._overload_monitor = overload_monitor
         self._now = now
         self._known: dict[Place, tuple[float, frozenset[str]]] = {}  # until when, and the nodes
 
     async def check_room(self, tenant: str, room: str) -> None:
         """Refused while this node, or one with sessions in the room, takes no new work."""
-        self._pressure.check()
+        self._overload_monitor.check()
         if self._engine.refusing():
             await self._check(("room", tenant, room), lambda: self._engine.room_nodes(tenant, room))
 
     async def check_users(self, tenant: str, users: Iterable[str]) -> None:
         """Refused while this node, or one with sessions of any of the users, takes no new work."""
-        self._pressure.check()
+        self._overload_monitor.check()
         if self._engine.refusing():
             wanted = [*dict.fromkeys(users)]
             for at in range(0, len(wanted), AT_ONCE):
@@ -64,4 +64,4 @@ class Backpressure:
             raise self._refusal()
 
     def _refusal(self) -> Refused:
-        return self._pressure.refusal("those who would hear it have too much to do; try again later")
+        return self._overload_monitor.refusal("those who would hear it have too much to do; try again later")

@@ -19,9 +19,9 @@ class TooManyConnections(Exception):
 class ConnectionLimits:
     """Those are counted that have said hello. Tenants without a limit are not counted at all."""
 
-    def __init__(self, registry: Registry, limiting: RateLimits) -> None:
+    def __init__(self, registry: Registry, rate_limits: RateLimits) -> None:
         self._registry = registry
-        self._limiting = limiting
+        self._rate_limits = rate_limits
         self._tenants: dict[str, int] = {}  # with connections
         self._coming: dict[tuple[str, str], list[Connection]] = {}  # users' connections that get a session
 
@@ -34,7 +34,7 @@ class ConnectionLimits:
     def entering(self, connection: Connection, grants: Grants, hello: Hello) -> Iterator[None]:
         """While the connection gets its session. Crowded if it is one too many."""
         key = grants.tenant, grants.user
-        per_user, per_tenant = self._limiting.most_connections(grants.tenant)
+        per_user, per_tenant = self._rate_limits.most_connections(grants.tenant)
         if per_user and self._of_user(key, hello) >= per_user:
             raise TooManyConnections("this user has too many connections")
         if per_tenant:

@@ -41,13 +41,13 @@ class RateLimits:
     """Raises Refused with `rate_limited` and the time to wait. Numbers are of this node alone."""
 
     def __init__(
-        self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics, tallies: UsageByTenant
+        self, quota: Quota, tenants: Mapping[str, Quota], clock: Clock, metrics: Metrics, usage: UsageByTenant
     ) -> None:
         self._common = quota
         self._quotas = tenants  # those with one of their own
         self._clock = clock
         self._metrics = metrics
-        self._tallies = tallies
+        self._usage = usage
         buckets = all_buckets()
         self._common_rules = TenantRules(quota, buckets)
         self._rules = {tenant: TenantRules(own, buckets) for tenant, own in tenants.items()}
@@ -116,16 +116,16 @@ class RateLimits:
 
     def signal(self, connection: Connection, session: Session, room: str) -> None:
         self._in_room(session.rules.signals, connection, session, room, SIGNALS)
-        self._tallies.of(session.tenant).sends += 1
+        self._usage.of(session.tenant).sends += 1
 
     def send(self, connection: Connection, session: Session, room: str) -> None:
         self._in_room(session.rules.sends, connection, session, room, SENDS)
-        self._tallies.of(session.tenant).sends += 1
+        self._usage.of(session.tenant).sends += 1
 
     def signal_to_user(self, connection: Connection, session: Session) -> None:
         keys = connection.id, session.key, None, session.tenant
         self._ask(session.rules.signals_to_users, keys, 1, SIGNALS)
-        self._tallies.of(session.tenant).sends += 1
+        self._usage.of(session.tenant).sends += 1
 
     def watch(self, connection: Connection, session: Session, users: int) -> None:
         """Users watched, or asked for."""
@@ -170,7 +170,7 @@ class RateLimits:
 
     def _app(self, tenant: str, rules: tuple[BucketRule, ...], amount: int, what: str, room: str | None = None) -> None:
         self._charge(tenant, rules, (None, None, (tenant, room), tenant), amount, what, room or "")
-        self._tallies.of(tenant).sends += amount
+        self._usage.of(tenant).sends += amount
 
     def _charge(
         self,
@@ -185,7 +185,7 @@ class RateLimits:
             self._ask(rules, keys, amount, what, room)
         except Refused:
             if tenant is not None:
-                self._tallies.of(tenant).refused += amount
+                self._usage.of(tenant).refused += amount
             raise
 
     def _ask(

@@ -24,9 +24,11 @@ PAUSE_S = 0.004  # nobody asked for so long: those who wait are all there are
 class BatchedReads(Generic[K, V]):
     """`read` answers many keys at once; one that it leaves out is `absent`."""
 
-    def __init__(self, shared: NodeContext, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], absent: V) -> None:
-        self._tasks = shared.tasks
-        self._arrivals = shared.arrivals
+    def __init__(
+        self, context: NodeContext, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], absent: V
+    ) -> None:
+        self._tasks = context.tasks
+        self._surge = context.surge
         self._read = read
         self._absent = absent
         self._asked: dict[K, asyncio.Future[V]] = {}  # for the next read
@@ -49,7 +51,7 @@ class BatchedReads(Generic[K, V]):
 
     async def _gather(self) -> None:
         """In a crowd, let those come who are on their way."""
-        if self._arrivals.are_many:
+        if self._surge.are_many:
             self._apart_s = min(max(FIRST_S, 2 * self._apart_s), LONGEST_S)
             end, before = self._began + self._apart_s, 0
             while before < len(self._asked) < MOST and asyncio.get_running_loop().time() < end:

@@ -22,6 +22,6 @@ class NodeContext(Struct, frozen=True):
     tasks: Tasks
     hub: Hub
     registry: Registry
-    arrivals: SurgeDetector
-    witness: EventRecorder
+    surge: SurgeDetector
+    recorder: EventRecorder
     slices: TimeSlices = field(default_factory=TimeSlices)

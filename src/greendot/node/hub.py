@@ -43,10 +43,10 @@ class Hub:
         self._busy: deque[Channel] = deque()  # with pending frames
         self._queue: deque[Channel] = deque()  # too large, or too much in all: written some listeners at a time
         self._talking: list[Connection] = []  # with collected frames of their own
-        self._arrivals = 0  # of listeners, ever: what was offered before one came is not for it
+        self._surge = 0  # of listeners, ever: what was offered before one came is not for it
         self._flush_set = False
         self.shedding = False  # while this node has too much to do: signals of low priority are dropped
-        self._heat: HotTopics[Topic] | None = None  # while somebody looks at what is written to most
+        self._hot_topics: HotTopics[Topic] | None = None  # while somebody looks at what is written to most
 
     # --- channels ---
 
@@ -68,8 +68,8 @@ class Hub:
         for item in channel.unwritten(connection):  # one that listened already is still owed it
             connection.send(item.frame, record=item.record, key=item.key)
         channel.listeners.pop(connection, None)
-        self._arrivals += 1
-        channel.listeners[connection] = self._arrivals
+        self._surge += 1
+        channel.listeners[connection] = self._surge
 
     def detach(self, channel: Channel, connection: Connection) -> None:
         channel.listeners.pop(connection, None)
@@ -89,14 +89,14 @@ class Hub:
 
     def hot(self, now: float) -> dict[Topic, float]:
         """Writes a second, by topic. They are counted from the first question on, until a while after the last."""
-        if self._heat is None:
-            self._heat = HotTopics(now)
-        return self._heat.per_s(now)
+        if self._hot_topics is None:
+            self._hot_topics = HotTopics(now)
+        return self._hot_topics.per_s(now)
 
-    def _warm(self, heat: HotTopics[Topic], channel: Channel) -> None:
-        heat.add(channel.topic, len(channel.listeners))
-        if self._now() > heat.ends_at:
-            self._heat = None
+    def _warm(self, hot_topics: HotTopics[Topic], channel: Channel) -> None:
+        hot_topics.add(channel.topic, len(channel.listeners))
+        if self._now() > hot_topics.ends_at:
+            self._hot_topics = None
 
     # --- output ---
 
@@ -123,7 +123,7 @@ class Hub:
         elif not channel.pending:
             self._busy.append(channel)
             self._set_flush()
-        channel.pending.append(Pending(frame, record, key, skip, self._arrivals))
+        channel.pending.append(Pending(frame, record, key, skip, self._surge))
 
     def _merge(self, channel: Channel) -> bool:
         """Merge signals of one key; return whether there is room for another frame."""
@@ -175,8 +175,8 @@ class Hub:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def _broadcast(self, channel: Channel) -> None:
-        if self._heat is not None:
-            self._warm(self._heat, channel)
+        if self._hot_topics is not None:
+            self._warm(self._hot_topics, channel)
         pending = channel.take()
         if pending:
             # A copy, because a listener that turns out to be too slow leaves the channel while this runs.
@@ -185,8 +185,8 @@ class Hub:
     def _go_on(self, channel: Channel) -> None:
         """Write to some listeners of a channel, and queue it again if there are more."""
         if channel.run is None:
-            if self._heat is not None:
-                self._warm(self._heat, channel)
+            if self._hot_topics is not None:
+                self._warm(self._hot_topics, channel)
             self._merge(channel)
             channel.run = ChannelWrite(channel, channel.take())
             channel.run.todo = [*channel.listeners]
@@ -223,8 +223,8 @@ class Hub:
                 connection.stall(run.pending, sent)
 
     def _collect(self, channel: Channel) -> None:
-        if self._heat is not None:
-            self._warm(self._heat, channel)
+        if self._hot_topics is not None:
+            self._warm(self._hot_topics, channel)
         run = ChannelWrite(channel, channel.take())
         for connection in [*channel.listeners]:
             if connection.behind or connection in run.special:

@@ -18,7 +18,7 @@ class Registry:
     def __init__(self) -> None:
         self.connections: dict[str, Connection] = {}  # by connection id, from upgrade to the end of the socket
         self.sessions: dict[str, Session] = {}  # by session id, lingering ones included
-        self.tallies = UsageByTenant()
+        self.usage = UsageByTenant()
         self.resumed = 0  # sessions that were gone on with on another connection
         self.closes: dict[int, int] = {}  # sockets that ended, by close code
         self.sizes: dict[int, int] = {}  # how many users have so many sessions
@@ -28,7 +28,7 @@ class Registry:
         """It is known whose connection it is; its socket may be closed already."""
         self.resumed += resumed
         if connection.id in self.connections:
-            connection.tally = self.tallies.of(session.tenant)
+            connection.tally = self.usage.of(session.tenant)
             connection.tally.connections += 1
             connection.tally.resumed += resumed
 
@@ -50,7 +50,7 @@ class Registry:
         self.sessions[session.id] = session
         theirs = self._users.get(session.key, ())
         if not theirs:
-            self.tallies.of(session.tenant).users += 1
+            self.usage.of(session.tenant).users += 1
         self._users[session.key] = (*theirs, session)
         self._resize(len(theirs), len(theirs) + 1)
 
@@ -64,7 +64,7 @@ class Registry:
             self._users[session.key] = theirs
         else:
             del self._users[session.key]
-            self.tallies.of(session.tenant).users -= 1
+            self.usage.of(session.tenant).users -= 1
 
     def _resize(self, before: int, after: int) -> None:
         """A user has `after` sessions now."""

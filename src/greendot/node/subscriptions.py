@@ -47,13 +47,13 @@ class Subscriptions(Generic[F]):
     def __init__(
         self,
         bus: Bus,
-        shared: NodeContext,
+        context: NodeContext,
         make: Callable[[Channel], F],
         read: Callable[[Sequence[F]], Awaitable[None]],
         dropped: Callable[[F], None],
     ) -> None:
         self._bus = bus
-        self._shared = shared
+        self._context = context
         self._make = make
         self._read = read
         self._dropped = dropped
@@ -90,21 +90,21 @@ class Subscriptions(Generic[F]):
 
     def attach(self, followed: F, connection: Connection) -> None:
         self.keep(followed)
-        self._shared.hub.attach(followed.channel, connection)
+        self._context.hub.attach(followed.channel, connection)
 
     def keep(self, followed: F) -> None:
         """It is wanted, though perhaps not listened to."""
-        self._shared.timers.cancel(followed.timer)
+        self._context.timers.cancel(followed.timer)
         followed.timer = None
 
     def detach(self, topic: Topic, connection: Connection) -> None:
         followed = self._all.get(topic)
         if followed is not None:
-            self._shared.hub.detach(followed.channel, connection)
+            self._context.hub.detach(followed.channel, connection)
             self._expire(followed)
 
     def _begin(self, topic: Topic, loaded: asyncio.Future[None]) -> F:
-        followed = self._all[topic] = self._make(self._shared.hub.channel(topic))
+        followed = self._all[topic] = self._make(self._context.hub.channel(topic))
         followed.opening = loaded
         return followed
 
@@ -128,7 +128,7 @@ class Subscriptions(Generic[F]):
 
     def _expire(self, followed: F) -> None:
         if not followed.is_wanted and followed.timer is None:
-            followed.timer = self._shared.timers.set(UNHEARD_S, self._unheard, followed)
+            followed.timer = self._context.timers.set(UNHEARD_S, self._unheard, followed)
 
     def _unheard(self, followed: F) -> None:
         followed.timer = None
@@ -138,10 +138,10 @@ class Subscriptions(Generic[F]):
     def _drop(self, followed: F) -> None:
         topic = followed.channel.topic
         del self._all[topic]
-        self._shared.hub.drop(followed.channel)
+        self._context.hub.drop(followed.channel)
         self._dropped(followed)
         if not self._leaving:
-            self._shared.tasks.spawn(self._unsubscribe())
+            self._context.tasks.spawn(self._unsubscribe())
         self._leaving[topic] = asyncio.get_running_loop().create_future()
 
     async def _unsubscribe(self) -> None:
@@ -154,4 +154,4 @@ class Subscriptions(Generic[F]):
                 del self._leaving[topic]
                 future.set_result(None)
             if self._leaving:
-                self._shared.tasks.spawn(self._unsubscribe())
+                self._context.tasks.spawn(self._unsubscribe())

@@ -25,21 +25,21 @@ class UsageByTenant:
     """Tenants that were here since the start."""
 
     def __init__(self) -> None:
-        self._tallies: dict[str, TenantUsage] = {}
+        self._usage: dict[str, TenantUsage] = {}
         self._others = TenantUsage()  # those beyond `MOST` together: shown to none of them
 
     def of(self, tenant: str) -> TenantUsage:
         """To count with."""
-        tally = self._tallies.get(tenant)
+        tally = self._usage.get(tenant)
         if tally is None:
-            if len(self._tallies) >= MOST:
+            if len(self._usage) >= MOST:
                 return self._others
-            tally = self._tallies[tenant] = TenantUsage()
+            tally = self._usage[tenant] = TenantUsage()
         return tally
 
     def shown(self, tenant: str) -> TenantUsage:
         """To look at; nothing is made by looking."""
-        return self._tallies.get(tenant) or TenantUsage()
+        return self._usage.get(tenant) or TenantUsage()
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._tallies])
+        return iter([*self._usage])

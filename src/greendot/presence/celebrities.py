@@ -33,13 +33,13 @@ class Celebrities:
 
     def __init__(
         self,
-        shared: NodeContext,
+        context: NodeContext,
         metrics: Metrics,
         now_ms: Callable[[], int],
         crowding: CelebrityThresholds,
         forced: Collection[Key] = (),
     ) -> None:
-        self._shared = shared
+        self._context = context
         self._metrics = metrics
         self._now_ms = now_ms  # of the engine's clock
         self._crowding = crowding
@@ -86,7 +86,7 @@ class Celebrities:
     def close(self, watched: WatchedUser) -> None:
         """Tell nothing more in slices."""
         if watched.crowd is not None:
-            self._shared.timers.cancel(watched.crowd.timer)
+            self._context.timers.cancel(watched.crowd.timer)
             watched.crowd = None
             self.polled -= {watched.key} - self._forced
 
@@ -115,30 +115,30 @@ class Celebrities:
         if crowd.spread is not None:
             crowd.spread.changed()
         else:
-            crowd.spread = CelebrityFanout(watched.channel.listeners, active_at, self._shared.timers.now())
-            crowd.timer = self._shared.timers.set(STEP_S, self._slice, watched)
+            crowd.spread = CelebrityFanout(watched.channel.listeners, active_at, self._context.timers.now())
+            crowd.timer = self._context.timers.set(STEP_S, self._slice, watched)
 
     def _slice(self, watched: WatchedUser) -> None:
-        crowd, now = watched.crowd, self._shared.timers.now()
+        crowd, now = watched.crowd, self._context.timers.now()
         if crowd is None or crowd.spread is None:
             return
         if watched.channel.pending or watched.channel.queued:  # said at once, and older: it must not come later
-            crowd.timer = self._shared.timers.set(STEP_S, self._slice, watched)
+            crowd.timer = self._context.timers.set(STEP_S, self._slice, watched)
             return
         due = crowd.spread.due(now, self._crowding.per_s(len(watched.channel.listeners)))
-        if own := devices(self._shared, watched.channel, watched.user):
+        if own := devices(self._context, watched.channel, watched.user):
             due = [watcher for watcher in due if watcher not in own]
         if due:
-            frame = encode_event(watched.shown(self._now_ms()), self._shared.clock.now_ms())
-            self._shared.hub.send_each(due, frame, key=("presence", watched.user))
+            frame = encode_event(watched.shown(self._now_ms()), self._context.clock.now_ms())
+            self._context.hub.send_each(due, frame, key=("presence", watched.user))
             self._metrics.presence_spread_total += len(due)
-        crowd.timer = self._shared.timers.set(STEP_S, self._slice, watched)
+        crowd.timer = self._context.timers.set(STEP_S, self._slice, watched)
         self._end_if_done(watched, crowd)
         self._forget_if_few(watched, crowd)
 
     def _end_if_done(self, watched: WatchedUser, crowd: CelebrityWatchers) -> None:
         if crowd.spread is not None and crowd.spread.done:
-            self._shared.timers.cancel(crowd.timer)
+            self._context.timers.cancel(crowd.timer)
             crowd.spread = crowd.timer = None
 
     def _forget_if_few(self, watched: WatchedUser, crowd: CelebrityWatchers) -> None:

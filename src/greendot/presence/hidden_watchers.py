@@ -30,11 +30,15 @@ class HiddenWatchers:
     """One for each node. `now_ms` is the engine's time."""
 
     def __init__(
-        self, shared: NodeContext, watched: Subscriptions[WatchedUser], crowds: Celebrities, now_ms: Callable[[], int]
+        self,
+        context: NodeContext,
+        watched: Subscriptions[WatchedUser],
+        celebrities: Celebrities,
+        now_ms: Callable[[], int],
     ) -> None:
-        self._shared = shared
+        self._context = context
         self._watched = watched
-        self._crowds = crowds
+        self._celebrities = celebrities
         self._now_ms = now_ms
 
     def bar(self, watched: WatchedUser, connection: Connection) -> None:
@@ -49,7 +53,7 @@ class HiddenWatchers:
         gone = self._gone(watched)
         watched.barred[connection] = gone
         self._watched.detach(watched.channel.topic, connection)  # and with it what waits to be written to it
-        self._crowds.left(watched, connection)
+        self._celebrities.left(watched, connection)
         if watched.face.state != "offline" and not watched.is_polled:
             self._tell(watched, connection, gone)
 
@@ -60,7 +64,7 @@ class HiddenWatchers:
             return None
         watched.shows += 1
         self._watched.attach(watched, connection)
-        self._crowds.came(watched, connection)
+        self._celebrities.came(watched, connection)
         now = watched.shown(self._now_ms())
         if 0 < now.version <= before.version:  # what was told in its place must not seem to be newer
             watched.raised = max(watched.raised, before.version + 1)
@@ -101,5 +105,5 @@ class HiddenWatchers:
         return polled(shown, self._now_ms()) if seen_before and watched.is_polled else shown
 
     def _tell(self, watched: WatchedUser, connection: Connection, shown: Presence) -> None:
-        frame = encode_event(self._current(watched, shown), self._shared.clock.now_ms())
+        frame = encode_event(self._current(watched, shown), self._context.clock.now_ms())
         connection.send(frame, record=False, key=("presence", watched.user))

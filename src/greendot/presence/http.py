@@ -69,7 +69,7 @@ class PresenceRoutes:
     async def query(self, request: Request, body: QueryPresence) -> Response:
         """How others see up to 10,000 users: one entry each, in order."""
         tenant = self._backend.keys.tenant(request)
-        self._backend.limiting.app_query(tenant, len(body.users))
+        self._backend.rate_limits.app_query(tenant, len(body.users))
         entries: list[bytes] = []
         order = self._backend.snapshots.order(tenant, body.users)
         async for users in self._backend.slices.cut(ordered(body.users, order)):
@@ -80,15 +80,19 @@ class PresenceRoutes:
     @operation("GET /v1/presence/online", fails=(429,))
     async def online(self, request: Request, query: OnlinePage) -> OnlineUsers:
         """Who is online. Pages are in no order that means something; each is by id."""
-        tenant, limiting, engine = self._backend.keys.tenant(request), self._backend.limiting, self._backend.engine
+        tenant, rate_limits, engine = (
+            self._backend.keys.tenant(request),
+            self._backend.rate_limits,
+            self._backend.engine,
+        )
         # The work is known afterwards. What such a page took the last time is charged before, and the rest then.
         kind = tenant, query.after is None
         expected = self._work.get(kind, query.limit)
-        limiting.app_query(tenant, expected)
+        rate_limits.app_query(tenant, expected)
         stale = await engine.is_any_restoring()
         page = await engine.online(tenant, query.after, query.limit)
         stale = stale or await engine.is_any_restoring()
-        limiting.app_looked(tenant, max(0, page.work - expected))
+        rate_limits.app_looked(tenant, max(0, page.work - expected))
         if len(self._work) > MOST_TENANTS:
             self._work.clear()
         self._work[kind] = page.work

@@ -78,45 +78,45 @@ class PresenceReads:
         self,
         snapshots: PresenceSnapshots,
         followed: tuple[Subscriptions[WatchedUser], HiddenWatchers, Celebrities],
-        sights: VisibilityCache,
+        visibility: VisibilityCache,
         slices: TimeSlices,
         snapshot: Callable[[WatchedUser, Session], Presence],
     ) -> None:
         self._snapshots = snapshots
-        self._watched, self._barring, self._crowds = followed
-        self._sights = sights
+        self._watched, self._hidden_watchers, self._celebrities = followed
+        self._visibility = visibility
         self._slices = slices
         self._snapshot = snapshot
 
     async def read(self, session: Session, users: list[str]) -> Raw:
         """Return the users' states, in the order asked for."""
-        tenant, viewer, sights = session.tenant, session.user, self._sights
+        tenant, viewer, visibility = session.tenant, session.user, self._visibility
         order = self._snapshots.order(tenant, users)
         users = [*ordered(users, order)]
         allowed, many = await watchable(self._slices, session.grants, users), len(users) > STEP
-        await sights.know_many(tenant, viewer, users)
-        decided = sights.decided(tenant)
+        await visibility.know_many(tenant, viewer, users)
+        decided = visibility.decided(tenant)
         found: list[Found] = []
         entries: list[bytes] = []
         async for some in self._slices.cut(users):
             found += await self._read_some(session, some, allowed)
             if many:
                 await self._slices.turn()  # others may have been read in this turn too
-            await sights.learn(tenant, [viewer], some)
+            await visibility.learn(tenant, [viewer], some)
             for user in some:
                 entries.append(encode_part(self._shown(session, user, found[len(entries)], allowed)))
         if many:
             await self._slices.turn()  # to join so many entries takes a while too
-        while again := sights.decided_since(tenant, viewer, users, decided):
-            decided = sights.decided(tenant)
+        while again := visibility.decided_since(tenant, viewer, users, decided):
+            decided = visibility.decided(tenant)
             async for numbers in self._slices.cut(again):
-                await sights.learn(tenant, [viewer], [users[number] for number in numbers])
+                await visibility.learn(tenant, [viewer], [users[number] for number in numbers])
                 for number in numbers:
                     entries[number] = encode_part(self._shown(session, users[number], found[number], allowed))
         return joined("presence", restored_order(entries, order))
 
     async def _read_some(self, session: Session, users: Sequence[str], allowed: Collection[str]) -> list[Found]:
-        await self._sights.learn(session.tenant, [session.user], users)
+        await self._visibility.learn(session.tenant, [session.user], users)
         visible = {user for user in users if user in allowed and self._may_see(session, user)}
         polled = await self._open_polled(session.tenant, visible)
         # Users who are not to be seen are read under names nobody can have: that takes as long as for the unknown.
@@ -130,7 +130,7 @@ class PresenceReads:
             return project(user, found, own=True)
         if user not in allowed:
             return unknown_presence(user)
-        sight = self._sights.see(session.tenant, session.user, user)
+        sight = self._visibility.see(session.tenant, session.user, user)
         if sight == "hidden":
             return self._hidden(session, user)
         if isinstance(found, WatchedUser):
@@ -139,17 +139,17 @@ class PresenceReads:
         return shown if sight == "full" else without_last_seen(shown)
 
     def _may_see(self, session: Session, user: str) -> bool:
-        return self._sights.see(session.tenant, session.user, user) != "hidden"
+        return self._visibility.see(session.tenant, session.user, user) != "hidden"
 
     def _hidden(self, session: Session, user: str) -> Presence:
         watched = self._watched.get(Topic("watch", session.tenant, user))
         if watched is None:
             return unknown_presence(user, stale=self._snapshots.is_restoring(session.tenant, user))
-        return self._barring.snapshot(watched, session.connection)
+        return self._hidden_watchers.snapshot(watched, session.connection)
 
     async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, WatchedUser]:
         """Follow those of the users whom thousands ask for, if only for some seconds: their state is known here."""
-        polled = self._crowds.polled
+        polled = self._celebrities.polled
         if not polled:
             return {}
         topics = {user: Topic("watch", tenant, user) for user in users if (tenant, user) in polled}

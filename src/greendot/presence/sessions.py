@@ -60,20 +60,20 @@ class SessionService:
         self,
         engine: Engine,
         statuses: StatusService,
-        seating: SessionRooms,
-        shared: NodeContext,
+        session_rooms: SessionRooms,
+        context: NodeContext,
         periods: SessionPeriods,
     ) -> None:
         self.left: Callable[[Key], None] = lambda key: None  # told of a user whose last session here is gone
         self.incarnation = ""  # this node's name; another one after it was taken for dead
         self._engine = engine
         self._statuses = statuses
-        self._seating = seating
-        self._registry = shared.registry
-        self._clock = shared.clock
-        self._timers = shared.timers
-        self._tasks = shared.tasks
-        self._witness = shared.witness
+        self._session_rooms = session_rooms
+        self._registry = context.registry
+        self._clock = context.clock
+        self._timers = context.timers
+        self._tasks = context.tasks
+        self._recorder = context.recorder
         self._periods = periods
         self._coming: set[str] = set()  # sessions on their way here from other nodes
         self._due = self._check  # one for all connections' timers, instead of one each
@@ -221,7 +221,7 @@ class SessionService:
 
     def _set_idle(self, session: Session, idle: bool) -> None:
         session.idle, session.state_at = idle, self._timers.now()
-        self._witness.idled(session)
+        self._recorder.idled(session)
         self._tasks.spawn(self._show_idle(session))
 
     async def _show_idle(self, session: Session) -> None:
@@ -295,8 +295,8 @@ class SessionService:
         self._timers.cancel(session.leave_timer)
         session.leave_timer = None
         self._registry.remove(session)
-        self._seating.forget(session)
-        self._witness.gone(session)
+        self._session_rooms.forget(session)
+        self._recorder.gone(session)
         if not self._registry.sessions_of(*session.key):
             self._statuses.forget(session.key)
             self.left(session.key)

@@ -23,11 +23,11 @@ SHORTEST_S, LONGEST_S = 0.001, 60.0  # between two looks at whether a status is 
 class StatusService:
     """Reads that arrive in the same tick share one query: a thousand returning users are one read."""
 
-    def __init__(self, engine: Engine, store: StatusStore, shared: NodeContext) -> None:
+    def __init__(self, engine: Engine, store: StatusStore, context: NodeContext) -> None:
         self._engine = engine
         self._store = store
-        self._shared = shared
-        self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(shared, store.statuses, ManualStatus())
+        self._context = context
+        self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(context, store.statuses, ManualStatus())
         self._ends: dict[Key, Timer] = {}  # of the users with sessions here
         self._invisible: set[Key] = set()  # of the same
         self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer
@@ -39,7 +39,7 @@ class StatusService:
         if manual.until is not None and manual.until <= self._engine.now_ms():
             raise Refused(Err.BAD_FIELD, "field `until` of status.set: must be in the future")
         kept = await self._store.put_status(*key, manual)
-        self._shared.witness.stated(key, kept)
+        self._context.recorder.stated(key, kept)
         snapshot = await self._show(key, kept)
         self._engine.publish(Topic("user", *key), StatusChanged())
         if snapshot.stale:
@@ -61,7 +61,7 @@ class StatusService:
 
     def look_again(self, key: Key) -> None:
         """The status was set, here or elsewhere."""
-        self._shared.tasks.spawn(self._settle(key))
+        self._context.tasks.spawn(self._settle(key))
 
     def learnt(self, key: Key, manual: ManualStatus) -> None:
         """What the store knows, of a user the engine may not know."""
@@ -92,13 +92,13 @@ class StatusService:
 
     def forget(self, key: Key) -> None:
         """The user has no session here any more."""
-        self._shared.timers.cancel(self._ends.pop(key, None))
+        self._context.timers.cancel(self._ends.pop(key, None))
         self._invisible.discard(key)
         self._seen.pop(key, None)
 
     def with_sessions(self, key: Key, snapshot: Snapshot) -> Snapshot:
         """Return a stale snapshot with the user's sessions on this node in place of an absence."""
-        sessions = self._shared.registry.sessions_of(*key)
+        sessions = self._context.registry.sessions_of(*key)
         if not sessions or snapshot.own.state != "offline":
             return snapshot
         own = VisibleState("idle" if all(session.idle for session in sessions) else "online")
@@ -109,7 +109,7 @@ class StatusService:
     async def _show(self, key: Key, manual: ManualStatus) -> Snapshot:
         snapshot = await self._engine.set_status(*key, manual)
         self._note(key, snapshot)
-        if snapshot.stale and self._shared.registry.sessions_of(*key):
+        if snapshot.stale and self._context.registry.sessions_of(*key):
             self.learnt(key, manual)  # the engine may not know the user yet
         return snapshot
 
@@ -117,10 +117,10 @@ class StatusService:
         """Remember what this node must know of a user with sessions here."""
         seen, own, was_hidden = self._seen.get(key), snapshot.own, key in self._invisible
         self.forget(key)
-        if not self._shared.registry.sessions_of(*key):
+        if not self._context.registry.sessions_of(*key):
             return
         if own.since == own.version and (own.status != "auto" if seen is None else seen[0] != own.version):
-            seen = own.version, self._shared.timers.now()
+            seen = own.version, self._context.timers.now()
         if seen is not None:
             self._seen[key] = seen
         if was_hidden:
@@ -130,7 +130,7 @@ class StatusService:
             remaining_s = (snapshot.own.until - self._engine.now_ms()) / 1000
             # Not longer at a time: the clock may be set meanwhile, and a date far ahead may be changed many times.
             delay_s = min(max(remaining_s, SHORTEST_S), LONGEST_S)
-            self._ends[key] = self._shared.timers.set(delay_s, self._over, key)
+            self._ends[key] = self._context.timers.set(delay_s, self._over, key)
 
     def _hide(self, key: Key, *, hidden: bool) -> None:
         if hidden != (key in self._invisible):
@@ -139,7 +139,7 @@ class StatusService:
 
     def _over(self, key: Key) -> None:
         del self._ends[key]
-        self._shared.tasks.spawn(self._settle(key))
+        self._context.tasks.spawn(self._settle(key))
 
     async def _settle(self, key: Key) -> None:
         # Every verb ends what has run out; this one does nothing else.
@@ -150,5 +150,5 @@ class StatusService:
             snapshot = None
         if snapshot is not None and not snapshot.stale:
             self._note(key, snapshot)
-        elif self._shared.registry.sessions_of(*key) and key not in self._ends:
-            self._ends[key] = self._shared.timers.set(RETRY_S, self._over, key)
+        elif self._context.registry.sessions_of(*key) and key not in self._ends:
+            self._ends[key] = self._context.timers.set(RETRY_S, self._over, key)

@@ -51,23 +51,23 @@ class WatchService:
     def __init__(
         self,
         engine: Engine,
-        shared: NodeContext,
-        crowds: Celebrities,
-        sights: VisibilityCache,
+        context: NodeContext,
+        celebrities: Celebrities,
+        visibility: VisibilityCache,
         statuses: StatusService,
         limits: WatchLimits,
     ) -> None:
         self._engine = engine
-        self._shared = shared
-        self._crowds = crowds
-        self._sights = sights
+        self._context = context
+        self._celebrities = celebrities
+        self._visibility = visibility
         self._most = limits.users
         self._hold_s = limits.hold_s
-        self._watched = Subscriptions(engine, shared, self._make, self._read, crowds.close)
-        self._barring = HiddenWatchers(shared, self._watched, crowds, engine.now_ms)
-        followed = self._watched, self._barring, crowds
+        self._watched = Subscriptions(engine, context, self._make, self._read, celebrities.close)
+        self._hidden_watchers = HiddenWatchers(context, self._watched, celebrities, engine.now_ms)
+        followed = self._watched, self._hidden_watchers, celebrities
         self.snapshots = PresenceSnapshots(engine, statuses, self.watched)
-        self.read = PresenceReads(self.snapshots, followed, sights, shared.slices, self._snapshot).read
+        self.read = PresenceReads(self.snapshots, followed, visibility, context.slices, self._snapshot).read
         self._restoring: list[WatchedUser] = []
 
     def watched(self, topic: Topic) -> WatchedUser | None:
@@ -86,19 +86,19 @@ class WatchService:
         entries: list[WatchEntry] = []
         many, order = len(users) > STEP, self.snapshots.order(session.tenant, users)
         users = [*ordered(users, order)]
-        allowed = await watchable(self._shared.slices, session.grants, users)
-        await self._sights.know_many(session.tenant, session.user, [*allowed])
+        allowed = await watchable(self._context.slices, session.grants, users)
+        await self._visibility.know_many(session.tenant, session.user, [*allowed])
         try:
-            async for some in self._shared.slices.cut(users):
+            async for some in self._context.slices.cut(users):
                 topics = {user: Topic("watch", session.tenant, user) for user in some if user in allowed}
                 await self._open(session, topics, many=many)
                 if connection.closing:
                     return joined("presence", ())
                 entries += self._watch_some(connection, session, some, topics)
             if many:
-                await self._shared.slices.turn()  # to join so many entries takes a while too
+                await self._context.slices.turn()  # to join so many entries takes a while too
             while changed := [number for number, entry in enumerate(entries) if entry.is_outdated]:
-                async for numbers in self._shared.slices.cut(changed):
+                async for numbers in self._context.slices.cut(changed):
                     for number in numbers:
                         if (watched := entries[number].watched) is not None:
                             entries[number] = self._begin(watched, connection, session)
@@ -110,12 +110,12 @@ class WatchService:
     async def _open(self, session: Session, topics: Mapping[str, Topic], *, many: bool) -> None:
         """Have the users followed, and who may see them known: both hold until the next await."""
         while True:
-            await self._sights.learn(session.tenant, [session.user], topics)
+            await self._visibility.learn(session.tenant, [session.user], topics)
             await self._watched.open([*topics.values()])
             if many:
-                await self._shared.slices.turn()  # others may have been read in this turn too
+                await self._context.slices.turn()  # others may have been read in this turn too
             # Both may have been given up while the other was read.
-            if self._sights.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
+            if self._visibility.knows(session.tenant, session.user, topics) and self._watched.follows(topics.values()):
                 return
 
     def _watch_some(
@@ -140,23 +140,23 @@ class WatchService:
 
     def _attach(self, watched: WatchedUser, connection: Connection, session: Session) -> Presence:
         if not watched.is_wanted:
-            watched.discreet = self._sights.is_discreet(*watched.key)
+            watched.discreet = self._visibility.is_discreet(*watched.key)
         if not self._may_see(session, watched.user):
-            self._barring.bar(watched, connection)
-            return self._barring.snapshot(watched, connection)
-        if connection in watched.barred and (lifted := self._barring.lift(watched, connection)) is not None:
+            self._hidden_watchers.bar(watched, connection)
+            return self._hidden_watchers.snapshot(watched, connection)
+        if connection in watched.barred and (lifted := self._hidden_watchers.lift(watched, connection)) is not None:
             return structs.replace(self._snapshot(watched, session), version=lifted.version)
         if connection not in watched.channel.listeners or watched.crowd is not None:
             self._watched.attach(watched, connection)
-            self._crowds.came(watched, connection)
+            self._celebrities.came(watched, connection)
         return self._snapshot(watched, session)
 
     def _may_see(self, session: Session, user: str) -> bool:
-        return self._sights.see(session.tenant, session.user, user) != "hidden"
+        return self._visibility.see(session.tenant, session.user, user) != "hidden"
 
     async def unwatch(self, connection: Connection, session: Session, users: Collection[str]) -> None:
         watches = (connection.watches or set()).intersection(users)
-        async for some in self._shared.slices.cut([*watches]):
+        async for some in self._context.slices.cut([*watches]):
             if connection.watches is not None:
                 connection.watches.difference_update(some)
             self._detach_all(session.tenant, some, connection)
@@ -164,7 +164,7 @@ class WatchService:
     async def keep_granted(self, connection: Connection, session: Session, grants: Grants) -> None:
         """End the watches that the session's next token does not allow."""
         watches = [*(connection.watches or ())]
-        lost = {*watches}.difference(await watchable(self._shared.slices, grants, watches))
+        lost = {*watches}.difference(await watchable(self._context.slices, grants, watches))
         if lost:
             await self.unwatch(connection, session, lost)
             connection.drop(lambda key: isinstance(key, tuple) and key[0] == "presence" and key[1] in lost)
@@ -176,10 +176,10 @@ class WatchService:
             if len(watches) <= STEP:
                 self._detach_all(connection.session.tenant, watches, connection)
             else:
-                self._shared.tasks.spawn(self._forget_many(connection.session.tenant, [*watches], connection))
+                self._context.tasks.spawn(self._forget_many(connection.session.tenant, [*watches], connection))
 
     async def _forget_many(self, tenant: str, users: list[str], connection: Connection) -> None:
-        async for some in self._shared.slices.cut(users):
+        async for some in self._context.slices.cut(users):
             self._detach_all(tenant, some, connection)
 
     def _detach_all(self, tenant: str, users: Iterable[str], connection: Connection) -> None:
@@ -189,13 +189,13 @@ class WatchService:
     def _detach(self, topic: Topic, connection: Connection) -> None:
         watched = self._watched.get(topic)
         if watched is not None:
-            self._barring.forget(watched, connection)
+            self._hidden_watchers.forget(watched, connection)
             self._watched.detach(topic, connection)
-            self._crowds.left(watched, connection)
+            self._celebrities.left(watched, connection)
 
     def _make(self, channel: Channel) -> WatchedUser:
         watched = WatchedUser(channel)
-        self._crowds.opened(watched)
+        self._celebrities.opened(watched)
         return watched
 
     def _snapshot(self, watched: WatchedUser, session: Session) -> Presence:
@@ -223,11 +223,11 @@ class WatchService:
         """Others see this now; told unless it looks the same."""
         before, watched.face = watched.face, face
         watched.shows += 1
-        if (not anyway and _same(before, face)) or self._crowds.tells(watched):
+        if (not anyway and _same(before, face)) or self._celebrities.tells(watched):
             return
-        frame = encode_event(watched.shown(self._engine.now_ms()), self._shared.clock.now_ms())
+        frame = encode_event(watched.shown(self._engine.now_ms()), self._context.clock.now_ms())
         key = ("presence", watched.user)
-        self._shared.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
+        self._context.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
 
     def _show_own(self, watched: WatchedUser, face: VisibleState, *, anyway: bool = False) -> None:
         before, watched.own = watched.own, face
@@ -235,8 +235,8 @@ class WatchService:
         if not anyway and _same_own(before, face):
             return
         if own := self._devices(watched):
-            frame = encode_event(watched.shown_own(), self._shared.clock.now_ms())
-            self._shared.hub.send_each(own, frame, key=("presence", watched.user))
+            frame = encode_event(watched.shown_own(), self._context.clock.now_ms())
+            self._context.hub.send_each(own, frame, key=("presence", watched.user))
 
     def _devices(self, watched: WatchedUser) -> list[Connection]:
         return self._connections(watched, watched.user)
@@ -249,7 +249,7 @@ class WatchService:
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
         """Decide again what these see and who sees them, and send what is different."""
-        slices, looked = self._shared.slices, 0
+        slices, looked = self._context.slices, 0
         for user in self.in_use(tenant) if users is None else users:
             if looked > STEP:
                 looked = 0
@@ -258,32 +258,32 @@ class WatchService:
             watched = self._watched.get(Topic("watch", tenant, user))
             if watched is None:
                 continue
-            await self._sights.know(tenant, _watchers(watched), [user])
+            await self._visibility.know(tenant, _watchers(watched), [user])
             concerned = self._concerned(watched)
             looked += len(concerned)
             self._reconsider(watched, ())
             async for some in slices.cut(concerned):
                 self._reconsider(watched, some)
         for user in users or ():
-            for connection in [*self._shared.registry.connections_of(tenant, user)]:
+            for connection in [*self._context.registry.connections_of(tenant, user)]:
                 async for seen in slices.cut([*(connection.watches or ())]):
-                    await self._sights.know(tenant, [user], seen)
+                    await self._visibility.know(tenant, [user], seen)
                     for other in seen:
                         if (found := self._watched.get(Topic("watch", tenant, other))) is not None:
                             self._reconsider(found, [connection])
 
     def _concerned(self, watched: WatchedUser) -> list[Connection]:
         """Those of the watchers for whom there may be something else to decide than that they see the user."""
-        hide_from = self._sights.only_hidden_from(*watched.key)
+        hide_from = self._visibility.only_hidden_from(*watched.key)
         if hide_from is None:
             return [*watched.channel.listeners, *watched.barred]
         return [*(device for user in hide_from for device in self._connections(watched, user)), *watched.barred]
 
     def _connections(self, watched: WatchedUser, user: str) -> list[Connection]:
-        return devices(self._shared, watched.channel, user)
+        return devices(self._context, watched.channel, user)
 
     def _reconsider(self, watched: WatchedUser, connections: Iterable[Connection]) -> None:
-        discreet, watched.discreet = watched.discreet, self._sights.is_discreet(*watched.key)
+        discreet, watched.discreet = watched.discreet, self._visibility.is_discreet(*watched.key)
         if discreet != watched.discreet and watched.face.state == "offline":
             self._show(watched, watched.face, anyway=True)
         for connection in connections:
@@ -291,9 +291,9 @@ class WatchService:
             if session is None or watched.user not in (connection.watches or ()):
                 continue  # it went while others were looked at
             if not self._may_see(session, watched.user):
-                self._barring.bar(watched, connection)
-            elif (shown := self._barring.lift(watched, connection)) is not None:
-                frame = encode_event(shown, self._shared.clock.now_ms())
+                self._hidden_watchers.bar(watched, connection)
+            elif (shown := self._hidden_watchers.lift(watched, connection)) is not None:
+                frame = encode_event(shown, self._context.clock.now_ms())
                 connection.send(frame, record=False, key=("presence", watched.user))
 
     # --- when something may have been missed ---
@@ -302,7 +302,7 @@ class WatchService:
         """Show nothing new of these users for so long, or until they are held anew and read: their sessions are being
         restored. What else reads them before leaves them alone: another return of the engine, or an earlier loss.
         """
-        until = self._shared.timers.now() + seconds
+        until = self._context.timers.now() + seconds
         for watched in self._watched.within(part):
             watched.held, watched.held_until = True, until
 
@@ -310,14 +310,14 @@ class WatchService:
         """Show nothing new of the user until all sessions had time to be restored, then read it."""
         watched.held = True
         if not self._restoring:
-            self._shared.timers.set(self._hold_s, self._restored)
+            self._context.timers.set(self._hold_s, self._restored)
         self._restoring.append(watched)
 
     def _restored(self, _: None) -> None:
         """Users that were restored before this node knew of any loss must all be back by now."""
         found, self._restoring = self._restoring, []
         known = [watched for watched in found if self._watched.get(watched.channel.topic) is watched]
-        self._shared.tasks.spawn(self._quietly(known))
+        self._context.tasks.spawn(self._quietly(known))
 
     async def _quietly(self, known: list[WatchedUser]) -> None:
         for at in range(0, len(known), AT_ONCE):
@@ -338,7 +338,7 @@ class WatchService:
                 watched.stale = True
                 self._show(watched, watched.face, anyway=True)
                 self._show_own(watched, watched.own, anyway=True)
-                self._barring.tell_again(watched)
+                self._hidden_watchers.tell_again(watched)
 
     async def resync(self, part: Part, *, intact: bool) -> None:
         """Read everybody again and tell what is different. Unless `intact`, an older version may be the truth."""
@@ -349,7 +349,7 @@ class WatchService:
         for tenant, theirs in groupby(all_watched, key=lambda watched: watched.channel.topic.tenant):
             users = [*theirs]
             for at in range(0, len(users), AT_ONCE):
-                now = self._shared.timers.now()
+                now = self._context.timers.now()
                 chunk = [watched for watched in users[at : at + AT_ONCE] if has_come(watched.held_until, now)]
                 before = [watched.face for watched in chunk]
                 for watched in chunk:
@@ -370,7 +370,7 @@ class WatchService:
         self._show(watched, _newer(watched.face, snapshot.face, settled), anyway=was_stale)
         self._show_own(watched, _newer(watched.own, snapshot.own, settled), anyway=was_stale)
         if was_stale:
-            self._barring.tell_again(watched)
+            self._hidden_watchers.tell_again(watched)
 
     async def _read(self, fresh: Sequence[WatchedUser]) -> None:
         topics = [watched.channel.topic for watched in fresh]

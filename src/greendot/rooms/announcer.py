@@ -41,7 +41,7 @@ class CountThrottle:
         self._timer = None
 
 
-def devices(shared: NodeContext, channel: Channel, user: str) -> list[Connection]:
+def devices(context: NodeContext, channel: Channel, user: str) -> list[Connection]:
     """A user's connections among the channel's listeners."""
-    connections = shared.registry.connections_of(channel.topic.tenant, user)
+    connections = context.registry.connections_of(channel.topic.tenant, user)
     return [connection for connection in connections if connection in channel.listeners]

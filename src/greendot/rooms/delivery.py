@@ -35,12 +35,12 @@ class RoomDelivery:
     """The lines of all local rooms."""
 
     def __init__(
-        self, store: Store, shared: NodeContext, local: Subscriptions[LocalRoom], changed: Callable[[LocalRoom], None]
+        self, store: Store, context: NodeContext, local: Subscriptions[LocalRoom], changed: Callable[[LocalRoom], None]
     ) -> None:
         self.gaps = 0  # times something was missing and was read
         self.recoveries = 0  # times somebody came back and asked for what was missed
         self._store = store
-        self._shared = shared
+        self._context = context
         self._local = local
         self._timer: Timer | None = None
         self._changed = changed  # told of a room whose members are not those known here
@@ -48,7 +48,7 @@ class RoomDelivery:
     def _look_later(self) -> None:
         """While there are rooms here their heads are compared with the store's."""
         if self._timer is None:
-            self._timer = self._shared.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._due)
+            self._timer = self._context.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._due)
 
     def begin(self, local: LocalRoom, head: int) -> None:
         """A room is followed from here on; what came while its head was read finds its place."""
@@ -75,18 +75,18 @@ class RoomDelivery:
     def _forward(self, local: LocalRoom, frames: list[bytes]) -> None:
         room, seq = local.channel.topic.name, local.cursor - len(frames)
         for number, frame in enumerate(frames, start=seq + 1):
-            self._shared.hub.offer(local.channel, frame, record=True, key=RoomKey(room, number))
+            self._context.hub.offer(local.channel, frame, record=True, key=RoomKey(room, number))
 
     # --- gaps ---
 
     def _miss(self, local: LocalRoom, wait_s: float) -> None:
         if local.gap_timer is None and not local.reading:
-            local.gap_timer = self._shared.timers.set(wait_s, self._over, local)
+            local.gap_timer = self._context.timers.set(wait_s, self._over, local)
 
     def _over(self, local: LocalRoom) -> None:
         local.gap_timer = None
         if local.line.gap or local.hinted > local.cursor:
-            self._shared.tasks.spawn(self.fill(local))
+            self._context.tasks.spawn(self.fill(local))
 
     async def fill(self, local: LocalRoom) -> None:
         """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""
@@ -98,7 +98,7 @@ class RoomDelivery:
             await self._fill(local)
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="a gap in a room", reason=error, room=local.channel.topic.name)
-            local.gap_timer = self._shared.timers.set(AGAIN_S * random.uniform(0.5, 1), self._over, local)
+            local.gap_timer = self._context.timers.set(AGAIN_S * random.uniform(0.5, 1), self._over, local)
             return
         finally:
             local.reading = False
@@ -119,8 +119,8 @@ class RoomDelivery:
         # Too much for a live stream: clients fetch it when they want it.
         room = await self._store.room(topic.tenant, topic.name)
         if room is not None and room.head > local.cursor:
-            frame = encode_event(Resync(f"room:{topic.name}"), self._shared.clock.now_ms())
-            self._shared.hub.offer(local.channel, frame, record=True, key=RoomKey(topic.name, ("resync",)))
+            frame = encode_event(Resync(f"room:{topic.name}"), self._context.clock.now_ms())
+            self._context.hub.offer(local.channel, frame, record=True, key=RoomKey(topic.name, ("resync",)))
             self._forward(local, local.line.skip_to(room.head))
 
     # --- comparing ---
@@ -129,7 +129,7 @@ class RoomDelivery:
         self._timer = None
         if self._local.within(Part()):
             self._look_later()
-            self._shared.tasks.spawn(self._compare_quietly())
+            self._context.tasks.spawn(self._compare_quietly())
 
     async def _compare_quietly(self) -> None:
         try:

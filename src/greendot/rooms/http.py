@@ -121,7 +121,7 @@ class RoomRoutes:
     async def put(self, request: Request, room: str, body: PutRoom) -> RoomShown:
         """Make a room, or change it."""
         tenant = self._backend.keys.tenant(request)
-        return _shown(await self._backend.speaking.put_room(tenant, room, body.open, body.bus))
+        return _shown(await self._backend.room_messages.put_room(tenant, room, body.open, body.bus))
 
     @operation("GET /v1/rooms/{room}", fails=(404,))
     async def get(self, request: Request, room: str) -> RoomShown:
@@ -143,14 +143,14 @@ class RoomRoutes:
     async def add_member(self, request: Request, room: str, user: str, body: PutMember) -> Membership:
         """Make a user a member of a room, or give a member another role."""
         of = await self._room(request, room)
-        await self._backend.speaking.put_member(of.tenant, room, user, body.role)
+        await self._backend.room_messages.put_member(of.tenant, room, user, body.role)
         return Membership(room, user, body.role)
 
     @operation("DELETE /v1/rooms/{room}/members/{user}", fails=(404,))
     async def remove_member(self, request: Request, room: str, user: str) -> None:
         """Remove a member: the user hears nothing more of the room. 503: not every node has said so; do it again."""
         of = await self._room(request, room)
-        await self._backend.speaking.remove_member(of.tenant, of, user)
+        await self._backend.room_messages.remove_member(of.tenant, of, user)
 
     @operation("GET /v1/rooms/{room}/present", fails=(404,))
     async def present(self, request: Request, room: str, query: Page) -> PresentReply:
@@ -185,10 +185,10 @@ class RoomRoutes:
         key = body.key or idempotency_key or new_message_id()
         check_size(body.body)
         await self._backend.targets.check_room(of.tenant, room)
-        self._backend.limiting.app_message(of.tenant, room)
+        self._backend.rate_limits.app_message(of.tenant, room)
         draft = Draft(body.user, body.name, bytes(body.body), key, self._backend.clock.now_ms())
         self._backend.engine.typing_stop(of.tenant, room, body.user)
-        record = await self._backend.speaking.append(of.tenant, room, draft)
+        record = await self._backend.room_messages.append(of.tenant, room, draft)
         return SendReply(record.id, record.seq)
 
     @operation("POST /v1/signals", status=202, fails=(429,))
@@ -202,7 +202,7 @@ class RoomRoutes:
             await self._backend.targets.check_room(tenant, body.room)
         else:
             await self._backend.targets.check_users(tenant, [body.user or ""])
-        self._backend.limiting.app_signal(tenant, body.room)
+        self._backend.rate_limits.app_signal(tenant, body.room)
         signal = Signal(
             sender=body.sender,
             name=body.name,

@@ -37,13 +37,13 @@ class RoomAccess(NamedTuple):
 class RoomMembers:
     """Asks the store, or what is remembered of it."""
 
-    def __init__(self, store: Store, shared: NodeContext, local: Subscriptions[LocalRoom]) -> None:
+    def __init__(self, store: Store, context: NodeContext, local: Subscriptions[LocalRoom]) -> None:
         self._store = store
         self._local = local
-        self._rooms: BatchedReads[Key, Room | None] = BatchedReads(shared, store.heads, None)
-        self._seats: BatchedReads[SeatKey, UserRoom | None] = BatchedReads(shared, store.seats, None)
+        self._rooms: BatchedReads[Key, Room | None] = BatchedReads(context, store.heads, None)
+        self._seats: BatchedReads[SeatKey, UserRoom | None] = BatchedReads(context, store.seats, None)
         self._standings: BatchedReads[SeatKey, MemberState] = BatchedReads(
-            shared, store.standings, MemberState(None, 0)
+            context, store.standings, MemberState(None, 0)
         )
 
     async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> RoomAccess:

@@ -38,14 +38,20 @@ class RoomMessages:
     """Commands and requests that change a room, or read what was said in it."""
 
     def __init__(
-        self, engine: Engine, store: Store, rooms: RoomService, shared: NodeContext, acks: Acks, limiting: RateLimits
+        self,
+        engine: Engine,
+        store: Store,
+        rooms: RoomService,
+        context: NodeContext,
+        acks: Acks,
+        rate_limits: RateLimits,
     ) -> None:
         self._engine = engine
         self._store = store
         self._rooms = rooms
-        self._shared = shared
+        self._context = context
         self._acks = acks
-        self._limiting = limiting
+        self._rate_limits = rate_limits
         self.moved: Callable[[str, str], Awaitable[None]] = _nobody_told  # told whose rooms have changed
 
     # --- who may ---
@@ -64,7 +70,7 @@ class RoomMessages:
 
     async def send(self, connection: Connection, session: Session, command: RoomSend) -> SendReply:
         admitted = await self.speaker(connection, session, command.room)
-        self._limiting.send(connection, session, command.room)
+        self._rate_limits.send(connection, session, command.room)
         # The message shows that the typing is over: nobody waits for a stop that may never come.
         self._rooms.stop_typing(session, command.room)
 
@@ -84,7 +90,7 @@ class RoomMessages:
         self, connection: Connection, session: Session, command: RoomEdit | RoomDelete, body: bytes, op: Op
     ) -> SendReply:
         await self.speaker(connection, session, command.room)
-        self._limiting.send(connection, session, command.room)
+        self._rate_limits.send(connection, session, command.room)
         original = await self._store.message(session.tenant, command.room, command.ref)
         if original is None or original.op is not None:
             raise Refused(Err.BAD_FIELD, f"field `ref`: there is no message {command.ref} in {command.room!r}")
@@ -107,7 +113,7 @@ class RoomMessages:
         ref: int | None = None,
         op: Op | None = None,
     ) -> Draft:
-        key, now = command.key or new_message_id(), self._shared.clock.now_ms()
+        key, now = command.key or new_message_id(), self._context.clock.now_ms()
         return Draft(session.user, session.grants.name, body, key, now, ref, op)
 
     async def _append(
@@ -152,7 +158,7 @@ class RoomMessages:
                 self._engine.publish(Topic("room", tenant, room), told)
             else:
                 self._tell_traced(Topic("room", tenant, room), told, record.id)
-            self._shared.witness.said(tenant, record)
+            self._context.recorder.said(tenant, record)
         return record
 
     def _tell_traced(self, topic: Topic, told: Deliver, message: str) -> None:
@@ -177,7 +183,7 @@ class RoomMessages:
         await self._rooms.membership.admit(session, command.room)
         marker, head = await self._store.put_marker(session.tenant, command.room, session.user, command.seq)
         unread = max(0, head - marker)
-        frame = encode_event(RoomChanged(command.room, read=marker, unread=unread), self._shared.clock.now_ms())
+        frame = encode_event(RoomChanged(command.room, read=marker, unread=unread), self._context.clock.now_ms())
         told = Deliver(frame, key=("read", command.room), without_connection=connection.id)
         self._engine.publish(Topic("user", session.tenant, session.user), told)
         return ReadReply(unread)
@@ -195,7 +201,7 @@ class RoomMessages:
         found = await self._store.put_member(tenant, room, user, role)
         if found:
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
-            self._shared.witness.member("member added", tenant, room, user)
+            self._context.recorder.member("member added", tenant, room, user)
             await self.moved(tenant, user)
         return found
 
@@ -203,7 +209,7 @@ class RoomMessages:
         """When this returns the user hears nothing more of the room. EngineUnavailable: not known; do it again."""
         await self._store.remove_member(tenant, room.room, user)
         self._engine.publish(Topic("room", tenant, room.room), MembersChanged())
-        self._shared.witness.member("member removed", tenant, room.room, user)
+        self._context.recorder.member("member removed", tenant, room.room, user)
         now = await self._store.room(tenant, room.room)  # it may have been closed since the caller looked
         if now is None or not now.open:
             nodes = {seat.node for seat in await self._engine.sessions(tenant, user)}

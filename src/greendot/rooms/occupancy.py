@@ -54,6 +54,7 @@ class RoomOccupancy:
 
     __slots__ = (
         "_channel",
+        "_context",
         "_counting",
         "_held_until",
         "_large",
@@ -61,30 +62,29 @@ class RoomOccupancy:
         "_order",
         "_readings",
         "_reads",
-        "_seating",
-        "_shared",
-        "_sights",
+        "_session_rooms",
         "_statuses",
         "_unknown",
         "_users",
-        "curtain",
+        "_visibility",
+        "room_view",
         "stale",
     )
 
     def __init__(
         self,
         channel: Channel,
-        shared: NodeContext,
+        context: NodeContext,
         statuses: StatusService,
-        seating: SessionRooms,
-        sights: VisibilityCache,
+        session_rooms: SessionRooms,
+        visibility: VisibilityCache,
         large: int,
     ) -> None:
         self._channel = channel
-        self._shared = shared
+        self._context = context
         self._statuses = statuses
-        self._seating = seating
-        self._sights = sights
+        self._session_rooms = session_rooms
+        self._visibility = visibility
         self._large = large
         self._unknown: set[str] = set()  # who came, and it is being looked up who may see them
         self._users: set[str] = set()
@@ -92,15 +92,15 @@ class RoomOccupancy:
         self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
         self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
         self._held_until = float("-inf")  # monotonic seconds
-        self._counting = CountThrottle(shared.timers, self._tell_count)
-        self.curtain = RoomView(channel, shared, sights, lambda: self._users)
+        self._counting = CountThrottle(context.timers, self._tell_count)
+        self.room_view = RoomView(channel, context, visibility, lambda: self._users)
         self.stale = False  # some may be missing: it was read while lost records were being restored
 
     # --- what is known ---
 
     def count(self, reader: str) -> int:
         """How many are there, as far as `reader` may see."""
-        return self.curtain.count(reader) + (self.unseen(reader) is not None)
+        return self.room_view.count(reader) + (self.unseen(reader) is not None)
 
     @property
     def users(self) -> Collection[str]:
@@ -119,10 +119,10 @@ class RoomOccupancy:
 
     def page(self, reader: str, after: str | None, limit: int) -> PresentReply:
         """Return a part of those whom a viewer sees, and how many they are."""
-        ordered, sees = self.ordered(), self.curtain.sees
+        ordered, sees = self.ordered(), self.room_view.sees
         at = 0 if after is None else bisect_right(ordered, after)
         seen = (ordered[number] for number in range(at, len(ordered)) if sees(reader, ordered[number]))
-        some, count = [*islice(seen, limit)], self.curtain.count(reader)
+        some, count = [*islice(seen, limit)], self.room_view.count(reader)
         return page(some, self.unseen(reader), after, limit, count, stale=self.stale)
 
     def unseen(self, reader: str | None) -> str | None:
@@ -147,7 +147,7 @@ class RoomOccupancy:
             self._order = None
             # While records are being restored absence means nothing: nobody leaves by what was read.
             different = found - self._users if self.stale else found ^ self._users
-            async for users in self._shared.slices.cut([*different]):
+            async for users in self._context.slices.cut([*different]):
                 if number < self._newest or self._is_held:
                     return
                 for user in users:
@@ -170,11 +170,11 @@ class RoomOccupancy:
 
     def hold(self, seconds: float) -> None:
         """The engine has forgotten who is there: until all are restored, and it is read again, nobody leaves."""
-        self._held_until = self._shared.timers.now() + seconds
+        self._held_until = self._context.timers.now() + seconds
 
     @property
     def _is_held(self) -> bool:
-        return not has_come(self._held_until, self._shared.timers.now())
+        return not has_come(self._held_until, self._context.timers.now())
 
     # --- from the bus ---
 
@@ -199,11 +199,11 @@ class RoomOccupancy:
 
     def _arrive(self, user: str) -> None:
         """Enter, once it is known who may see it."""
-        if user in self._users or self._sights.is_ready(self._tenant, user):
+        if user in self._users or self._visibility.is_ready(self._tenant, user):
             self._enter(user)
         elif user not in self._unknown:
             self._unknown.add(user)
-            self._shared.tasks.spawn(self._learn(user))
+            self._context.tasks.spawn(self._learn(user))
 
     async def _learn(self, user: str) -> None:
         known = await self._look_up([user])
@@ -212,29 +212,29 @@ class RoomOccupancy:
         if known:
             self._enter(user)
         else:
-            self._shared.timers.set(RETRY_S, self._learn_again, user)
+            self._context.timers.set(RETRY_S, self._learn_again, user)
 
     def _learn_again(self, user: str) -> None:
         if user in self._unknown:
-            self._shared.tasks.spawn(self._learn(user))
+            self._context.tasks.spawn(self._learn(user))
 
     async def _look_up(self, users: Collection[str]) -> Collection[str]:
         """Those of whom it is known who may see them: all, or nobody."""
         try:
-            await self._sights.know(self._tenant, self.curtain.viewers(), users)
+            await self._visibility.know(self._tenant, self.room_view.viewers(), users)
         except StoreUnavailable:
             return ()
         return users
 
     def review(self, users: Collection[str] | None) -> None:
         """Decide again what these see and who sees them, and tell what is different."""
-        for viewer, target, sees in self.curtain.review(users):
+        for viewer, target, sees in self.room_view.review(users):
             if self._is_large:
                 self._counting.soon()
                 continue
             event = RoomEntered(self._room, target) if sees else RoomLeft(self._room, target)
-            frame = encode_event(event, self._shared.clock.now_ms())
-            self._shared.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("present", target)))
+            frame = encode_event(event, self._context.clock.now_ms())
+            self._context.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("present", target)))
 
     # --- telling the listeners ---
 
@@ -242,22 +242,22 @@ class RoomOccupancy:
         self._unknown.discard(user)
         if user not in self._users:
             self._users.add(user)
-            self.curtain.appears(user)
+            self.room_view.appears(user)
             if self._order is not None:
                 insort(self._order, user)
-            self._tell(user, RoomEntered(self._room, user), self.curtain.skipped(user))
+            self._tell(user, RoomEntered(self._room, user), self.room_view.skipped(user))
 
     def _leave(self, user: str) -> None:
         # The engine may not know yet of a session that is here.
-        if self._seating.is_inside(self._tenant, user, self._room):
+        if self._session_rooms.is_inside(self._tenant, user, self._room):
             return
         self._unknown.discard(user)
         if user in self._users:
             self._users.discard(user)
             if self._order is not None:
                 del self._order[bisect_left(self._order, user)]
-            blind = self.curtain.skipped(user)
-            self.curtain.goes(user)
+            blind = self.room_view.skipped(user)
+            self.room_view.goes(user)
             self._tell(user, RoomLeft(self._room, user), blind)
 
     @property
@@ -276,18 +276,18 @@ class RoomOccupancy:
         if self._is_large:
             self._counting.soon()
         elif self._channel.listeners:
-            frame = encode_event(event, self._shared.clock.now_ms())
+            frame = encode_event(event, self._context.clock.now_ms())
             key = RoomKey(self._room, ("present", user))
-            self._shared.hub.offer(self._channel, frame, key=key, skip=skip)
-            self.curtain.named()
+            self._context.hub.offer(self._channel, frame, key=key, skip=skip)
+            self.room_view.named()
 
     def _tell_count(self) -> None:
         """To everybody how many are there: one more for those who are, and whom nobody else sees."""
         hidden = [user for user in self._statuses.invisible(self._tenant) if self._devices(user)]
-        self.curtain.tell_count(self._count_frame, RoomKey(self._room, ("present",)), hidden, 1)
+        self.room_view.tell_count(self._count_frame, RoomKey(self._room, ("present",)), hidden, 1)
 
     def _count_frame(self, count: int) -> bytes:
-        return encode_event(RoomCount(self._room, count), self._shared.clock.now_ms())
+        return encode_event(RoomCount(self._room, count), self._context.clock.now_ms())
 
     def _devices(self, user: str) -> list[Connection]:
-        return devices(self._shared, self._channel, user)
+        return devices(self._context, self._channel, user)

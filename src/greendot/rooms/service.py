@@ -64,20 +64,20 @@ class RoomService:
         self,
         engine: Engine,
         store: Store,
-        seating: SessionRooms,
-        sights: VisibilityCache,
-        shared: NodeContext,
+        session_rooms: SessionRooms,
+        visibility: VisibilityCache,
+        context: NodeContext,
         limits: RoomLimits,
     ) -> None:
         self._engine = engine
         self._store = store
-        self._seating = seating
-        self._sights = sights
-        self._shared = shared
+        self._session_rooms = session_rooms
+        self._visibility = visibility
+        self._context = context
         self._limits = limits
-        self._local = Subscriptions(engine, shared, self._make, self._read, self._dropped)
-        self.membership = RoomMembers(store, shared, self._local)
-        self.feed = RoomDelivery(store, shared, self._local, self._check)
+        self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
+        self.membership = RoomMembers(store, context, self._local)
+        self.delivery = RoomDelivery(store, context, self._local, self._check)
 
     @property
     def typing(self) -> TypingTimes:
@@ -90,7 +90,7 @@ class RoomService:
 
     async def join(self, connection: Connection, session: Session, room: str, after: int | None) -> JoinReply:
         """Listen from now on. With `after`, also what was missed."""
-        with self._shared.arrivals.one():
+        with self._context.surge.one():
             return await self.rejoin(connection, session, room, after, RECOVER_BYTES)
 
     async def rejoin(
@@ -120,8 +120,8 @@ class RoomService:
         removals = local.removals
         # Now that removals are heard: who was removed in between must not slip in.
         admitted = await self.membership.admit(session, room, fresh=True)
-        there = {*local.present.users, *local.typing.users} if self._sights.matters(session.tenant) else ()
-        await self._sights.know(session.tenant, [session.user], there)
+        there = {*local.present.users, *local.typing.users} if self._visibility.matters(session.tenant) else ()
+        await self._visibility.know(session.tenant, [session.user], there)
         missed, truncated = await self._missed(local, after, most)
         if self._local.get(topic) is not local or local.removals != removals or not self._is_current(local, admitted):
             if local.unchecked is not None and local.checking is not None:
@@ -131,10 +131,10 @@ class RoomService:
         if not connection.closing:
             self._local.attach(local, connection)
             connection.rooms = (connection.rooms or set()) | {room}
-            self._shared.witness.joined(session, room)
-            self._seating.enter(session, room)
-            local.present.curtain.came(session.user)
-            local.typing.curtain.came(session.user)
+            self._context.recorder.joined(session, room)
+            self._session_rooms.enter(session, room)
+            local.present.room_view.came(session.user)
+            local.typing.room_view.came(session.user)
         return JoinReply(
             room=room,
             head=local.cursor,
@@ -162,7 +162,7 @@ class RoomService:
         if after is None:
             return [], False
         while True:
-            records = await self.feed.missed(local, after)
+            records = await self.delivery.missed(local, after)
             if records is None or sum(len(record.body) for record in records) > most:
                 return [], True
             if (records[-1].seq if records else after) >= local.cursor:  # nothing came while it was read
@@ -173,8 +173,8 @@ class RoomService:
         if session is None or connection.rooms is None or room not in connection.rooms:
             return
         connection.rooms.discard(room)
-        self._shared.witness.left(session, room)
-        self._seating.exit(session, room)
+        self._context.recorder.left(session, room)
+        self._session_rooms.exit(session, room)
         self._silence(connection, session, room)
         self._local.detach(Topic("room", session.tenant, room), connection)
 
@@ -192,7 +192,7 @@ class RoomService:
     def returned(self, connection: Connection, session: Session) -> None:
         """The session is back on this connection: the rooms it did not come back into it has left."""
         if not connection.closing and session.connection is connection:
-            self._seating.keep(session, connection.rooms or ())
+            self._session_rooms.keep(session, connection.rooms or ())
 
     def hush(self, connection: Connection) -> None:
         """End the typing this connection started, in every room."""
@@ -210,10 +210,10 @@ class RoomService:
             stale = self._engine.is_restoring(topic.tenant, topic.name)
             local, users, unseen = None, await self._engine.present(topic.tenant, topic.name), None
             stale = stale or self._engine.is_restoring(topic.tenant, topic.name)
-        if reader is not None and self._sights.matters(topic.tenant):
+        if reader is not None and self._visibility.matters(topic.tenant):
             if local is not None and local.present.is_viewer(reader):
                 return local.present.page(reader, after, limit)
-            users = await self._sights.visible(topic.tenant, reader, [*users])
+            users = await self._visibility.visible(topic.tenant, reader, [*users])
         return page(users, unseen, after, limit, stale=stale)
 
     async def list_for(self, session: Session) -> RoomsReply:
@@ -225,12 +225,12 @@ class RoomService:
     # --- typing ---
 
     def start_typing(self, connection: Connection, session: Session, room: str) -> None:
-        if self._seating.statuses.is_invisible(session.key):
+        if self._session_rooms.statuses.is_invisible(session.key):
             return
         if connection.typed is None:
             connection.typed = set()
         connection.typed.add(room)
-        self._shared.witness.typed(session, room, on=True)
+        self._context.recorder.typed(session, room, on=True)
         self._engine.typing_start(session.tenant, room, session.user, session.grants.name)
 
     def is_reader(self, session: Session, room: str) -> bool:
@@ -259,15 +259,15 @@ class RoomService:
             case Entered() | Left():
                 if local.present.heard(message):
                     local.present.hold(self._limits.hold_s)
-                    self._shared.timers.set(self._limits.hold_s, self._restored, local)
+                    self._context.timers.set(self._limits.hold_s, self._restored, local)
             case MembersChanged():
                 if local.unchecked is not None:
                     local.unchecked.append(message)  # they may have been read before: they are looked up once more
                 self._check(local)
             case Deliver(seq=None):
-                sender = self._shared.registry.connections.get(message.without_connection or "")
+                sender = self._context.registry.connections.get(message.without_connection or "")
                 key = RoomKey(topic.name, message.key or object())  # without a key nothing is replaced
-                self._shared.hub.offer(
+                self._context.hub.offer(
                     local.channel, message.frame, key=key, skip=(sender,) if sender else (), low=True
                 )
             case Deliver():
@@ -276,7 +276,7 @@ class RoomService:
                 if local.unchecked is not None:
                     local.unchecked.append(message)
                 else:
-                    self.feed.received(local, message)
+                    self.delivery.received(local, message)
 
     # --- members come and go ---
 
@@ -284,7 +284,7 @@ class RoomService:
         """Look up who may listen, before anything more is delivered."""
         if local.unchecked is None:
             local.unchecked, local.checking = [], asyncio.get_running_loop().create_future()
-            self._shared.tasks.spawn(self._look_again(local))
+            self._context.tasks.spawn(self._look_again(local))
 
     async def _look_again(self, local: LocalRoom) -> None:
         covered = len(local.unchecked or ())  # what came before the store is asked is decided by what it says
@@ -304,9 +304,9 @@ class RoomService:
                 self.received(local.channel.topic, message)
             elif isinstance(message, Deliver):
                 # Even if it tells of a later change than the store does: a store that was restored may never know it.
-                self.feed.received(local, message)
+                self.delivery.received(local, message)
         if local.room is not None and local.room.head > local.cursor and not local.line.gap:
-            await self.feed.fill(local)
+            await self.delivery.fill(local)
 
     def removed(self, message: MemberRemoved, node: str) -> None:
         """Another node waits until this one has let go of a member."""
@@ -321,9 +321,9 @@ class RoomService:
         local = self._local.get(Topic("room", tenant, room))
         if local is not None:
             local.removals += 1
-        for session in self._shared.registry.sessions_of(tenant, user):
-            self._seating.exit(session, room)  # also one that lingers
-        for connection in [*self._shared.registry.connections_of(tenant, user)]:
+        for session in self._context.registry.sessions_of(tenant, user):
+            self._session_rooms.exit(session, room)  # also one that lingers
+        for connection in [*self._context.registry.connections_of(tenant, user)]:
             self.lose(connection, (room,), reason)
 
     def lose(self, connection: Connection, rooms: Collection[str], reason: str) -> None:
@@ -337,7 +337,7 @@ class RoomService:
         dropped = connection.drop(lambda key: isinstance(key, RoomKey) and key.room in rooms)
         for room in sorted(lost):
             event = RoomChanged(room, removed=True, reason=reason)
-            connection.send(encode_event(event, self._shared.clock.now_ms()))
+            connection.send(encode_event(event, self._context.clock.now_ms()))
         for key in dropped:
             if isinstance(key, RoomKey) and isinstance(key.what, ReplyKey):
                 connection.send(encode_error(not_a_member(key.room), key.what.id))
@@ -357,14 +357,14 @@ class RoomService:
         for local in self._local.within(Part()):
             if local.channel.topic.tenant != tenant:
                 continue
-            viewers, there = local.present.curtain.viewers(), {*local.present.users, *local.typing.users}
+            viewers, there = local.present.room_view.viewers(), {*local.present.users, *local.typing.users}
             concerned = viewers | there if users is None else (viewers | there).intersection(users)
             if not concerned or (users is None and len(viewers) * len(there) > MOST_PAIRS):
                 continue
-            await self._sights.know(tenant, viewers, there.intersection(concerned))
-            await self._sights.know(tenant, viewers.intersection(concerned), there)
+            await self._visibility.know(tenant, viewers, there.intersection(concerned))
+            await self._visibility.know(tenant, viewers.intersection(concerned), there)
             while local.channel.pending or local.channel.queued:  # said before, and not to come after what is said now
-                self._shared.hub.flush()
+                self._context.hub.flush()
                 await asyncio.sleep(0)
             local.present.review(users)
             local.typing.review(users)
@@ -373,7 +373,7 @@ class RoomService:
 
     async def resync(self, part: Part) -> None:
         """Compare with the engine and the store, and make up for what was missed."""
-        await self.feed.compare(part)
+        await self.delivery.compare(part)
         for local in self._local.within(part):
             topic = local.channel.topic
             local.typing.resync(await self._engine.typers(topic.tenant, topic.name))
@@ -393,20 +393,22 @@ class RoomService:
     def _restored(self, local: LocalRoom) -> None:
         """One that was seen to be restored before this node knew of any loss."""
         if self._local.get(local.channel.topic) is local:
-            self._shared.tasks.spawn(self._look_quietly(local))
+            self._context.tasks.spawn(self._look_quietly(local))
 
     async def _look_quietly(self, local: LocalRoom) -> None:
         try:
             await local.present.read(self._engine)
         except EngineUnavailable:  # perhaps for a moment, in which no loss is found that has all read again
-            self._shared.timers.set(self._limits.hold_s, self._restored, local)
+            self._context.timers.set(self._limits.hold_s, self._restored, local)
 
     # --- local rooms ---
 
     def _make(self, channel: Channel) -> LocalRoom:
-        limits, seating = self._limits, self._seating
-        typing = RoomTyping(channel, self._shared, self._sights, limits.large, limits.typing.hold_ms)
-        present = RoomOccupancy(channel, self._shared, seating.statuses, seating, self._sights, limits.large)
+        limits, session_rooms = self._limits, self._session_rooms
+        typing = RoomTyping(channel, self._context, self._visibility, limits.large, limits.typing.hold_ms)
+        present = RoomOccupancy(
+            channel, self._context, session_rooms.statuses, session_rooms, self._visibility, limits.large
+        )
         return LocalRoom(channel, typing, present)
 
     async def _read(self, fresh: Sequence[LocalRoom]) -> None:
@@ -414,13 +416,13 @@ class RoomService:
         rooms = await self._store.heads(keys)
         for local, key in zip(fresh, keys, strict=True):
             typists = await self._engine.typers(*key)
-            await self._sights.know(key[0], (), [typist.user for typist in typists])
+            await self._visibility.know(key[0], (), [typist.user for typist in typists])
             local.typing.seed(typists)
             await local.present.read(self._engine)
             room = rooms.get(key)
             if room is not None:
                 local.room, local.members_rev = room, max(local.members_rev, room.members_rev)
-                self.feed.begin(local, room.head)
+                self.delivery.begin(local, room.head)
         for local, key in zip(fresh, keys, strict=True):
             if local.present.stale and not self._engine.is_restoring(*key):
                 self._restored(local)  # the recovery has ended, and does not read rooms that are being opened
@@ -428,4 +430,4 @@ class RoomService:
     def _dropped(self, local: LocalRoom) -> None:
         local.typing.close()
         local.present.close()
-        self._shared.timers.cancel(local.gap_timer)
+        self._context.timers.cancel(local.gap_timer)

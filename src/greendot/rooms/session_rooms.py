@@ -29,10 +29,10 @@ SessionRoom = tuple[Session, str]  # a session, and a room it is in or was
 class SessionRooms:
     """One for each node."""
 
-    def __init__(self, engine: RoomEngine, statuses: StatusService, shared: NodeContext) -> None:
+    def __init__(self, engine: RoomEngine, statuses: StatusService, context: NodeContext) -> None:
         self._engine = engine
         self.statuses = statuses
-        self._shared = shared
+        self._context = context
         self._telling: dict[
             SessionRoom, bool
         ] = {}  # what the engine is being told, and whether it has changed meanwhile
@@ -62,7 +62,7 @@ class SessionRooms:
     def forget(self, session: Session) -> None:
         """The session counts no longer, here."""
         if session.moved:
-            self._shared.timers.set(MOVED_S, self._leave_all, session)
+            self._context.timers.set(MOVED_S, self._leave_all, session)
         else:
             self._leave_all(session)
 
@@ -70,7 +70,7 @@ class SessionRooms:
         self.keep(session, ())
 
     def _note_exit(self, seat: SessionRoom) -> None:
-        now = self._shared.timers.now()
+        now = self._context.timers.now()
         self._exited.pop(seat, None)
         self._exited[seat] = now
         while self._exited and self._is_old(now - next(iter(self._exited.values()))):
@@ -81,13 +81,13 @@ class SessionRooms:
 
     def _user_changed(self, key: tuple[str, str]) -> None:
         """The user is invisible from now on, or no longer."""
-        for session in self._shared.registry.sessions_of(*key):
+        for session in self._context.registry.sessions_of(*key):
             for room in session.rooms or ():
                 self._changed((session, room))
 
     def is_inside(self, tenant: str, user: str, room: str) -> bool:
         """Whether a session of this node keeps the user in the room, whatever the engine knows of it yet."""
-        sessions = self._shared.registry.sessions_of(tenant, user)
+        sessions = self._context.registry.sessions_of(tenant, user)
         inside = any(session.rooms is not None and room in session.rooms for session in sessions)
         return inside and not self.statuses.is_invisible((tenant, user))
 
@@ -98,20 +98,20 @@ class SessionRooms:
             self._telling[seat] = True
         else:
             self._telling[seat] = False
-            self._shared.tasks.spawn(self._tell(seat))
+            self._context.tasks.spawn(self._tell(seat))
 
     async def _tell(self, seat: SessionRoom, *, again: bool = False) -> None:
         try:
             await self._say(seat)
         except EngineUnavailable:
-            self._shared.timers.set(RETRY_S * random.uniform(1, 2), self._tell_again, seat)
+            self._context.timers.set(RETRY_S * random.uniform(1, 2), self._tell_again, seat)
             return
         del self._telling[seat]
         if again:
-            self._shared.timers.set(DOUBT_S, self._changed, seat)
+            self._context.timers.set(DOUBT_S, self._changed, seat)
 
     def _tell_again(self, seat: SessionRoom) -> None:
-        self._shared.tasks.spawn(self._tell(seat, again=True))
+        self._context.tasks.spawn(self._tell(seat, again=True))
 
     async def _say(self, seat: SessionRoom, *, restoring: bool = False) -> None:
         """How it is now, and how it has become meanwhile: one word after the other."""
@@ -121,7 +121,7 @@ class SessionRooms:
             self._telling[seat] = False
             if session.rooms is None or room not in session.rooms or self.statuses.is_invisible(session.key):
                 await self._engine.exit(session.tenant, room, session.user, session.ref)
-            elif self._shared.registry.sessions.get(session.id) is session:
+            elif self._context.registry.sessions.get(session.id) is session:
                 await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=restoring)
             changed = self._telling[seat]
 
@@ -129,7 +129,7 @@ class SessionRooms:
 
     def seats(self, part: Part) -> list[SessionRoom]:
         """All there are in a part's rooms, and those that were until lately: that they are not may have been lost."""
-        sessions = self._shared.registry.sessions.values()
+        sessions = self._context.registry.sessions.values()
         there = [(session, room) for session in sessions for room in session.rooms or ()]
         return [seat for seat in (*there, *self._exited) if part.covers(seat[0].tenant, seat[1])]
 

@@ -35,18 +35,30 @@ class _Entry(NamedTuple):
 class RoomTyping:
     """Who is typing in one room with local listeners."""
 
-    __slots__ = ("_channel", "_counting", "_entries", "_large", "_shared", "_sights", "_ttl_ms", "_unknown", "curtain")
+    __slots__ = (
+        "_channel",
+        "_context",
+        "_counting",
+        "_entries",
+        "_large",
+        "_ttl_ms",
+        "_unknown",
+        "_visibility",
+        "room_view",
+    )
 
-    def __init__(self, channel: Channel, shared: NodeContext, sights: VisibilityCache, large: int, ttl_ms: int) -> None:
+    def __init__(
+        self, channel: Channel, context: NodeContext, visibility: VisibilityCache, large: int, ttl_ms: int
+    ) -> None:
         self._channel = channel
-        self._shared = shared
-        self._sights = sights
+        self._context = context
+        self._visibility = visibility
         self._large = large
         self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
         self._unknown: dict[str, Typing] = {}  # who types, and it is being looked up who may see them
-        self._counting = CountThrottle(shared.timers, self._tell_count)
-        self.curtain = RoomView(channel, shared, sights, lambda: self._entries.keys())
+        self._counting = CountThrottle(context.timers, self._tell_count)
+        self.room_view = RoomView(channel, context, visibility, lambda: self._entries.keys())
 
     def seed(self, typists: Iterable[Typist]) -> None:
         """Take over what the engine knew when the first listener came; what was heard since is newer."""
@@ -68,16 +80,16 @@ class RoomTyping:
         if typing.expires_in_ms <= 0:
             self._unknown.pop(typing.user, None)
             self._stop(typing.user)
-        elif typing.user in self._entries or self._sights.is_ready(self._channel.topic.tenant, typing.user):
+        elif typing.user in self._entries or self._visibility.is_ready(self._channel.topic.tenant, typing.user):
             self._start(typing)
         else:
             if typing.user not in self._unknown:
-                self._shared.tasks.spawn(self._learn(typing.user))
+                self._context.tasks.spawn(self._learn(typing.user))
             self._unknown[typing.user] = typing
 
     async def _learn(self, user: str) -> None:
         try:
-            await self._sights.know(self._channel.topic.tenant, self.curtain.viewers(), [user])
+            await self._visibility.know(self._channel.topic.tenant, self.room_view.viewers(), [user])
         except StoreUnavailable:
             self._unknown.pop(user, None)  # whoever goes on typing says so again
         if (typing := self._unknown.pop(user, None)) is not None:
@@ -88,19 +100,19 @@ class RoomTyping:
         self._hold(typing.user, typing.name, typing.expires_in_ms)
         if not self._is_large:
             event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
-            self._tell(typing.user, event, self.curtain.skipped(typing.user))
-        elif not known or self._shared.timers.now() - self._counting.told_at >= REPEAT_COUNT * self._ttl_ms / 1000:
+            self._tell(typing.user, event, self.room_view.skipped(typing.user))
+        elif not known or self._context.timers.now() - self._counting.told_at >= REPEAT_COUNT * self._ttl_ms / 1000:
             self._counting.soon()
 
     def typers(self, reader: str) -> list[Typer]:
         """The typers for a listener that joins, the listener left out; empty in a large room."""
         if self._is_large:
             return []
-        now = self._shared.timers.now()
+        now = self._context.timers.now()
         return [
             Typer(user, entry.name, max(1, round((entry.timer.due - now) * 1000)))
             for user, entry in self._entries.items()
-            if user != reader and self.curtain.sees(reader, user)
+            if user != reader and self.room_view.sees(reader, user)
         ]
 
     @property
@@ -109,12 +121,12 @@ class RoomTyping:
         return self._entries.keys()
 
     def count(self, reader: str) -> int:
-        return self.curtain.count(reader) - (reader in self._entries)
+        return self.room_view.count(reader) - (reader in self._entries)
 
     def review(self, users: Collection[str] | None) -> None:
         """Decide again what these see and who sees them, and tell what is different."""
-        now = self._shared.timers.now()
-        for viewer, target, sees in self.curtain.review(users):
+        now = self._context.timers.now()
+        for viewer, target, sees in self.room_view.review(users):
             if self._is_large:
                 self._counting.soon()
                 continue
@@ -122,12 +134,12 @@ class RoomTyping:
             left_ms = max(1, round((entry.timer.due - now) * 1000))
             started = TypingStarted(self._room, target, entry.name, left_ms)
             event = started if sees else TypingStopped(self._room, target)
-            frame = encode_event(event, self._shared.clock.now_ms())
-            self._shared.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("typing", target)))
+            frame = encode_event(event, self._context.clock.now_ms())
+            self._context.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("typing", target)))
 
     def close(self) -> None:
         for entry in self._entries.values():
-            self._shared.timers.cancel(entry.timer)
+            self._context.timers.cancel(entry.timer)
         self._entries.clear()
         self._unknown.clear()
         self._counting.close()
@@ -143,18 +155,18 @@ class RoomTyping:
     def _hold(self, user: str, name: str | None, ms: int) -> None:
         entry = self._entries.pop(user, None)
         if entry is not None:
-            self._shared.timers.cancel(entry.timer)
-        self._entries[user] = _Entry(name, self._shared.timers.set(ms / 1000, self._stop, user))
+            self._context.timers.cancel(entry.timer)
+        self._entries[user] = _Entry(name, self._context.timers.set(ms / 1000, self._stop, user))
         if entry is None:
-            self.curtain.appears(user)
+            self.room_view.appears(user)
 
     def _stop(self, user: str) -> None:
         entry = self._entries.pop(user, None)
         if entry is None:
             return
-        self._shared.timers.cancel(entry.timer)
-        blind = self.curtain.skipped(user)
-        self.curtain.goes(user)
+        self._context.timers.cancel(entry.timer)
+        blind = self.room_view.skipped(user)
+        self.room_view.goes(user)
         if self._is_large:
             self._counting.soon()
         else:
@@ -162,16 +174,16 @@ class RoomTyping:
 
     def _tell(self, user: str, event: Event, skip: list[Connection]) -> None:
         key = RoomKey(self._room, ("typing", user))
-        frame = encode_event(event, self._shared.clock.now_ms())
-        self._shared.hub.offer(self._channel, frame, key=key, skip=skip, low=True)
+        frame = encode_event(event, self._context.clock.now_ms())
+        self._context.hub.offer(self._channel, frame, key=key, skip=skip, low=True)
 
     def _tell_count(self) -> None:
         """To everybody how many others are typing: one less for those who type themselves."""
         key = RoomKey(self._room, ("typing",))
-        self.curtain.tell_count(self._count_frame, key, [*self._entries], -1, lapses=True)
+        self.room_view.tell_count(self._count_frame, key, [*self._entries], -1, lapses=True)
 
     def _count_frame(self, count: int) -> bytes:
-        return encode_event(TypingCount(self._room, count, self._ttl_ms), self._shared.clock.now_ms())
+        return encode_event(TypingCount(self._room, count, self._ttl_ms), self._context.clock.now_ms())
 
     def _devices(self, user: str) -> list[Connection]:
-        return devices(self._shared, self._channel, user)
+        return devices(self._context, self._channel, user)

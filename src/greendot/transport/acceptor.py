@@ -35,12 +35,12 @@ class Acceptor:
     def __init__(
         self,
         listener: socket.socket,
-        arrivals: SocketObserver,
+        surge: SocketObserver,
         make: Callable[[Any], asyncio.BaseProtocol],
         tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
         self._listener = listener
-        self._arrivals = arrivals
+        self._surge = surge
         self._make = make
         self._tls = tls
         self._loop = asyncio.get_running_loop()
@@ -71,7 +71,7 @@ class Acceptor:
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(PAUSE_S, self._loop.add_reader, self._listener, self._accept)
                 return
-            visit = self._arrivals.arrive(address[0])
+            visit = self._surge.arrive(address[0])
             if visit is None:
                 accepted.close()
                 continue
@@ -87,8 +87,8 @@ class Acceptor:
             await self._loop.connect_accepted_socket(lambda: self._make(visit), accepted, ssl=tls, **times)
         except OSError:
             # It has gone already, does not speak TLS, or was too slow with it.
-            self._arrivals.leave(visit)
+            self._surge.leave(visit)
             accepted.close()
         except BaseException:
-            self._arrivals.leave(visit)
+            self._surge.leave(visit)
             raise

@@ -87,7 +87,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
-        self._sockets.doorstep.leave(self._visit)
+        self._sockets.ingress.leave(self._visit)
         for exchange in self._exchanges:
             exchange.disconnect()
         self._writable.set()
@@ -266,7 +266,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             raise Refused(TOO_LARGE)
         parser = self._parser
         head = read_head(parser.get_method(), parser.get_http_version(), self._url, self._fields)
-        if (refusal := self._sockets.doorstep.misnamed(head.path, head.by_name)) is not None:
+        if (refusal := self._sockets.ingress.misnamed(head.path, head.by_name)) is not None:
             raise Refused(refusal)
         if parser.should_upgrade():
             if wants_websocket(head):
@@ -337,7 +337,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if exchange is not None and exchange.started:
             says_why = False  # it would be taken for the answer to another request
         if refusal.counter:
-            self._sockets.doorstep.count(refusal.counter)
+            self._sockets.ingress.count(refusal.counter)
         self._finish(partial(self._refuse, refusal) if says_why else self._close)
 
     def _finish(self, end: Callable[[], None]) -> None:
@@ -417,7 +417,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             self._watch_reader(UNREAD_S)
             return
         if waiting:
-            self._sockets.doorstep.count("realtime_refused_unread_total")
+            self._sockets.ingress.count("realtime_refused_unread_total")
         self.transport.abort()
 
 

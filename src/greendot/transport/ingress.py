@@ -45,23 +45,23 @@ class IngressPolicy:
 
     def __init__(self, rules: IngressRules, metrics: Metrics, now: Callable[[], float]) -> None:
         self._rules = rules
-        self._households = AddressLimits(rules.per_address)
+        self._address_limits = AddressLimits(rules.per_address)
         self._metrics = metrics
         self._now = now
         self._told_at = float("-inf")
         self.depart = self._depart  # one for all sockets, instead of one each
 
     @property
-    def households(self) -> int:
-        return len(self._households)
+    def address_limits(self) -> int:
+        return len(self._address_limits)
 
     def arrive(self, peer: str) -> PendingSocket | None:
         """A socket has come; None if it is to be closed without a word."""
         if self._rules.proxies.trusts(peer):
             return PendingSocket(peer, None)
-        counted = self._households.enter(address_group(peer))
-        if self._households.is_overrun(counted):
-            self._households.leave(counted)
+        counted = self._address_limits.enter(address_group(peer))
+        if self._address_limits.is_overrun(counted):
+            self._address_limits.leave(counted)
             self._metrics.realtime_refused_address_total += 1
             return None
         return PendingSocket(peer, counted)
@@ -73,14 +73,14 @@ class IngressPolicy:
 
     def _depart(self, household: AddressGroup | None) -> None:
         if household is not None:
-            self._households.leave(household)
+            self._address_limits.leave(household)
 
     def count(self, counter: str) -> None:
         """Count a refused request or a closed socket by the name of its metric."""
         setattr(self._metrics, counter, getattr(self._metrics, counter) + 1)
 
     def crowded(self, visit: PendingSocket) -> Refusal | None:
-        if visit.household is None or not self._households.is_full(visit.household):
+        if visit.household is None or not self._address_limits.is_full(visit.household):
             return None
         self._metrics.realtime_refused_address_total += 1
         return FULL
@@ -100,7 +100,7 @@ class IngressPolicy:
             address = proxies.client(visit.peer, headers)
             secure = secure or proxies.is_secure(headers)
             if address != visit.peer:
-                visit.household = self._households.enter(address_group(address))
+                visit.household = self._address_limits.enter(address_group(address))
         origin = headers.get(b"origin")
         if not self._rules.origins.allows(origin, headers.get(b"host", b""), secure=secure):
             self._metrics.realtime_refused_origin_total += 1

@@ -48,14 +48,14 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
-        self._sockets.doorstep.leave(self._visit)
+        self._sockets.ingress.leave(self._visit)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._web.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self._leave()
-        if (refusal := self._sockets.doorstep.crowded(self._visit)) is not None:
+        if (refusal := self._sockets.ingress.crowded(self._visit)) is not None:
             refuse(self._transport, refusal)
             return
         data = bytes(self._web.buffer[:nbytes])
@@ -81,7 +81,7 @@ class ProtocolSniffer(asyncio.BufferedProtocol):
         self._web.connections.discard(self)
 
     def _too_slow(self) -> None:
-        self._sockets.doorstep.count(TOO_SLOW.counter)
+        self._sockets.ingress.count(TOO_SLOW.counter)
         refuse(self._transport, TOO_SLOW)
 
 
@@ -115,7 +115,7 @@ class Listener:
         certificate = self._certificate
         self._acceptor = Acceptor(
             listener,
-            self._sockets.doorstep,
+            self._sockets.ingress,
             lambda visit: ProtocolSniffer(self._sockets, self._web, visit),
             lambda: None if certificate is None else certificate.context,
         )

@@ -31,7 +31,7 @@ class SocketHost(Protocol):
     """What the server needs of the node."""
 
     timers: Timers
-    doorstep: IngressPolicy
+    ingress: IngressPolicy
 
     @property
     def token_in_query(self) -> bool: ...
@@ -68,7 +68,7 @@ def accept(
 ) -> Refusal | None:
     """Make a WebSocket of a socket, or return why not. This is the only place where one is let in."""
     secure = transport.get_extra_info("sslcontext") is not None
-    address = sockets.doorstep.receive(visit, request.headers, secure=secure)
+    address = sockets.ingress.receive(visit, request.headers, secure=secure)
     if not isinstance(address, str):
         return address
     if request.onlooker is None and (wait_s := sockets.crowded_s()) is not None:
@@ -76,11 +76,11 @@ def accept(
     asked = request.asked
     household, visit.household = visit.household, None  # counted on with the WebSocket
     if (make := request.onlooker) is not None:
-        protocol = UpgradedProtocol(lambda request: make(), sockets.doorstep.depart, household)
+        protocol = UpgradedProtocol(lambda request: make(), sockets.ingress.depart, household)
     else:
         protocol = UpgradedProtocol(
             lambda request: sockets.connect(asked.agent, asked.token, address),
-            sockets.doorstep.depart,
+            sockets.ingress.depart,
             household,
             by_name=asked.by_name,
         )

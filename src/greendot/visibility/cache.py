@@ -45,15 +45,15 @@ class VisibilityCache:
     def __init__(
         self,
         store: PrivacyStore,
-        shared: NodeContext,
+        context: NodeContext,
         rule: Callable[[str], VisibilityPolicy],
-        asking: VisibilityWebhook,
+        visibility_webhook: VisibilityWebhook,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self.rule = rule
-        self._asking = asking
-        self._slices = shared.slices
+        self._visibility_webhook = visibility_webhook
+        self._slices = context.slices
         self._now_ms = now_ms
         self._known: dict[Key, VisibilityFacts] = {}
         self._hiding: dict[str, bool] = {}  # tenants: whether anybody there hides anything
@@ -65,8 +65,8 @@ class VisibilityCache:
         self._long_ago = 0  # the number of changes a while ago
         self._decided_long_ago = 0  # the number of decisions then
         self._most = MOST  # users to be known before those not in use are forgotten
-        self._facts: BatchedReads[Key, VisibilityFacts] = BatchedReads(shared, self._read, PLAIN)
-        self._tenants: BatchedReads[str, bool] = BatchedReads(shared, self._read_tenants, False)
+        self._facts: BatchedReads[Key, VisibilityFacts] = BatchedReads(context, self._read, PLAIN)
+        self._tenants: BatchedReads[str, bool] = BatchedReads(context, self._read_tenants, False)
         self.in_use: InUse = lambda tenant: set()
 
     # --- deciding: at once, from what is known ---
@@ -84,7 +84,7 @@ class VisibilityCache:
         looking = known.get((tenant, viewer)) if rule.is_mutual else PLAIN
         if looking is None or seen is None:
             return "hidden"
-        said = rule.policy == "ask" and self._asking.said(tenant, viewer, target)
+        said = rule.policy == "ask" and self._visibility_webhook.said(tenant, viewer, target)
         rule = rule.in_room if in_room else rule
         return may_see(rule, Person(viewer, looking), Person(target, seen), self._now_ms(), said=said)
 
@@ -126,7 +126,7 @@ class VisibilityCache:
 
     # --- deciding for a room ---
 
-    def veil(self, tenant: str) -> VisibilityExceptions:
+    def view_exceptions(self, tenant: str) -> VisibilityExceptions:
         """An empty one for a room of this tenant."""
         return VisibilityExceptions(is_open=self.rule(tenant).is_open)
 
@@ -160,7 +160,7 @@ class VisibilityCache:
         """Make sure that decisions can be made about these. StoreUnavailable if they cannot."""
         await self.learn(tenant, viewers, targets)
         if self.rule(tenant).policy == "ask":
-            await self._asking.ask(tenant, viewers, targets)
+            await self._visibility_webhook.ask(tenant, viewers, targets)
 
     async def know_many(self, tenant: str, viewer: str, targets: Sequence[str]) -> None:
         """Like `know`, for any number of targets: as many as are read together, in slices."""
@@ -249,7 +249,7 @@ class VisibilityCache:
         self._changed.update(dict.fromkeys(((tenant, user) for user in users), self._changes))
         self._note_decisions([(tenant, user) for user in users])
         for user in users:
-            self._asking.forget(tenant, user)
+            self._visibility_webhook.forget(tenant, user)
 
     async def look_around(self, tenants: Collection[str]) -> list[str]:
         """See where anybody hides, in case that was not heard of. Answers the tenants that matter, or did; nothing more
@@ -282,7 +282,7 @@ class VisibilityCache:
         self._decided = {key: number for key, number in self._decided.items() if number > self._decided_long_ago}
         self._decided_long_ago = self._decisions
         self._most = max(MOST, 2 * len(self._known))
-        self._asking.prune()
+        self._visibility_webhook.prune()
 
     def _make_room(self, tenant: str) -> None:
         """Of those who were asked about once, and are not looked at, no more is kept than this."""

@@ -37,13 +37,13 @@ class ContactRoutes:
         key, now, at = self._key(request, user, other), self._backend.clock.now_ms(), body.last_contact_at
         # What is still to come would be recent for longer than anybody may say.
         at = now if at is None else min(at, now)
-        await self._backend.regarding.put_contact(key, other, at)
+        await self._backend.visibility_updates.put_contact(key, other, at)
         return Contact(user, other, at)
 
     @operation("DELETE /v1/users/{user}/contacts/{other}")
     async def remove(self, request: Request, user: str, other: str) -> None:
         """Take a contact back: in force on every node. 503: not known to be; do it again."""
-        await self._backend.regarding.remove_contact(self._key(request, user, other), other)
+        await self._backend.visibility_updates.remove_contact(self._key(request, user, other), other)
 
     def _key(self, request: Request, user: str, other: str) -> tuple[str, str]:
         if user == other:

@@ -28,16 +28,20 @@ class VisibilityChange(NamedTuple):
 class RoomView:
     """See the module. `targets` are those to be seen."""
 
-    __slots__ = ("_channel", "_shared", "_sights", "_targets", "_told", "_usual", "_veil")
+    __slots__ = ("_channel", "_context", "_targets", "_told", "_usual", "_view_exceptions", "_visibility")
 
     def __init__(
-        self, channel: Channel, shared: NodeContext, sights: VisibilityCache, targets: Callable[[], Collection[str]]
+        self,
+        channel: Channel,
+        context: NodeContext,
+        visibility: VisibilityCache,
+        targets: Callable[[], Collection[str]],
     ) -> None:
         self._channel = channel
-        self._shared = shared
-        self._sights = sights
+        self._context = context
+        self._visibility = visibility
         self._targets = targets
-        self._veil: VisibilityExceptions = sights.veil(channel.topic.tenant)
+        self._view_exceptions: VisibilityExceptions = visibility.view_exceptions(channel.topic.tenant)
         self._usual = 0  # the count everybody was told last who sees everybody
         self._told: dict[str, int] = {}  # the same of those who do not, or did not then
 
@@ -50,62 +54,66 @@ class RoomView:
         return {listener.session.user for listener in self._channel.listeners if listener.session is not None}
 
     def sees(self, viewer: str, target: str) -> bool:
-        return self._veil.sees(viewer, target)
+        return self._view_exceptions.sees(viewer, target)
 
     def count(self, viewer: str) -> int:
         """How many the viewer sees."""
-        return self._veil.count(viewer, self._targets())
+        return self._view_exceptions.count(viewer, self._targets())
 
     # --- people come and go ---
 
     def came(self, viewer: str) -> None:
         """A listener, anew or with another device."""
-        if not self._sights.matters(self._tenant):
+        if not self._visibility.matters(self._tenant):
             return
-        is_open = self._veil.is_open
+        is_open = self._view_exceptions.is_open
         targets = self._candidates() if is_open else self._targets()
-        self._veil.came(viewer, [target for target in targets if self._decide(viewer, target) is not is_open])
+        self._view_exceptions.came(
+            viewer, [target for target in targets if self._decide(viewer, target) is not is_open]
+        )
         self._told[viewer] = self.count(viewer)
 
     def appears(self, target: str) -> None:
         """Somebody is there to be seen."""
-        for viewer in self._sights.exceptions(self._tenant, target, self.viewers):
+        for viewer in self._visibility.exceptions(self._tenant, target, self.viewers):
             if self._devices(viewer):
                 self._told.setdefault(viewer, self._usual)
-                self._veil.note(viewer, target, sees=not self._veil.is_open)
+                self._view_exceptions.note(viewer, target, sees=not self._view_exceptions.is_open)
 
     def goes(self, target: str) -> None:
-        self._veil.left(target)
+        self._view_exceptions.left(target)
 
     def blind(self, target: str) -> list[Connection]:
         """The listeners who do not see the target."""
-        if self._veil.is_open and not self._veil.viewers:
+        if self._view_exceptions.is_open and not self._view_exceptions.viewers:
             return []
-        blind = self._veil.blind(target, () if self._veil.is_open else self.viewers())
+        blind = self._view_exceptions.blind(target, () if self._view_exceptions.is_open else self.viewers())
         return [device for viewer in blind for device in self._devices(viewer)]
 
     # --- decisions change ---
 
     def review(self, users: Collection[str] | None) -> list[VisibilityChange]:
         """Decide again what these see and who sees them (None: all); what is different."""
-        viewers, targets = self.viewers(), self._candidates() if self._veil.is_open else {*self._targets()}
+        viewers, targets = self.viewers(), self._candidates() if self._view_exceptions.is_open else {*self._targets()}
         if users is None:
-            self._veil.keep(viewers)
+            self._view_exceptions.keep(viewers)
             pairs = [(viewer, target) for viewer in viewers for target in targets]
         else:
             pairs = [(viewer, target) for target in targets.intersection(users) for viewer in viewers]
             pairs += [(viewer, target) for viewer in viewers.intersection(users) for target in targets]
         decided = [VisibilityChange(viewer, target, self._decide(viewer, target)) for viewer, target in pairs]
-        return [turned for turned in decided if self._veil.note(turned.viewer, turned.target, sees=turned.sees)]
+        return [
+            turned for turned in decided if self._view_exceptions.note(turned.viewer, turned.target, sees=turned.sees)
+        ]
 
     def _candidates(self) -> set[str]:
         """In an open tenant: those whom somebody may not see, or did not."""
-        hide = self._sights.hides_from
+        hide = self._visibility.hides_from
         shy = {target for target in self._targets() if hide(self._tenant, target)}
-        return shy | self._veil.targets
+        return shy | self._view_exceptions.targets
 
     def _decide(self, viewer: str, target: str) -> bool:
-        return self._sights.see(self._tenant, viewer, target, in_room=True) != "hidden"
+        return self._visibility.see(self._tenant, viewer, target, in_room=True) != "hidden"
 
     # --- telling ---
 
@@ -121,10 +129,10 @@ class RoomView:
         Who does not see everybody is told only what is new: a number that stays would say that somebody hides. One that
         `lapses` at the client is repeated unless it is 0.
         """
-        others, veiled, hub = {*others}, self._veiled(), self._shared.hub
+        others, veiled, hub = {*others}, self._veiled(), self._context.hub
         told, self._told = self._told, {}
         apart = {user: self._devices(user) for user in {*veiled, *told, *others}}
-        if self._veil.is_open:
+        if self._view_exceptions.is_open:
             skip = [device for mine in apart.values() for device in mine]
             hub.offer(self._channel, make(len(self._targets())), key=key, skip=skip, low=lapses)
         for user, mine in apart.items():
@@ -143,7 +151,7 @@ class RoomView:
 
     def _veiled(self) -> set[str]:
         """Those who may not see everybody."""
-        return {*self._veil.viewers} if self._veil.is_open else self.viewers()
+        return {*self._view_exceptions.viewers} if self._view_exceptions.is_open else self.viewers()
 
     def _devices(self, user: str) -> list[Connection]:
-        return devices(self._shared, self._channel, user)
+        return devices(self._context, self._channel, user)

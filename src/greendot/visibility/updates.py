@@ -47,30 +47,30 @@ class VisibilityConsumer(Protocol):
 class Parts(Struct, frozen=True):
     """What is changed by it."""
 
-    sights: VisibilityCache
+    visibility: VisibilityCache
     watching: VisibilityConsumer
     rooms: VisibilityConsumer
     acks: Acks
-    asking: VisibilityWebhook
+    visibility_webhook: VisibilityWebhook
 
 
 class VisibilityUpdates:
     """One for each node."""
 
-    def __init__(self, engine: Engine, store: PrivacyStore, parts: Parts, shared: NodeContext) -> None:
+    def __init__(self, engine: Engine, store: PrivacyStore, parts: Parts, context: NodeContext) -> None:
         self._engine = engine
         self._store = store
         self._parts = parts
-        self._shared = shared
+        self._context = context
         self._timer: Timer | None = None
-        parts.sights.in_use = self._in_use
+        parts.visibility.in_use = self._in_use
         self._asking_again: set[str] = set()  # tenants whose apps did not answer
-        parts.asking.unanswered = self._unanswered
+        parts.visibility_webhook.unanswered = self._unanswered
 
     def start(self) -> None:
         # An answer of the app that is half as old as it may be is asked for again.
-        period_s = min(AGAIN_S, self._parts.asking.shortest_s / 2)
-        self._timer = self._shared.timers.set(period_s * random.uniform(0.8, 1.0), self._due)
+        period_s = min(AGAIN_S, self._parts.visibility_webhook.shortest_s / 2)
+        self._timer = self._context.timers.set(period_s * random.uniform(0.8, 1.0), self._due)
 
     # --- changes, made here ---
 
@@ -94,7 +94,7 @@ class VisibilityUpdates:
 
     async def members_changed(self, tenant: str, user: str) -> None:
         """The user is in other rooms than before."""
-        if self._parts.sights.rule(tenant).policy == "shared_rooms":
+        if self._parts.visibility.rule(tenant).policy == "shared_rooms":
             await self._tell(tenant, user)
 
     async def _tell(self, tenant: str, user: str) -> None:
@@ -105,28 +105,28 @@ class VisibilityUpdates:
 
     def heard(self, message: VisibilityChanged, node: str) -> None:
         """Some node, or this one, waits until this one has acted on it."""
-        self._shared.tasks.spawn(self._act(message, node))
+        self._context.tasks.spawn(self._act(message, node))
 
     async def _act(self, message: VisibilityChanged, node: str) -> None:
         tenant, users = message.tenant, [message.user]
         try:
-            await self._parts.sights.changed(tenant, users)
+            await self._parts.visibility.changed(tenant, users)
         except StoreUnavailable as error:
             log(log_events.SIGHTS_UNKNOWN, reason=error)
-            self._parts.sights.doubt(tenant, users)
-            self._shared.timers.set(RETRY_S, self._act_again, message)
+            self._parts.visibility.doubt(tenant, users)
+            self._context.timers.set(RETRY_S, self._act_again, message)
         if await self._review(tenant, users):
             self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
 
     def _act_again(self, message: VisibilityChanged) -> None:
-        self._shared.tasks.spawn(self._learn_again(message))
+        self._context.tasks.spawn(self._learn_again(message))
 
     async def _learn_again(self, message: VisibilityChanged) -> None:
         tenant, users = message.tenant, [message.user]
         try:
-            await self._parts.sights.changed(tenant, users)
+            await self._parts.visibility.changed(tenant, users)
         except StoreUnavailable:
-            self._shared.timers.set(RETRY_S, self._act_again, message)
+            self._context.timers.set(RETRY_S, self._act_again, message)
             return
         await self._review(tenant, users)
 
@@ -143,38 +143,38 @@ class VisibilityUpdates:
 
     def _in_use(self, tenant: str) -> set[str]:
         looked_at = self._parts.watching.in_use(tenant) | self._parts.rooms.in_use(tenant)
-        if self._parts.sights.rule(tenant).is_mutual:
-            looked_at.update(self._shared.registry.users_of(tenant))
+        if self._parts.visibility.rule(tenant).is_mutual:
+            looked_at.update(self._context.registry.users_of(tenant))
         return looked_at
 
     # --- in case nothing was heard ---
 
     def lost(self) -> None:
         """Messages may have been missed."""
-        self._shared.tasks.spawn(self._look_again())
+        self._context.tasks.spawn(self._look_again())
 
     def _due(self, _: None) -> None:
         self.start()
-        self._shared.tasks.spawn(self._look_again())
+        self._context.tasks.spawn(self._look_again())
 
     def _unanswered(self, tenant: str) -> None:
         if tenant not in self._asking_again:
             self._asking_again.add(tenant)
-            self._shared.timers.set(REST_S, self._ask_again, tenant)
+            self._context.timers.set(REST_S, self._ask_again, tenant)
 
     def _ask_again(self, tenant: str) -> None:
         self._asking_again.discard(tenant)
-        self._shared.tasks.spawn(self._review_all(tenant))
+        self._context.tasks.spawn(self._review_all(tenant))
 
     async def _review_all(self, tenant: str) -> None:
         await self._review(tenant, None)
 
     async def _look_again(self) -> None:
-        sights = self._parts.sights
+        visibility = self._parts.visibility
         try:
-            for tenant in await sights.look_around(self._shared.registry.tenants):
-                await sights.look_again(tenant)
+            for tenant in await visibility.look_around(self._context.registry.tenants):
+                await visibility.look_again(tenant)
                 await self._review(tenant, None)
         except (StoreUnavailable, EngineUnavailable) as error:
             log(log_events.WORK_LATER, work="who may see whom", reason=error)
-        sights.prune()
+        visibility.prune()

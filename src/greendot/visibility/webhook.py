@@ -76,8 +76,8 @@ class VisibilityClient(Protocol):
 class VisibilityWebhook:
     """One for each node. `keep_s` is how long an answer counts; from half of that on it is asked for again."""
 
-    def __init__(self, shared: NodeContext, keep_s: Mapping[str, float]) -> None:
-        self._shared = shared
+    def __init__(self, context: NodeContext, keep_s: Mapping[str, float]) -> None:
+        self._context = context
         self._keep_s = keep_s  # by tenant; "" for all others
         self.apps: dict[str, VisibilityClient] = {}  # the same. Nobody is seen where there is none
         self.unanswered: Callable[[str], None] = lambda tenant: None  # told of tenants to be asked again in a while
@@ -103,7 +103,7 @@ class VisibilityWebhook:
         if pairs := [*islice(unknown, MOST_PAIRS)]:
             batched = self._asked.get(tenant)
             if batched is None:
-                batched = BatchedReads(self._shared, lambda some: self._read(tenant, some), None)
+                batched = BatchedReads(self._context, lambda some: self._read(tenant, some), None)
                 self._asked[tenant] = batched
             for answer in [batched.ask(pair) for pair in pairs]:  # a task for each would take longer than the rest
                 await asyncio.shield(answer)
@@ -112,10 +112,10 @@ class VisibilityWebhook:
         """Answers about this user may be wrong, also those on their way."""
         if self._asked:
             self._changes += 1
-            self._changed[tenant, user] = self._changes, self._shared.timers.now()
+            self._changed[tenant, user] = self._changes, self._context.timers.now()
 
     def prune(self) -> None:
-        now = self._shared.timers.now()
+        now = self._context.timers.now()
         oldest = {tenant: now - self._keep(tenant) for tenant in self._asked}
         self._answers = {key: said for key, said in self._answers.items() if said.at >= oldest[key[0]]}
         longest = max([self._keep(tenant) for tenant in self._asked], default=0.0)
@@ -126,7 +126,7 @@ class VisibilityWebhook:
 
     def _answer(self, tenant: str, viewer: str, target: str, within_s: float) -> bool | None:
         said = self._answers.get((tenant, viewer, target))
-        if said is None or self._shared.timers.now() - said.at > within_s:
+        if said is None or self._context.timers.now() - said.at > within_s:
             return None
         changed = self._changed
         if changed and any(changed.get((tenant, user), (0, 0))[0] > said.changes for user in (viewer, target)):
@@ -137,7 +137,7 @@ class VisibilityWebhook:
 
     async def _read(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
         times, last = self._failed.get(tenant, (0, 0.0))
-        if times >= FAILURES and self._shared.timers.now() - last < REST_S:
+        if times >= FAILURES and self._context.timers.now() - last < REST_S:
             return {}
         found: dict[Pair, bool] = {}
         for answers in await asyncio.gather(*(self._ask(tenant, some) for some in _requests(pairs))):
@@ -145,7 +145,7 @@ class VisibilityWebhook:
         return found
 
     async def _ask(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
-        app, now, changes = self.apps.get(tenant) or self.apps.get(""), self._shared.timers.now(), self._changes
+        app, now, changes = self.apps.get(tenant) or self.apps.get(""), self._context.timers.now(), self._changes
         if app is None:
             return {}
         asked: dict[str, list[str]] = {}
@@ -168,7 +168,7 @@ class VisibilityWebhook:
     def _note_failure(self, tenant: str, error: Exception) -> None:
         times, _ = self._failed.get(tenant, (0, 0.0))
         self.failures += 1
-        self._failed[tenant] = times + 1, self._shared.timers.now()
+        self._failed[tenant] = times + 1, self._context.timers.now()
         if times == 0:  # one line for each outage
             log(log_events.SIGHTS_UNANSWERED, tenant=tenant, reason=error)
         self.unanswered(tenant)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from greendot.auth.claims import TokenRules, claims_in
+from greendot.auth.claims import TokenRules
 from greendot.auth.keyring import Key
 from greendot.auth.model import Grants
 from greendot.auth.tokens import Tokens
 from greendot.errors import TokenError
+from greendot.protocol.tokens import claims_in
 
 NOW = 1_800_000_000_000
 KEY = Key("HS256", b"x" * 32)

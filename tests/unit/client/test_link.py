@@ -139,11 +139,11 @@ async def test_a_lost_socket_is_close_code_1006() -> None:
 async def test_a_hello_that_is_refused() -> None:
     async with serving() as server:
         link = await dial(server.url, None, print)
-        greeting = asyncio.ensure_future(link.hello(Hello(token="t")))
+        handshake = asyncio.ensure_future(link.hello(Hello(token="t")))
         peer = await server.next()
         peer.error(await peer.next(Hello), "bad_field")
         with pytest.raises(CommandRefused, match="bad_field"):
-            await greeting
+            await handshake
         await link.close()
 
 

@@ -17,9 +17,9 @@ def busy(seconds: float) -> None:
 
 async def test_one_is_taken_leave_of_at_once() -> None:
     left: list[Any] = []
-    departures = DisconnectCleanup(left.append)
+    cleanup = DisconnectCleanup(left.append)
     for number in range(3):
-        departures.add(number)  # type: ignore[arg-type]  # whatever it is, it is only handed on
+        cleanup.add(number)  # type: ignore[arg-type]  # whatever it is, it is only handed on
         assert left == [*range(number + 1)]
         await asyncio.sleep(0)
 
@@ -31,9 +31,9 @@ async def test_many_are_taken_leave_of_in_slices_in_their_order_and_each_once() 
         left.append(number)
         busy(SLICE_S / 2)
 
-    departures = DisconnectCleanup(leave)
+    cleanup = DisconnectCleanup(leave)
     for number in range(20):
-        departures.add(number)  # type: ignore[arg-type]
+        cleanup.add(number)  # type: ignore[arg-type]
     assert 1 <= len(left) <= 3
     turns = 0
     while len(left) < 20:
@@ -50,9 +50,9 @@ async def test_who_leaves_because_another_does_is_taken_leave_of_after_it() -> N
 
     def leave(number: Any) -> None:
         if number == 0:
-            departures.add(1)  # type: ignore[arg-type]
+            cleanup.add(1)  # type: ignore[arg-type]
         left.append(number)
 
-    departures = DisconnectCleanup(leave)
-    departures.add(0)  # type: ignore[arg-type]
+    cleanup = DisconnectCleanup(leave)
+    cleanup.add(0)  # type: ignore[arg-type]
     assert left == [0, 1]

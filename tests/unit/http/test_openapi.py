@@ -112,7 +112,7 @@ def test_what_can_be_revoked_together_is_the_same_in_the_document_and_in_the_cod
     body: dict[str, Any], null: bool
 ) -> None:
     body = dict.fromkeys(FIELDS) | body if null else body
-    parts = dict.fromkeys(Backend.__struct_fields__) | {"clock": ManualClock(), "revoking": Revoking()}
+    parts = dict.fromkeys(Backend.__struct_fields__) | {"clock": ManualClock(), "revocation_service": Revoking()}
     routes = TokenRoutes(Backend(**parts))  # type: ignore[arg-type]  # no other part is asked
     try:
         routes._revocation("default", decode(msgspec.json.encode(body).decode(), PostRevoke))

@@ -23,7 +23,7 @@ async def test_retention_removes_what_has_expired_and_devices_are_told() -> None
         store, now = served.node.store, served.clock.now_ms()
         ann = await served.client("ann")
         many = [Notice(T, f"u{n}", "k", b"1", "k", now, now + 1_000) for n in range(AT_ONCE + 10)]
-        await served.node.notifying.notify([*many, Notice(T, "ann", "k", b"1", "k", now, now + 1_000)])
+        await served.node.inbox_service.notify([*many, Notice(T, "ann", "k", b"1", "k", now, now + 1_000)])
         await store.put_revocation(Revocation(T, "session", "s1", now + 500))
         await store.put_revocation(Revocation(T, "user", "bob", now + 500, now))  # kept for tokens without `iat`
         await served.advance(2, [ann])

@@ -29,7 +29,7 @@ REMINDING = Reminding(lambda tenant: tenant == T, text="Unread: {unread}")
 
 def reminder(served: Served) -> UnreadReminder:
     node = served.node
-    return UnreadReminder(node.store, node.engine, node.notifying.notify, REMINDING)
+    return UnreadReminder(node.store, node.engine, node.inbox_service.notify, REMINDING)
 
 
 async def remind(store: Store, job: UnreadReminder, clock: ManualClock) -> Ended:
@@ -43,7 +43,7 @@ async def remind(store: Store, job: UnreadReminder, clock: ManualClock) -> Ended
 
 async def notify(served: Served, user: str, key: str = "k1", tenant: str = T) -> None:
     now = served.clock.now_ms()
-    await served.node.notifying.notify([Notice(tenant, user, "greeting", b'{"text":"hi"}', key, now)])
+    await served.node.inbox_service.notify([Notice(tenant, user, "greeting", b'{"text":"hi"}', key, now)])
 
 
 async def reminders(served: Served, user: str, tenant: str = T) -> list[Notification]:
@@ -125,7 +125,7 @@ async def test_the_engine_does_not_answer_and_it_is_tried_later() -> None:
         await notify(served, "ann")
         await served.advance(2 * HOUR_S)
         store = served.node.store
-        away = UnreadReminder(store, Absent(away=True), served.node.notifying.notify, REMINDING)
+        away = UnreadReminder(store, Absent(away=True), served.node.inbox_service.notify, REMINDING)
         ended = await remind(store, away, served.clock)
         assert (ended.outcome, ended.note, ended.failures) == ("failed", "no Redis", 1)
         assert await reminders(served, "ann") == []

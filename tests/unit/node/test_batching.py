@@ -36,9 +36,9 @@ class Asked:
         self._read_s = read_s
         clock = LoopClock(asyncio.get_running_loop())
         hub, registry = Hub(Metrics()), Registry()
-        self.arrivals = SurgeDetector(clock)
+        self.surge = SurgeDetector(clock)
         shared = NodeContext(
-            clock, Timers(clock, driven=False), Tasks(), hub, registry, self.arrivals, EventRecorder(EventTail(), clock)
+            clock, Timers(clock, driven=False), Tasks(), hub, registry, self.surge, EventRecorder(EventTail(), clock)
         )
         self.batched: BatchedReads[int, int] = BatchedReads(shared, self._read, -1)
         self.reads: list[int] = []  # how many keys each was for
@@ -54,7 +54,7 @@ class Asked:
 
     async def ask(self, key: int) -> None:
         start = asyncio.get_running_loop().time()
-        with self.arrivals.one():
+        with self.surge.one():
             assert await self.batched.get(key) == key * 2
         self.waited.append(asyncio.get_running_loop().time() - start)
 

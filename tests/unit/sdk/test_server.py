@@ -23,8 +23,8 @@ BODY = b'{"id":"d1","sent_at":1,"events":[{"id":"e","type":"ping","tenant":"defa
 
 def test_the_package_itself_stays_light() -> None:
     program = (
-        "import sys, greendot; print('greendot.server' in sys.modules, 'httpx2' in sys.modules)\n"
-        "from greendot import Server; print('greendot.server' in sys.modules, 'picows' in sys.modules)"
+        "import sys, greendot; print('greendot.sdk' in sys.modules, 'httpx2' in sys.modules)\n"
+        "from greendot import Server; print('greendot.sdk' in sys.modules, 'picows' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert said.split() == ["False", "False", "True", "False"]

@@ -14,20 +14,20 @@ users = st.sampled_from(USERS)
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_people_see_themselves(is_open: bool) -> None:
-    veil = VisibilityExceptions(is_open=is_open)
-    assert veil.sees("ann", "ann")
-    assert not veil.note("ann", "ann", sees=False)
-    assert veil.sees("ann", "ann")
-    assert veil.sees("ann", "bob") is is_open
+    view_exceptions = VisibilityExceptions(is_open=is_open)
+    assert view_exceptions.sees("ann", "ann")
+    assert not view_exceptions.note("ann", "ann", sees=False)
+    assert view_exceptions.sees("ann", "ann")
+    assert view_exceptions.sees("ann", "bob") is is_open
 
 
 def test_an_open_room_in_which_nobody_hides_keeps_nothing() -> None:
-    veil = VisibilityExceptions(is_open=True)
-    veil.came("ann", [])
-    assert not veil.note("ann", "bob", sees=True)
-    assert veil.viewers == []
-    assert veil.blind("bob", USERS) == []
-    assert veil.count("ann", USERS) == 4
+    view_exceptions = VisibilityExceptions(is_open=True)
+    view_exceptions.came("ann", [])
+    assert not view_exceptions.note("ann", "bob", sees=True)
+    assert view_exceptions.viewers == []
+    assert view_exceptions.blind("bob", USERS) == []
+    assert view_exceptions.count("ann", USERS) == 4
 
 
 @given(
@@ -41,44 +41,46 @@ def test_an_open_room_in_which_nobody_hides_keeps_nothing() -> None:
     ),
 )
 def test_it_is_a_table_of_who_sees_whom(is_open: bool, steps: list[tuple[object, ...]]) -> None:
-    veil = VisibilityExceptions(is_open=is_open)
+    view_exceptions = VisibilityExceptions(is_open=is_open)
     table = {(viewer, target): is_open for viewer in USERS for target in USERS if viewer != target}
     for name, *arguments in steps:
         match name, arguments:
             case "note", [viewer, target, sees]:
                 new = table.get((viewer, target), sees) != sees
-                assert veil.note(viewer, target, sees=sees) is new  # type: ignore[arg-type]
+                assert view_exceptions.note(viewer, target, sees=sees) is new  # type: ignore[arg-type]
                 if viewer != target:
                     table[viewer, target] = sees  # type: ignore[index, assignment]
             case "came", [viewer, exceptions]:
-                veil.came(viewer, exceptions)  # type: ignore[arg-type]
+                view_exceptions.came(viewer, exceptions)  # type: ignore[arg-type]
                 table |= {(v, t): (t in exceptions) != is_open for v, t in table if v == viewer}  # type: ignore[operator]
             case "left", [target]:
-                veil.left(target)  # type: ignore[arg-type]
+                view_exceptions.left(target)  # type: ignore[arg-type]
                 table |= {(v, t): is_open for v, t in table if t == target}
             case "keep", [viewers]:
-                veil.keep(viewers)  # type: ignore[arg-type]
+                view_exceptions.keep(viewers)  # type: ignore[arg-type]
                 table |= {(v, t): is_open for v, t in table if v not in viewers}  # type: ignore[operator]
         for viewer in USERS:
             seen = [target for target in USERS if target == viewer or table[viewer, target]]
-            assert [target for target in USERS if veil.sees(viewer, target)] == seen
-            assert veil.count(viewer, USERS) == len(seen)
+            assert [target for target in USERS if view_exceptions.sees(viewer, target)] == seen
+            assert view_exceptions.count(viewer, USERS) == len(seen)
         for target in USERS:
-            assert sorted(veil.blind(target, USERS)) == [v for v in USERS if not veil.sees(v, target)]
+            assert sorted(view_exceptions.blind(target, USERS)) == [
+                v for v in USERS if not view_exceptions.sees(v, target)
+            ]
 
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_who_has_no_exception_any_more_is_none_of_the_viewers_with_some(is_open: bool) -> None:
-    veil = VisibilityExceptions(is_open=is_open)
-    assert veil.note("ann", "bob", sees=not is_open)
-    assert veil.viewers == ["ann"]
-    assert veil.note("ann", "bob", sees=is_open)
-    assert veil.viewers == []
+    view_exceptions = VisibilityExceptions(is_open=is_open)
+    assert view_exceptions.note("ann", "bob", sees=not is_open)
+    assert view_exceptions.viewers == ["ann"]
+    assert view_exceptions.note("ann", "bob", sees=is_open)
+    assert view_exceptions.viewers == []
 
 
 def test_those_who_are_somebodys_exception_are_known_and_who_does_not_see_them() -> None:
-    veil = VisibilityExceptions(is_open=True)
-    veil.came("ann", ["bob", "eve", "ann"])
-    veil.came("zoe", ["bob"])
-    assert veil.targets == {"bob", "eve"}
-    assert veil.blind("bob", []) == ["ann", "zoe"]
+    view_exceptions = VisibilityExceptions(is_open=True)
+    view_exceptions.came("ann", ["bob", "eve", "ann"])
+    view_exceptions.came("zoe", ["bob"])
+    assert view_exceptions.targets == {"bob", "eve"}
+    assert view_exceptions.blind("bob", []) == ["ann", "zoe"]

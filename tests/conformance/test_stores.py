@@ -16,7 +16,7 @@ from greendot.testing import StoreSuite
 from greendot.testing.job_suite import JobSuite
 from greendot.testing.push_suite import PUSHED, PushSuite
 from greendot.testing.webhook_suite import HOOKED, HookSuite
-from postgres_server import migrated_schema
+from postgres_server import PATIENT, migrated_schema
 
 
 @asynccontextmanager
@@ -81,14 +81,17 @@ class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
-        async with migrated_schema(self.url) as place, started(PostgresStore(place, migrate=True)) as store:
+        async with (
+            migrated_schema(self.url) as place,
+            started(PostgresStore(place, migrate=True, limits=PATIENT)) as store,
+        ):
             yield store
 
     @asynccontextmanager
     async def pushing(self) -> AsyncIterator[tuple[Store, Store]]:
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(migrated_schema(self.url))
-            stores = [PostgresStore(place, migrate=True, pushed=PUSHED) for _ in range(2)]
+            stores = [PostgresStore(place, migrate=True, limits=PATIENT, pushed=PUSHED) for _ in range(2)]
             one, two = [await stack.enter_async_context(started(store)) for store in stores]
             yield one, two
 
@@ -96,13 +99,18 @@ class TestPostgres(StoreSuite, HookSuite, PushSuite, JobSuite):
     async def hooked(self) -> AsyncIterator[Store]:
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(migrated_schema(self.url))
-            yield await stack.enter_async_context(started(PostgresStore(place, migrate=True, hooked=HOOKED)))
+            yield await stack.enter_async_context(
+                started(PostgresStore(place, migrate=True, limits=PATIENT, hooked=HOOKED))
+            )
 
     @asynccontextmanager
     async def opened_twice(self) -> AsyncIterator[tuple[Store, Store]]:
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(migrated_schema(self.url))
-            one, two = [await stack.enter_async_context(started(PostgresStore(place, migrate=True))) for _ in range(2)]
+            one, two = [
+                await stack.enter_async_context(started(PostgresStore(place, migrate=True, limits=PATIENT)))
+                for _ in range(2)
+            ]
             yield one, two
 
 
@@ -112,7 +120,11 @@ async def test_of_revocations_that_have_expired_only_the_latest_are_kept(
 ) -> None:
     monkeypatch.setattr(f"greendot.store.{kind}.revocations.MOST_KEPT", 2)
     async with migrated_schema(postgres) as place:
-        made = SqliteStore(str(tmp_path / "s.db")) if kind == "sqlite" else PostgresStore(place, migrate=True)
+        made = (
+            SqliteStore(str(tmp_path / "s.db"))
+            if kind == "sqlite"
+            else PostgresStore(place, migrate=True, limits=PATIENT)
+        )
         async with started(made) as store:
             for number in range(5):
                 await store.put_revocation(Revocation("t", "jti", f"j{number}", expires_at=100))

@@ -19,7 +19,7 @@ from greendot.store.port import Filter, Inbox, Mark, Notice, Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.store_harness import draft
-from postgres_server import execute, fresh_schema
+from postgres_server import PATIENT, execute, fresh_schema
 
 T = "t"
 EXAMPLES = int(os.environ.get("STORE_EXAMPLES", "40"))
@@ -249,7 +249,7 @@ def emptied(postgres: str) -> Iterator[tuple[asyncio.Runner, str, PostgresStore]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         place = fresh_schema(postgres)
         url = runner.run(place.__aenter__())
-        store = PostgresStore(url, migrate=True)
+        store = PostgresStore(url, migrate=True, limits=PATIENT)
         try:
             runner.run(store.start())
             yield runner, url, store

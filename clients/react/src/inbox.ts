@@ -4,7 +4,7 @@ import type { Greendot, InboxFilter, Marked, Marks } from "@greendot/client";
 import { useMemo } from "react";
 import { EMPTY, type InboxState, InboxStore } from "./inboxstore.js";
 import { useGreendot } from "./provider.js";
-import { shelfOf, useShared } from "./shared.js";
+import { ignorable, shelfOf, useShared } from "./shared.js";
 
 export interface UsedInbox<Body = unknown> extends InboxState<Body> {
   /** Fetch the page before `notifications`. */
@@ -27,10 +27,10 @@ export function useInbox<Body = unknown>({ filter = "all", pageSize = 50 }: { fi
   const actions = useMemo(
     () => ({
       loadOlder: async () => (shelfOf(client).find(name) as InboxStore<Body> | undefined)?.loadOlder(),
-      markSeen: (which: Marks) => mark(client, "seen", which),
-      markRead: (which: Marks) => mark(client, "read", which),
-      archive: (which: Marks) => mark(client, "archived", which),
-      ack: (which: Marks) => mark(client, "acked", which),
+      markSeen: (which: Marks) => ignorable(mark(client, "seen", which)),
+      markRead: (which: Marks) => ignorable(mark(client, "read", which)),
+      archive: (which: Marks) => ignorable(mark(client, "archived", which)),
+      ack: (which: Marks) => ignorable(mark(client, "acked", which)),
     }),
     [client, name],
   );

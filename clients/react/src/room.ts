@@ -4,7 +4,7 @@ import type { Room, Written } from "@greendot/client";
 import { useMemo } from "react";
 import { useGreendot } from "./provider.js";
 import { EMPTY, type RoomState, RoomStore } from "./roomstore.js";
-import { shelfOf, useShared } from "./shared.js";
+import { ignorable, shelfOf, useShared } from "./shared.js";
 
 /** Where several components show a room, those of the first count. */
 export interface RoomOptions {
@@ -50,7 +50,7 @@ export function useRoom<Body = unknown, SignalBody = unknown>(room: string, opti
       discard: (key: string) => store()?.discard(key),
       loadOlder: async () => store()?.loadOlder(),
       setTyping: (isTyping = true) => own.typing(isTyping),
-      markRead: (seq?: number) => own.read(seq),
+      markRead: (seq?: number) => ignorable(own.read(seq)),
       join: () => store()?.join(),
     };
   }, [client, room, name]);

@@ -104,3 +104,9 @@ export function useShared<Value>(name: string, make: (client: Greendot) => Share
   const value = () => (shelf.find(name)?.value as Value | undefined) ?? empty;
   return useSyncExternalStore(subscribe, value, () => empty);
 }
+
+/** The same promise. Who ignores it, as `onClick={() => void markRead()}` does, causes no unhandled rejection. */
+export function ignorable<Value>(promise: Promise<Value>): Promise<Value> {
+  promise.catch(() => {});
+  return promise;
+}

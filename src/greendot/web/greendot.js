@@ -1548,7 +1548,7 @@ var Session = class {
     const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.#random, bounds)) : bounds.capMs;
     this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
     this.#hintMs = null;
-    this.#failures += 1;
+    if (code !== "offline") this.#failures += 1;
     this.#timer = this.clock.after(ms, () => void this.#connect());
     this.#become(isOnline ? "waiting" : "offline", reasonFor(isOnline ? code : "offline", detail, ms));
   }
@@ -1579,7 +1579,7 @@ var Session = class {
   }
   /** The computer woke, the network came or went, the page is looked at: see to the connection. */
   #wake() {
-    const { state, reason } = this.connection;
+    const { state } = this.connection;
     if (this.#link) return this.#link.probe();
     if (state !== "waiting" && state !== "offline") return;
     const ms = Math.max(this.#notBefore - this.clock.now(), 0);
@@ -1587,7 +1587,7 @@ var Session = class {
       this.#timer();
       this.#timer = this.clock.after(ms, () => void this.#connect());
       if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
-    } else if (state === "waiting") this.#become("offline", reasonFor("offline", "", reason.retryInMs));
+    } else if (state === "waiting") this.#wait("offline", "");
   }
   // The token
   #planRefresh() {

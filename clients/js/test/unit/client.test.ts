@@ -246,6 +246,20 @@ describe("the page", () => {
     expect(client.state).toBe("offline");
   });
 
+  test("the network goes while it waits: the attempt that was planned is put off, and no failure is counted", async () => {
+    const client = await online();
+    FakeSocket.last.end(1006);
+    expect(client.connection).toMatchObject({ state: "waiting", failures: 1 });
+    const planned = client.reason!.retryInMs!;
+    page.online = false;
+    page.tell("network");
+    await clock.pass(planned);
+    expect(client.connection).toMatchObject({ state: "offline", failures: 1, reason: { code: "offline", retryInMs: 30_000 } });
+    expect(FakeSocket.all).toHaveLength(1);
+    await clock.pass(30_000);
+    expect(FakeSocket.all).toHaveLength(2);
+  });
+
   test("a computer that slept finds out at once that the connection is gone", async () => {
     const client = await online();
     clock.sleep(600_000);

@@ -1,3 +1,4 @@
+import { GreendotError } from "@greendot/client";
 import { describe, expect, test } from "vitest";
 import { useInbox, useUnread } from "../../src/index.js";
 import { entry, FakeClient, Later } from "./fake.js";
@@ -14,6 +15,15 @@ async function withInbox<Value>(use: () => Value, ...entries: ReturnType<typeof 
 const ids = ({ notifications }: { notifications: readonly { id: string }[] }) => notifications.map(({ id }) => id);
 
 describe("useInbox", () => {
+  test("a mark that fails tells who waits for it, and nobody else", async () => {
+    const { inbox, hook } = await withInbox(() => useInbox(), entry(1));
+    inbox.read = () => Promise.reject(new GreendotError("closed", "Disconnected."));
+    void hook.now.markRead("n1"); // an unhandled rejection fails the whole run
+    await settle();
+    await expect(hook.now.markRead("n1")).rejects.toMatchObject({ code: "closed" });
+    expect(hook.now.notifications[0]!.read_at).toBeNull();
+  });
+
   test("shows the newest page, then what is new, and leaves nothing behind", async () => {
     const { client, inbox, hook } = await withInbox(() => useInbox<{ n: number }>(), entry(1), entry(2));
     expect(ids(hook.now)).toEqual(["n1", "n2"]);

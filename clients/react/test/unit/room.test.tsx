@@ -16,6 +16,14 @@ async function inLobby(use = () => useRoom<string>("lobby", { pageSize: 3 }), re
 }
 
 describe("useRoom", () => {
+  test("a mark that fails tells who waits for it, and nobody else", async () => {
+    const { lobby, hook } = await inLobby();
+    lobby.read = () => Promise.reject(new GreendotError("closed", "Disconnected."));
+    void hook.now.markRead(); // an unhandled rejection fails the whole run
+    await settle();
+    await expect(hook.now.markRead()).rejects.toMatchObject({ code: "closed" });
+  });
+
   test("joins once in StrictMode, and leaves when it is unmounted", async () => {
     const { client, lobby, hook } = await inLobby();
     expect([lobby.joins, lobby.entries]).toEqual([1, 1]);

@@ -117,7 +117,7 @@ async def way(stack: AsyncExitStack, *, counted: bool) -> Way:
     for client in clients:
         await client.quiet()
     redis = _Redis()
-    bus = of["engine.redis.bus"].RedisBus(redis, of["engine.redis.bus_codec"].Messages(b"k" * 32), "gd:")
+    bus = of["engine.redis.bus"].RedisBus(redis, of["engine.redis.bus_codec"].BusCodec(b"k" * 32), "gd:")
     engine_time = of["engine.redis.engine_time"].EngineTime(of["clock"].SystemClock())
     engine_time.heard(int(time.time() * 1000))
     bus.now = engine_time.now

@@ -51,15 +51,9 @@ BESIDE: dict[str, set[str]] = {
 
 # Imports against the order that are still to go: (module, imported module).
 PENDING: set[tuple[str, str]] = {
-    ("admin.metrics", "app.parts"),
-    ("admin.node_report", "app.parts"),
-    ("admin.stats", "app.parts"),
-    ("auth.revocation", "presence.sessions"),
-    ("connect.drain", "app.parts"),
     ("http.backend", "auth.api_keys"),
     ("http.backend", "auth.tokens"),
     ("presence.celebrities", "rooms.announcer"),
-    ("presence.sessions", "rooms.session_rooms"),
     ("presence.watch", "rooms.announcer"),
     ("transport.connection", "node.session"),
     ("transport.connection", "node.usage"),

@@ -9,6 +9,7 @@ from .sources import Module, offences
 MOST_LINES = 600  # usual are 150 to 350; more only where a module is one thing
 MOST_FUNCTION_LINES = 50
 MOST_PARAMETERS = 6
+MOST_DEPENDENCIES = 13  # of a constructor: each has a name, and none is hidden in a tuple
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
@@ -46,9 +47,12 @@ def test_no_function_is_long() -> None:
 
 def test_no_function_takes_many_parameters() -> None:
     def many(module: Module) -> dict[str, int]:
-        if module.part == "settings":
+        if module.part == "config":
             return {}
-        counts = [(called(each), len(parameters(each))) for each in module.functions() if not is_command(each)]
-        return {name: count for name, count in counts if count > MOST_PARAMETERS}
+        functions = [each for each in module.functions() if not is_command(each)]
+        return {called(each): len(parameters(each)) for each in functions if len(parameters(each)) > most(each)}
+
+    def most(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+        return MOST_DEPENDENCIES if function.name == "__init__" else MOST_PARAMETERS
 
     assert offences(many) == {}

@@ -40,6 +40,21 @@ SENT: list[base.AnySent] = [
 ]
 
 
+# Classes by the names they have in recordings. On the bus they have tags.
+RECORDED_AS = {
+    "ClusterAnswer": "Answered",
+    "ClusterQuestion": "Asked",
+    "HoldSession": "Awaited",
+    "StatusChanged": "Restated",
+    "VisibilityChanged": "Regarded",
+}
+
+
+def kind(message: Any) -> str:
+    name = type(message).__name__
+    return RECORDED_AS.get(name, name)
+
+
 def fields(message: Any) -> Any:
     """As plain data, the same for classes that have grown fields since."""
     return msgspec.json.decode(msgspec.json.encode(msgspec.structs.asdict(message)))
@@ -50,7 +65,7 @@ def sent() -> list[dict[str, Any]]:
     messages = BusCodec(KEY)
     return [
         {
-            "kind": type(message).__name__,
+            "kind": kind(message),
             "bytes": b64encode(messages.write(NODE_CHANNEL, message, base.Topic("user", "t1", "ann"))).decode(),
             "fields": fields(message),
         }
@@ -127,7 +142,7 @@ async def recorded(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         people.node.engine.pushed = pushed  # type: ignore[method-assign]
         await people.come()
         for entry, (_, message) in zip(heard, people.node.heard, strict=True):
-            entry |= {"kind": type(message).__name__, "fields": fields(message)}
+            entry |= {"kind": kind(message), "fields": fields(message)}
         kept = {"incarnation": people.node.incarnation, "now": people.node.engine.now_ms()}
         kept |= {"keys": contents(redis), "seen": await seen_by(people.node)}
         await people.node.close()

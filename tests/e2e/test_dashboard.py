@@ -390,8 +390,8 @@ async def test_two_who_look_share_one_question_and_see_the_same() -> None:
         one, other = await look(served), await look(served)
         await served.advance(0)
         asked: list[object] = []
-        reply = served.node.survey.reply
-        served.node.survey.reply = lambda question: (asked.append(question), reply(question))[1]
+        reply = served.node.cluster.reply
+        served.node.cluster.reply = lambda question: (asked.append(question), reply(question))[1]
         await served.advance(3)
         assert len(asked) == 3
         frames = [await said(client) for client in (one, other)]
@@ -686,7 +686,7 @@ async def test_hot_topics_and_slow_clients_are_counted_while_somebody_wants_them
         ann, slow = await served.joined("ann"), await peer(served, "bob", "lobby")
         client, plain = await look(served), await look(served, await make(served, "operator", tenant=OPERATOR))
         assert "hot" not in await sample(served, client)
-        assert served.node.hub._heat is None
+        assert served.node.hub._hot_topics is None
         for onlooker in (client, plain):
             await onlooker.request(type="top", most=5)
         await served.advance(1)
@@ -708,7 +708,7 @@ async def test_hot_topics_and_slow_clients_are_counted_while_somebody_wants_them
         served.clock.advance(HOLD_S + 1)
         await ann.request(type="room.send", room="lobby", body="nobody counts this")
         await served.settle()
-        assert served.node.hub._heat is None
+        assert served.node.hub._hot_topics is None
 
 
 # --- what is done ---

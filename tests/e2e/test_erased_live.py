@@ -117,7 +117,7 @@ async def test_a_server_that_does_not_answer_is_not_said_to_have_ended_its_sessi
 async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_sessions(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greendot.node.acknowledged.WITHIN_S", 0.3)
+    monkeypatch.setattr("greendot.node.cluster_rpc.WITHIN_S", 0.3)
     async with served_on("sqlite", "redis", tmp_path, request) as (served, beside):
         monkeypatch.setattr(served.node.revocation_service, "heard", lambda message, node: None)
         for kind, value, left in (("user", "ann", 0), ("tenant", T, None)):

@@ -76,7 +76,7 @@ async def test_a_hint_that_comes_while_a_second_device_catches_up_is_not_forgott
             laptop.send(type="hello", token=served.token("ann"), device="laptop")
             await held.reached()  # it is behind what the store has, and reads that for all devices
             await notify(served, "two")
-            await until(lambda: served.node.inboxes._local["default", "ann"].hinted == 2)
+            await until(lambda: served.node.inbox_delivery._local["default", "ann"].hinted == 2)
         assert [await next_body(served, phone, "notification.created") for _ in range(2)] == ["one", "two"]
 
 

@@ -200,7 +200,7 @@ async def test_after_a_gap_of_the_bus_everything_is_compared_at_once() -> None:
         ann = await served.client("ann")
         Bus(served)
         await notify(served)
-        await served.node.inboxes.resync(Part(), served.node.incarnation)
+        await served.node.inbox_delivery.resync(Part(), served.node.incarnation)
         ((frames),) = await served.advance(delivery.GAP_S + 0.01, [ann])
         assert numbers(frames) == [1]
 
@@ -372,7 +372,7 @@ async def test_nothing_is_kept_of_a_user_who_has_left() -> None:
         await ann.close()
         await served.until_gone()
         await served.advance(60)
-        assert served.node.inboxes._local == {}
+        assert served.node.inbox_delivery._local == {}
         assert served.timers == 0
 
 
@@ -635,7 +635,7 @@ async def test_very_many_that_wait_to_be_acknowledged_are_sent_again_in_turns() 
         await ann.quiet()
         ((frames),) = await served.advance(300, [ann])
         assert numbers(frames) == []
-        assert served.node.inboxes._local["default", "ann"].urged is None
+        assert served.node.inbox_delivery._local["default", "ann"].urged is None
 
 
 # --- the record of what became of it ---

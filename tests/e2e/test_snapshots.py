@@ -146,7 +146,7 @@ async def test_a_welcome_counts_what_it_brings() -> None:
     async with serving() as served:
         store = served.node.store
         await store.notify(notices("k1"))
-        async with hold(served.node.inboxes._heads, "_read", at="after") as held:
+        async with hold(served.node.inbox_delivery._heads, "_read", at="after") as held:
             laptop = await served.socket()
             laptop.send(type="hello", token=served.token("ann"), device="laptop", resume={"inbox": 0})
             await held.reached()

@@ -214,11 +214,11 @@ async def test_nothing_is_kept_of_one_who_left_before_being_told() -> None:
     async with serving() as served:
         ann, _, zoe = await rooms_of_three(served)
         await ann.request(type="room.send", room="lobby", body=1)
-        assert len(served.node.refreshing._unread) == 1
+        assert len(served.node.version_fallback._unread) == 1
         await zoe.end()
         await served.until_gone(2)
         await served.advance(LONGEST_S, [ann])
-        assert served.node.refreshing._unread == {}
+        assert served.node.version_fallback._unread == {}
 
 
 # --- hello ---

@@ -318,7 +318,7 @@ class SimulatedNode:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         transport, _ = await self._world.loop.connect_accepted_socket(asyncio.Protocol, theirs)
         # As the gateway's door does it, once it has read the request.
-        protocol = UpgradedProtocol(lambda request: self.node.connect("simulated"))
+        protocol = UpgradedProtocol(lambda request: self.node.connections.connect("simulated"))
         protocol.connection_made(transport)
         protocol.feed(UPGRADE)
         transport.set_protocol(protocol)

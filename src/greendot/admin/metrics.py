@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from greendot import __version__
 from greendot.admin import stats
-from greendot.app.parts import Parts
+from greendot.admin.stats import NodeSources
 from greendot.errors import StoreUnavailable
 from greendot.node.timer_model import has_come
 from greendot.protocol.codes import Close
@@ -32,74 +32,77 @@ _AWAY: Numbers = [("store_up", 0)]
 class MetricsPage:
     """One for each node."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, sources: NodeSources) -> None:
+        self._sources = sources
         self._look: asyncio.Task[Numbers] | None = None  # the last one, done or under way
         self._again_at = 0.0
         self._ping: asyncio.Task[Numbers] | None = None  # the last one; it may outlast the look it was made for
 
     async def scrape(self) -> list[Sample]:
         """Everything, for whoever collects it."""
-        return await _page(self._parts, await self._looked())
+        return await _page(self._sources, await self._looked())
 
     async def _looked(self) -> Numbers:
-        now = self._parts.clock.monotonic()
+        now = self._sources.clock.monotonic()
         if self._look is None or has_come(self._again_at, now):
             self._again_at = now + KEEP_S
-            self._look = self._parts.tasks.begin(self._look_around())
+            self._look = self._sources.tasks.begin(self._look_around())
         return await asyncio.shield(self._look)  # who goes away does not end it for the others
 
     async def _look_around(self) -> Numbers:
-        return [*await self._store(), *_output(self._parts)]
+        return [*await self._store(), *_output(self._sources)]
 
     async def _store(self) -> Numbers:
         """A ping that takes too long is not cut off, which would cost the store a connection. The next look waits for
         the same one."""
         if self._ping is None or self._ping.done():
-            self._ping = self._parts.tasks.begin(_ping(self._parts))
+            self._ping = self._sources.tasks.begin(_ping(self._sources))
         await asyncio.wait([self._ping], timeout=STORE_S)
         return self._ping.result() if self._ping.done() else _AWAY
 
 
-async def _ping(parts: Parts) -> Numbers:
-    begun = parts.clock.monotonic()
+async def _ping(sources: NodeSources) -> Numbers:
+    begun = sources.clock.monotonic()
     try:
-        await parts.store.ping()
+        await sources.store.ping()
     except StoreUnavailable:
         return _AWAY
-    return [("store_up", 1), ("store_latency_ms", round((parts.clock.monotonic() - begun) * 1000, 2))]
+    return [("store_up", 1), ("store_latency_ms", round((sources.clock.monotonic() - begun) * 1000, 2))]
 
 
-async def _page(parts: Parts, looked: Numbers) -> list[Sample]:
-    tenants = await stats.tenant_metrics(parts) if parts.settings.server.tenant_metrics else []
+async def _page(sources: NodeSources, looked: Numbers) -> list[Sample]:
+    tenants = await stats.tenant_metrics(sources) if sources.tenant_metrics else []
     # What did not happen yet is 0: of something that begins with 1 nobody can tell that it was more.
-    closes = dict.fromkeys(Close, 0) | parts.registry.closes
-    coalesced = dict.fromkeys(_SIGNALS, 0) | parts.metrics.coalesced
-    dropped = {(kind, why): 0 for kind in _SIGNALS for why in WHYS} | parts.metrics.dropped
+    closes = dict.fromkeys(Close, 0) | sources.registry.closes
+    coalesced = dict.fromkeys(_SIGNALS, 0) | sources.metrics.coalesced
+    dropped = {(kind, why): 0 for kind in _SIGNALS for why in WHYS} | sources.metrics.dropped
     return [
-        *(Sample(name, value) for name, value in (*stats.metrics(parts), *looked, *of_this_process())),
+        *(Sample(name, value) for name, value in (*stats.metrics(sources), *looked, *of_this_process())),
         *(Sample("ws_closed_total", count, {"code": str(code)}) for code, count in sorted(closes.items())),
         *(
             Sample("realtime_dropped_total", count, {"type": kind, "reason": why})
             for (kind, why), count in sorted(dropped.items())
         ),
         *(Sample("realtime_coalesced_total", count, {"type": kind}) for kind, count in sorted(coalesced.items())),
-        *(Sample(name, values) for name, values in (*parts.metrics.histograms(), *parts.engine.histograms().items())),
-        Sample("ws_sessions_per_user", _sessions(parts)),
+        *(
+            Sample(name, values)
+            for name, values in (*sources.metrics.histograms(), *sources.engine.histograms().items())
+        ),
+        Sample("ws_sessions_per_user", _sessions(sources)),
         Sample("greendot_info", 1, {"version": __version__}),
         *(Sample(name, value, {"tenant": tenant}) for name, tenant, value in tenants),
     ]
 
 
-def _output(parts: Parts) -> Iterator[tuple[str, float]]:
-    waiting = [outbox for it in parts.registry.connections.values() if (outbox := it.waits()) is not None]
+def _output(sources: NodeSources) -> Iterator[tuple[str, float]]:
+    waiting = [outbox for it in sources.registry.connections.values() if (outbox := it.waits()) is not None]
     yield "realtime_outbox_connections", len(waiting)
     yield "realtime_outbox_frames", sum(len(outbox) for outbox in waiting)
     yield "realtime_outbox_bytes", sum(outbox.record_bytes + outbox.signal_bytes for outbox in waiting)
 
 
-def _sessions(parts: Parts) -> Histogram:
+def _sessions(sources: NodeSources) -> Histogram:
     found = Histogram(_SESSIONS)
-    for many, users in parts.registry.sizes.items():
+    for many, users in sources.registry.sizes.items():
         found.add(many, users)
     return found

@@ -6,15 +6,19 @@ answer is of the question before: nobody waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from heapq import nlargest
+
+import msgspec
 
 from greendot import __version__
 from greendot.admin import stats
-from greendot.app.parts import Parts
-from greendot.connect.drain import Ending
-from greendot.engine.port import Topic
+from greendot.admin.stats import NodeSources
+from greendot.engine.messages import ClusterAnswer, ClusterQuestion
+from greendot.engine.port import Bus, Topic
 from greendot.errors import StoreUnavailable
+from greendot.node.bus import BusTable
+from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.event_recorder_model import ALL, EventFilter, RecordedEvent, TailKey
 from greendot.node.session import Session
 from greendot.node.subscriptions import TopicSubscription
@@ -39,6 +43,8 @@ from greendot.protocol.cluster import (
     UserQuery,
     UserReport,
     WatchMode,
+    encode,
+    read_question,
 )
 
 MOST_TENANTS = 100  # named of a node
@@ -47,12 +53,35 @@ MOST_TENANTS = 100  # named of a node
 class NodeReporter:
     """One for each node."""
 
-    def __init__(self, parts: Parts, is_draining: Callable[[], bool]) -> None:
-        self._parts = parts
+    def __init__(self, sources: NodeSources, bus: Bus, rpc: ClusterRpc, is_draining: Callable[[], bool]) -> None:
+        self._sources = sources
+        self._bus = bus
+        self._rpc = rpc
         self._is_draining = is_draining
-        self._ending = Ending(parts)
         self._asked_at: float | None = None  # since when the store has not answered; None: it was not asked
         self._store_ms: float | None = None  # how long it took last; None: it could not be reached
+
+        self.bus_table: BusTable = {ClusterQuestion: self._asked, ClusterAnswer: rpc.answered}
+
+    async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]:
+        """Return the answers by node, this one's too, of those that answered in time. `nodes` are the live ones."""
+        here = self._rpc.name()
+        answers = {here: encode(self.reply(question))}
+        return answers | await self._rpc.query({*nodes} - {here}, encode(question), within_s)
+
+    async def ask_one(self, node: str, question: Question, within_s: float) -> bytes | None:
+        """Return the answer of this node alone, or None. No other node acts on the question."""
+        if node == self._rpc.name():
+            return encode(self.reply(question))
+        return (await self._rpc.query({node}, encode(question), within_s)).get(node)
+
+    def _asked(self, topic: Topic, message: ClusterQuestion) -> None:
+        try:
+            answer = self.reply(read_question(message.question))
+        except msgspec.MsgspecError:
+            return  # a newer node's question: it does without an answer
+        answered = ClusterAnswer(message.number, topic.name, encode(answer))
+        self._bus.publish(Topic("node", "", message.asker), answered)
 
     def reply(self, question: Question) -> Answer:
         match question:
@@ -61,32 +90,32 @@ class NodeReporter:
             case UserQuery():
                 return self._user(question)
             case RoomQuery():
-                channel = self._parts.hub.find(Topic("room", question.tenant, question.room))
+                channel = self._sources.hub.find(Topic("room", question.tenant, question.room))
                 return RoomReport(0 if channel is None else len(channel.listeners))
             case NodeQuery():
                 return self._node(question)
             case TopicQuery():
                 return self._topic(Topic(question.kind, question.tenant, question.name))
             case DisconnectAll():
-                return Ended(self._ending.end_all(question.code, question.reason, question.tenant))
+                return Ended(self._sources.drainer.disconnect_all(question.code, question.reason, question.tenant))
 
     # --- how it is here ---
 
     def _sample(self, question: SampleQuery) -> Sample:
-        parts = self._parts
-        now = parts.clock.monotonic()
+        sources = self._sources
+        now = sources.clock.monotonic()
         events: list[RecordedEvent] = []
         skipped = 0
         if question.tail is not None:
             name, only = TailKey(question.asker, question.tail), EventFilter(question.user, question.room)
-            events, skipped = parts.recorder.tail.take(name, question.kinds, now, only)
+            events, skipped = sources.recorder.tail.take(name, question.kinds, now, only)
         if question.nodes:
-            values = dict(stats.metrics(parts))
+            values = dict(stats.metrics(sources))
             gauges: dict[str, float] = {name: it for name, it in values.items() if not name.endswith("_total")}
             gauges |= self._store_gauges(now)
-            closes = parts.registry.closes
+            closes = sources.registry.closes
         else:
-            tally = parts.registry.usage.shown(question.tenant)
+            tally = sources.registry.usage.shown(question.tenant)
             gauges = {"tenant_connections": tally.connections, "tenant_users_online": tally.users}
             values = {
                 "tenant_sends_total": tally.sends,
@@ -99,8 +128,8 @@ class NodeReporter:
             gauges=gauges,
             counts={name: int(it) for name, it in values.items() if name.endswith("_total")},
             closes={str(code): count for code, count in closes.items()},
-            started_at=parts.started_at,
-            level=parts.overload_monitor.level.name.lower(),
+            started_at=sources.started_at,
+            level=sources.overload_monitor.level.name.lower(),
             events=[*events],
             skipped=skipped,
             hot=self._hot(question, now),
@@ -111,7 +140,7 @@ class NodeReporter:
         """Names are of tenants: who sees none of their events sees none of these."""
         if not question.most or question.tail is None:
             return []
-        hub = self._parts.hub
+        hub = self._sources.hub
         rates = [(it, per_s) for it, per_s in hub.hot(now).items() if question.tail in (ALL, it.tenant)]
         found = []
         for topic, per_s in nlargest(question.most, rates, key=lambda rate: rate[1]):
@@ -123,7 +152,7 @@ class NodeReporter:
     def _slow(self, question: SampleQuery) -> list[SlowClient]:
         if not question.most or question.tail is None:
             return []
-        connections = self._parts.registry.connections.values()
+        connections = self._sources.registry.connections.values()
         waiting = [(it.unsent, it.session) for it in connections if it.session is not None and it.unsent]
         theirs = [(unsent, it) for unsent, it in waiting if question.tail in (ALL, it.tenant)]
         worst = nlargest(question.most, theirs, key=lambda client: client[0])
@@ -134,7 +163,7 @@ class NodeReporter:
         pending_ms = 0.0
         if self._asked_at is None:
             self._asked_at = now
-            self._parts.tasks.spawn(self._ask_store())
+            self._sources.tasks.spawn(self._ask_store())
         else:
             pending_ms = (now - self._asked_at) * 1000
         if self._store_ms is None and not pending_ms:
@@ -142,10 +171,10 @@ class NodeReporter:
         return {"store_latency_ms": round(max(self._store_ms or 0.0, pending_ms), 2)}
 
     async def _ask_store(self) -> None:
-        clock = self._parts.clock
+        clock = self._sources.clock
         begun = clock.monotonic()
         try:
-            await self._parts.store.ping()
+            await self._sources.store.ping()
             self._store_ms = (clock.monotonic() - begun) * 1000
         except StoreUnavailable:
             self._store_ms = None
@@ -155,8 +184,8 @@ class NodeReporter:
     # --- who is here ---
 
     def _user(self, question: UserQuery) -> UserReport:
-        sessions = self._parts.registry.sessions_of(question.tenant, question.user)
-        watched = self._parts.watching.watched(Topic("watch", question.tenant, question.user))
+        sessions = self._sources.registry.sessions_of(question.tenant, question.user)
+        watched = self._sources.watching.watched(Topic("watch", question.tenant, question.user))
         there = [self._session(session) for session in sessions[:MOST_SESSIONS]]
         if watched is None:
             return UserReport(there)
@@ -164,14 +193,14 @@ class NodeReporter:
 
     def _topic(self, topic: Topic) -> TopicReport:
         if topic.kind == "user":
-            return TopicReport(sum(1 for _ in self._parts.registry.connections_of(topic.tenant, topic.name)))
-        channel = self._parts.hub.find(topic)
+            return TopicReport(sum(1 for _ in self._sources.registry.connections_of(topic.tenant, topic.name)))
+        channel = self._sources.hub.find(topic)
         if channel is None:
             return TopicReport(0)
-        watched = self._parts.watching.watched(topic)
-        followed: TopicSubscription | None = watched or self._parts.rooms.local(topic)
+        watched = self._sources.watching.watched(topic)
+        followed: TopicSubscription | None = watched or self._sources.rooms.local(topic)
         timer = None if followed is None else followed.timer
-        now = self._parts.timers.now()
+        now = self._sources.timers.now()
         return TopicReport(
             listeners=len(channel.listeners),
             frames=len(channel.pending),
@@ -183,15 +212,15 @@ class NodeReporter:
         )
 
     def _node(self, question: NodeQuery) -> NodeReport:
-        parts = self._parts
-        registry, kinds = parts.registry, parts.hub.kinds()
+        sources = self._sources
+        registry, kinds = sources.registry, sources.hub.kinds()
         usage = [(registry.usage.shown(tenant).connections, tenant) for tenant in registry.usage]
         return NodeReport(
             version=__version__,
-            started_at=parts.started_at,
+            started_at=sources.started_at,
             draining=self._is_draining(),
             connections=len(registry.connections),
-            strangers=len(parts.admission.strangers),
+            strangers=len(sources.admission.strangers),
             sessions=len(registry.sessions),
             lingering=sum(session.connection is None for session in registry.sessions.values()),
             users=registry.users,
@@ -199,13 +228,13 @@ class NodeReporter:
             theirs=0 if question.tenant is None else registry.usage.shown(question.tenant).connections,
             rooms=kinds.get("room", 0),
             watched=kinds.get("watch", 0),
-            timers=len(parts.timers),
-            level=parts.overload_monitor.level.name.lower(),
-            gauges={name: it for name, it in stats.metrics(parts) if not name.endswith("_total")},
+            timers=len(sources.timers),
+            level=sources.overload_monitor.level.name.lower(),
+            gauges={name: it for name, it in stats.metrics(sources) if not name.endswith("_total")},
         )
 
     def _session(self, session: Session) -> SessionReport:
-        info = stats.info(self._parts, session)
+        info = stats.info(self._sources, session)
         connection = session.connection
         return SessionReport(
             session=session.id,
@@ -221,7 +250,7 @@ class NodeReporter:
             watches=len(connection.watches or ()) if connection is not None else 0,
             behind=connection is not None and connection.behind,
             waiting=0 if connection is None else connection.unsent,
-            ends_in_ms=None if session.leaving is None else session.leaving.since(self._parts.clock.monotonic())[0],
+            ends_in_ms=None if session.leaving is None else session.leaving.since(self._sources.clock.monotonic())[0],
         )
 
 

@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from greendot.app.parts import Parts
+from msgspec import Struct
+
+from greendot.auth.tenants import Tenants
+from greendot.clock import Clock
+from greendot.connect.admission import HelloAdmission
+from greendot.connect.drain import Drainer
+from greendot.connect.recovery import Recovery
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable
+from greendot.limits.overload import OverloadMonitor
+from greendot.node.event_recorder import EventRecorder
+from greendot.node.hub import Hub
+from greendot.node.registry import Registry
 from greendot.node.session import Session
+from greendot.node.tasks import Tasks
+from greendot.node.timers import Timers
+from greendot.presence.sessions import SessionService
+from greendot.presence.watch import WatchService
 from greendot.protocol.replies import SessionInfo
+from greendot.rooms.service import RoomService
+from greendot.store.port import Store
+from greendot.telemetry.metrics import Metrics
+from greendot.visibility.webhook import VisibilityWebhook
+
+Counters = Callable[[], Mapping[str, float]]
 
 
-async def sessions_of(parts: Parts, tenant: str, user: str) -> list[SessionInfo]:
+class NodeSources(Struct):
+    """Services of a node that operators read. `app.node` fills it."""
+
+    clock: Clock
+    engine: Engine
+    store: Store
+    registry: Registry
+    hub: Hub
+    timers: Timers
+    tasks: Tasks
+    metrics: Metrics
+    recorder: EventRecorder
+    sessions: SessionService
+    watching: WatchService
+    rooms: RoomService
+    admission: HelloAdmission
+    overload_monitor: OverloadMonitor
+    recovery: Recovery
+    drainer: Drainer
+    tenant_registry: Tenants
+    visibility_webhook: VisibilityWebhook
+    counters: list[Counters]  # of services beside the node, such as webhooks and push
+    started_at: int
+    tenant_metrics: bool  # metrics with a tenant's name are wanted
+
+    @property
+    def incarnation(self) -> str:
+        return self.sessions.incarnation
+
+
+async def sessions_of(sources: NodeSources, tenant: str, user: str) -> list[SessionInfo]:
     """On all nodes; what only its own node knows of a session is left open for those of others."""
-    here = [info(parts, session) for session in parts.registry.sessions_of(tenant, user)]
+    here = [info(sources, session) for session in sources.registry.sessions_of(tenant, user)]
     known = {info.session for info in here}
     try:
-        seats = await parts.engine.sessions(tenant, user)
+        seats = await sources.engine.sessions(tenant, user)
     except EngineUnavailable:
         return here
     return here + [
@@ -37,17 +88,17 @@ async def sessions_of(parts: Parts, tenant: str, user: str) -> list[SessionInfo]
     ]
 
 
-def info(parts: Parts, session: Session) -> SessionInfo:
+def info(sources: NodeSources, session: Session) -> SessionInfo:
     """A session of this node's."""
     connection, last_heard = session.connection, session.last_heard
     if connection is not None:
-        last_heard = parts.clock.now_ms() - round((parts.clock.monotonic() - connection.heard) * 1000)
+        last_heard = sources.clock.now_ms() - round((sources.clock.monotonic() - connection.heard) * 1000)
     return SessionInfo(
         session=session.id,
         user=session.user,
         device=session.device,
         client={"name": session.client.name, "version": session.client.version},
-        node=parts.incarnation,
+        node=sources.incarnation,
         connected_at=session.connected_at,
         last_heard=last_heard,
         state="lingering" if connection is None else "idle" if session.idle else "online",
@@ -56,23 +107,23 @@ def info(parts: Parts, session: Session) -> SessionInfo:
     )
 
 
-def stats(parts: Parts) -> dict[str, Any]:
+def stats(sources: NodeSources) -> dict[str, Any]:
     return {
-        "node": parts.incarnation,
-        "started_at": parts.started_at,
-        "connections": len(parts.registry.connections),
-        "sessions": len(parts.registry.sessions),
-        "users": parts.registry.users,
-        "topics": parts.hub.topics,
-        "timers": len(parts.timers),
-    } | dict(_counted(parts))
+        "node": sources.incarnation,
+        "started_at": sources.started_at,
+        "connections": len(sources.registry.connections),
+        "sessions": len(sources.registry.sessions),
+        "users": sources.registry.users,
+        "topics": sources.hub.topics,
+        "timers": len(sources.timers),
+    } | dict(_counted(sources))
 
 
-def tenant_stats(parts: Parts, tenant: str) -> dict[str, Any]:
+def tenant_stats(sources: NodeSources, tenant: str) -> dict[str, Any]:
     """What a tenant may know: nothing that others have a part in."""
-    tally = parts.registry.usage.shown(tenant)
+    tally = sources.registry.usage.shown(tenant)
     return {
-        "node": parts.incarnation,
+        "node": sources.incarnation,
         "tenant": tenant,
         "connections": tally.connections,
         "users": tally.users,
@@ -81,9 +132,9 @@ def tenant_stats(parts: Parts, tenant: str) -> dict[str, Any]:
     }
 
 
-async def tenant_metrics(parts: Parts) -> list[tuple[str, str, int]]:
+async def tenant_metrics(sources: NodeSources) -> list[tuple[str, str, int]]:
     """Of the tenants with a name that may be shown; each name once for all of them, as Prometheus wants it."""
-    labels, usage = await parts.tenant_registry.labels(), parts.registry.usage
+    labels, usage = await sources.tenant_registry.labels(), sources.registry.usage
     shown = [(tenant, usage.shown(tenant)) for tenant in sorted(labels.intersection(usage))]
     return [
         *(("tenant_connections", tenant, tally.connections) for tenant, tally in shown),
@@ -93,27 +144,27 @@ async def tenant_metrics(parts: Parts) -> list[tuple[str, str, int]]:
     ]
 
 
-def metrics(parts: Parts) -> Iterator[tuple[str, float]]:
-    yield "ws_connections", len(parts.registry.connections)
-    yield "ws_sessions", len(parts.registry.sessions)
-    yield "ws_users_online", parts.registry.users
-    yield from parts.overload_monitor.gauges()
-    yield "realtime_hellos_waiting", parts.admission.waiting
-    yield from _counted(parts)
+def metrics(sources: NodeSources) -> Iterator[tuple[str, float]]:
+    yield "ws_connections", len(sources.registry.connections)
+    yield "ws_sessions", len(sources.registry.sessions)
+    yield "ws_users_online", sources.registry.users
+    yield from sources.overload_monitor.gauges()
+    yield "realtime_hellos_waiting", sources.admission.waiting
+    yield from _counted(sources)
 
 
-def _counted(parts: Parts) -> Iterator[tuple[str, float]]:
-    engine = parts.engine.counts()
-    yield from parts.metrics.items()
+def _counted(sources: NodeSources) -> Iterator[tuple[str, float]]:
+    engine = sources.engine.counts()
+    yield from sources.metrics.items()
     yield from engine.items()
     swept = engine.get("presence_swept_sessions_total", 0)
-    yield "presence_reconciliation_removed_total", swept + parts.recovery.ended
-    yield "presence_restored_sessions_total", parts.recovery.restored
-    yield "presence_audited_sessions_total", parts.recovery.ended
-    yield "realtime_resync_total", parts.recovery.resyncs
-    yield "realtime_sessions_resumed_total", parts.registry.resumed
-    yield "room_recovery_fetch_total", parts.rooms.delivery.recoveries
-    yield "visibility_unanswered_total", parts.visibility_webhook.failures
-    yield "realtime_engine_up", int(parts.engine.trouble is None)
-    for counter in parts.counters:
+    yield "presence_reconciliation_removed_total", swept + sources.recovery.ended
+    yield "presence_restored_sessions_total", sources.recovery.restored
+    yield "presence_audited_sessions_total", sources.recovery.ended
+    yield "realtime_resync_total", sources.recovery.resyncs
+    yield "realtime_sessions_resumed_total", sources.registry.resumed
+    yield "room_recovery_fetch_total", sources.rooms.delivery.recoveries
+    yield "visibility_unanswered_total", sources.visibility_webhook.failures
+    yield "realtime_engine_up", int(sources.engine.trouble is None)
+    for counter in sources.counters:
         yield from counter().items()

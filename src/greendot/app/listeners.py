@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from greendot.admin.socket import DashboardSocket
 from greendot.app.http import make_admin_app, make_app, make_metrics_app
 from greendot.app.node import Node
 from greendot.config import Settings
@@ -32,11 +31,11 @@ class Ports:
         tls = settings.tls
         self._certificate = Certificate(tls.cert, tls.key) if tls.cert else None
         self._hsts_s = 0 if settings.server.dev else tls.hsts_s
-        onlooker = None if dashboard is None else lambda: DashboardSocket(dashboard)
+        onlooker = None if dashboard is None else _dashboard_sockets(dashboard)
         here = onlooker is not None and not settings.admin.port
         app = make_app(backend, dev, admin=here, docs=settings.api.docs, metrics=not settings.metrics.port)
         self.main = Listener(
-            node,
+            node.connections,
             Headers(app, self._is_ending),
             self._certificate,
             hsts_s=self._hsts_s,
@@ -48,7 +47,7 @@ class Ports:
     def _own(self, app: Any, onlooker: Callable[[], Framing] | None = None) -> Listener:
         """A port for one purpose; no client comes in by it."""
         return Listener(
-            self._node,
+            self._node.connections,
             Headers(app, self._is_ending),
             self._certificate,
             hsts_s=self._hsts_s,
@@ -95,3 +94,9 @@ class Ports:
         self.main.stop_accepting()
         if self.admin is not None:
             self.admin.stop_accepting()
+
+
+def _dashboard_sockets(dashboard: Dashboard) -> Callable[[], Framing]:
+    from greendot.admin.socket import DashboardSocket
+
+    return lambda: DashboardSocket(dashboard)

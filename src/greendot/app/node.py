@@ -1,79 +1,325 @@
-"""A node: one process' share of the product, put together from its parts.
-
-Only `cli` and `testing` make one. What other packages need of it they name themselves, as small protocols.
-"""
+"""A node: one process' services, made from the settings and connected."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from secrets import token_bytes
 from typing import Any
+
+from msgspec import Struct
 
 from greendot import __version__
 from greendot.admin import stats
 from greendot.admin.metrics import MetricsPage
 from greendot.admin.node_report import NodeReporter
-from greendot.app.parts import Parts
+from greendot.admin.stats import Counters, NodeSources
+from greendot.app import node_settings as values
+from greendot.app.tokens import make_tokens
+from greendot.auth.jwks_refresh import JwksRefresh
+from greendot.auth.revocation import RevocationService
+from greendot.auth.tenants import Tenants
 from greendot.clock import Clock
 from greendot.config import Settings
+from greendot.connect.admission import HelloAdmission
+from greendot.connect.admission_model import HelloQueue
+from greendot.connect.commands import ConnectionCommands
+from greendot.connect.connections import ClientConnections, ConnectionOptions
 from greendot.connect.disconnect import DisconnectCleanup
+from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer, DrainPace
-from greendot.engine.messages import ClusterAnswer, ClusterQuestion
-from greendot.engine.port import (
-    Acknowledged,
-    Audit,
-    Deliver,
-    Disconnect,
-    Engine,
-    Entered,
-    HoldSession,
-    InboxChanged,
-    Left,
-    MemberRemoved,
-    MembersChanged,
-    Message,
-    Notified,
-    Part,
-    Revoked,
-    StatusChanged,
-    Topic,
-    Typing,
-    VisibilityChanged,
-)
-from greendot.ids import hashed, incarnation_of
-from greendot.node.session import log_fields
-from greendot.node.timer_model import Timer
-from greendot.presence.grace_model import EndCause, shown_code
+from greendot.connect.handshake import Handshake
+from greendot.connect.recovery import Recovery, RecoveryPace, RecoveryServices
+from greendot.connect.token_refresh import TokenRefresh
+from greendot.connect.version_fallback import VersionFallback
+from greendot.engine.port import Acknowledged, Deliver, Engine, Message, Part, Topic
+from greendot.ids import hash_key
+from greendot.inbox.delivery import InboxDelivery
+from greendot.inbox.service import InboxService
+from greendot.limits.backpressure import Backpressure
+from greendot.limits.connection_limits import ConnectionLimits
+from greendot.limits.overload import OverloadMonitor
+from greendot.limits.overload_model import Load, OverloadBounds, OverloadLevels
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.bus import BusDispatcher
+from greendot.node.cluster_rpc import ClusterRpc
+from greendot.node.commands import CommandTable, merge_commands
+from greendot.node.context import NodeContext
+from greendot.node.event_recorder import EventRecorder
+from greendot.node.event_recorder_model import EventTail
+from greendot.node.hub import Hub
+from greendot.node.registry import Registry
+from greendot.node.surge_detector import SurgeDetector
+from greendot.node.tasks import Tasks
+from greendot.node.timers import Timers
+from greendot.presence.celebrities import Celebrities
+from greendot.presence.celebrity_model import CelebrityThresholds
+from greendot.presence.commands import PresenceCommands
+from greendot.presence.grace_model import Graces
 from greendot.presence.model import Change
-from greendot.protocol.codes import Close
+from greendot.presence.sessions import SessionPeriods, SessionService
+from greendot.presence.status import StatusService
+from greendot.presence.watch import WatchLimits, WatchService
 from greendot.protocol.replies import SessionInfo
+from greendot.push.devices import Devices
+from greendot.rooms.commands import RoomCommands
+from greendot.rooms.messages import RoomMessages
+from greendot.rooms.service import RoomLimits, RoomService
+from greendot.rooms.session_rooms import SessionRooms
+from greendot.rooms.signals import Signals
 from greendot.store.port import Store
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log, set_node
+from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.prometheus import Sample
-from greendot.telemetry.spans import span
-from greendot.telemetry.traceparent import read
 from greendot.transport.connection import Connection
+from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.updates import VisibilityUpdates
+from greendot.visibility.webhook import VisibilityClient, VisibilityWebhook
 
-CLOSE_S = 0.5  # what is still under way when everybody is gone may take so long
+CLOSE_S = 0.5  # for work that is under way when all clients are gone
+RESTORE_S = 2.0  # beside a renewal, for all nodes to restore their sessions
 
 
-class Node(Parts):
+class Neighbours(Struct, frozen=True):
+    """Parts of the server beside the node that its services call."""
+
+    visibility_clients: Mapping[str, VisibilityClient] = {}  # by tenant; "" for all others
+    push_queued: Callable[[], None] = lambda: None  # called when there may be something to push
+
+
+class Node:
     """Sockets in, engine and store behind. `driven` False leaves the timers to a test."""
 
-    def __init__(self, settings: Settings, engine: Engine, store: Store, clock: Clock, *, driven: bool = True) -> None:
-        super().__init__(settings, engine, store, clock, driven=driven)
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        store: Store,
+        clock: Clock,
+        *,
+        driven: bool = True,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.store = store
+        self.clock = clock
+        self.metrics = Metrics()
+        self.registry = Registry()
+        self.hub = Hub(self.metrics, values.throttle(settings, clock), clock.monotonic)
+        self.timers = Timers(clock, driven=driven)
+        self.tasks = Tasks()
+        self.recorder = EventRecorder(EventTail(bodies=settings.server.dev), clock)
+        surge = SurgeDetector(clock)
+        self._context = NodeContext(clock, self.timers, self.tasks, self.hub, self.registry, surge, self.recorder)
+        self.slices = self._context.slices
+        self.started_at = clock.now_ms()
+        self.counters: list[Counters] = []  # of services beside the node
         self.draining = False  # no new clients are wanted here
         self._driven = driven
-        self._numbers = 0
-        pace = DrainPace(settings.admission.hellos_per_s, settings.presence.grace_s)
-        self._drain = Drainer(self.registry.connections, clock, pace)
-        self._cleanup = DisconnectCleanup(self._quiet)
-        self._scraping = MetricsPage(self)
-        self.dispatcher.quiet = self._quiet
-        self.cluster.reply = NodeReporter(self, lambda: self.draining).reply
+        self._pace = RecoveryPace(
+            settings.engine.restore_batch, settings.engine.stale_after_s, settings.node.renew_s + RESTORE_S
+        )
+        self.rpc = ClusterRpc(engine, lambda: self.incarnation)
+        self._make_limits()
+        self._make_presence(neighbours or Neighbours())
+        self._make_rooms_and_inbox(neighbours or Neighbours())
+        self._make_auth()
+        self._make_connect()
+        self._make_reports()
+        self._bus = self._make_bus()
         engine.turned = self.recorder.turned
+
+    # --- construction ---
+
+    def _make_limits(self) -> None:
+        settings = self.settings
+        quotas = {name: values.quota(tenant.limits) for name, tenant in settings.tenants.items()}
+        self.rate_limits = RateLimits(
+            values.quota(settings.limits), quotas, self.clock, self.metrics, self.registry.usage
+        )
+        self.connection_limits = ConnectionLimits(self.registry, self.rate_limits)
+        bounds = settings.overload
+        levels = OverloadLevels(
+            OverloadBounds(Load(bounds.lag_s, bounds.backlog, bounds.bus_lag_s), bounds.refuse_times), bounds.hold_s
+        )
+        self.overload_monitor = OverloadMonitor(levels, self.engine, self.hub, self.metrics)
+        self.backpressure = Backpressure(self.engine, self.overload_monitor, self.timers.now)
+
+    def _make_presence(self, neighbours: Neighbours) -> None:
+        settings, engine, store, context = self.settings, self.engine, self.store, self._context
+        presence = settings.presence
+        self.statuses = StatusService(engine, store, context)
+        self._session_rooms = SessionRooms(engine, self.statuses, context)
+        self.inbox_delivery = InboxDelivery(store, context, self.metrics)
+        graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
+        accept = settings.engine.when_away == "accept"
+        self.sessions = SessionService(
+            engine,
+            self.statuses,
+            context,
+            SessionPeriods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept),
+            on_end=self._session_rooms.forget,
+            on_left=self.inbox_delivery.left,
+        )
+        self.visibility_webhook = VisibilityWebhook(
+            context, values.answer_periods(settings), neighbours.visibility_clients
+        )
+        self._visibility = VisibilityCache(
+            store, context, values.rules(settings), self.visibility_webhook, engine.now_ms
+        )
+        thresholds = CelebrityThresholds(presence.celebrity_watchers, presence.celebrity_polling)
+        polled = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
+        celebrities = Celebrities(context, self.metrics, engine.now_ms, thresholds, polled)
+        watch_limits = WatchLimits(self.rate_limits.most_watches, self._pace.hold_s)
+        self.watching = WatchService(engine, context, celebrities, self._visibility, self.statuses, watch_limits)
+
+    def _make_rooms_and_inbox(self, neighbours: Neighbours) -> None:
+        settings, engine, store, context = self.settings, self.engine, self.store, self._context
+        limits = RoomLimits(
+            self.rate_limits.most_rooms,
+            settings.typing.large_room,
+            values.typing_times(settings.typing),
+            self._pace.hold_s,
+        )
+        self.rooms = RoomService(engine, store, self._session_rooms, self._visibility, context, limits)
+        self.visibility_updates = VisibilityUpdates(
+            engine, store, context, self._visibility, self.visibility_webhook, self.rpc, (self.watching, self.rooms)
+        )
+        self.room_messages = RoomMessages(
+            engine, store, self.rooms, context, self.rpc, self.rate_limits, self.visibility_updates.members_changed
+        )
+        self.signals = Signals(engine, self.clock, self.registry, self.hub, self.metrics)
+        self.inbox_service = InboxService(
+            engine,
+            store,
+            context,
+            self.inbox_delivery,
+            values.kinds(settings),
+            self.metrics,
+            values.pushed(settings),
+            neighbours.push_queued,
+        )
+        self.devices = Devices(store, self.clock)
+
+    def _make_auth(self) -> None:
+        settings, store, context = self.settings, self.store, self._context
+        self.tokens = make_tokens(settings.auth, self.clock.monotonic)
+        self.jwks_refresh = JwksRefresh(self.tokens.remote, context, settings.auth.jwks_refresh_s)
+        self.tenant_registry = Tenants(store, context, settings.tenants, strict=settings.auth.tenants == "registered")
+        self.revocation_service = RevocationService(
+            self.engine,
+            store,
+            self.sessions,
+            context,
+            self.rpc,
+            values.longest_ms(settings),
+            alone=settings.engine.url == "memory",
+        )
+
+    def _make_connect(self) -> None:
+        settings, engine, context = self.settings, self.engine, self._context
+        entry = self.tokens, self.tenant_registry, self.revocation_service
+        promises = settings.presence.heartbeat_s, self.rate_limits, self.connection_limits
+        handshake = Handshake(self.sessions, self.rooms, self.inbox_delivery, context, entry, promises)
+        admission = settings.admission
+        rate = admission.hellos_per_s if settings.limits.enabled else None
+        queue = HelloQueue[Connection](rate, admission.hellos_at_once, admission.waiting)
+        self.admission = HelloAdmission(queue, handshake, self.sessions, engine, context, self.metrics)
+        services = RecoveryServices(self.sessions, self._session_rooms, self.watching, self.rooms, self.inbox_delivery)
+        self.recovery = Recovery(engine, services, context, self._pace, self.metrics)
+        self.drainer = Drainer(
+            self.registry.connections,
+            self.clock,
+            self.tasks,
+            DrainPace(admission.hellos_per_s, settings.presence.grace_s),
+        )
+        cleanup = DisconnectCleanup(self.sessions, self.watching, self.rooms, self.recorder)
+        self.dispatcher = Dispatcher(
+            self._commands(), self.admission, cleanup, self.sessions, context, self.metrics, self.rate_limits
+        )
+        self.version_fallback = VersionFallback(context)
+        self.ingress = values.ingress(settings, self.metrics, self.clock)
+        key = hash_key(settings.privacy.hash_key, settings.auth.secret) or token_bytes(32)
+        self.connections = ClientConnections(
+            engine,
+            context,
+            self.metrics,
+            self.ingress,
+            self.sessions,
+            self.admission,
+            self.dispatcher,
+            cleanup,
+            self.drainer,
+            self.version_fallback,
+            self.rate_limits,
+            self.connection_limits,
+            ConnectionOptions(key, admission.strangers, settings.auth.token_in_query),
+        )
+        self.overload_monitor.told += [self.admission.loaded, self.dispatcher.loaded, self.recorder.loaded]
+
+    def _commands(self) -> CommandTable:
+        """The handlers of all capabilities."""
+        token_refresh = TokenRefresh(
+            self.tokens, self.revocation_service, self.sessions, self.rooms, self.watching, self.clock
+        )
+        return merge_commands(
+            ConnectionCommands(self.clock, token_refresh).table,
+            PresenceCommands(self.statuses, self.watching, self.rate_limits, self.rooms.hush).table,
+            self.visibility_updates.commands,
+            RoomCommands(self.rooms, self.room_messages, self.signals, self.rate_limits, self.recorder).table,
+            self.inbox_service.commands,
+            self.devices.commands,
+        )
+
+    def _make_bus(self) -> BusDispatcher:
+        """The handlers of all capabilities."""
+        return BusDispatcher(
+            self.metrics,
+            {Change: self.watching.changed, Acknowledged: self.rpc.acknowledged, Deliver: self._deliver},
+            self.statuses.bus,
+            self.visibility_updates.bus,
+            self.rooms.bus,
+            self.inbox_delivery.bus,
+            self.revocation_service.bus,
+            self.admission.bus,
+            self.recovery.bus,
+            self.connections.bus,
+            self.cluster.bus_table,
+        )
+
+    def _make_reports(self) -> None:
+        self._sources = NodeSources(
+            clock=self.clock,
+            engine=self.engine,
+            store=self.store,
+            registry=self.registry,
+            hub=self.hub,
+            timers=self.timers,
+            tasks=self.tasks,
+            metrics=self.metrics,
+            recorder=self.recorder,
+            sessions=self.sessions,
+            watching=self.watching,
+            rooms=self.rooms,
+            admission=self.admission,
+            overload_monitor=self.overload_monitor,
+            recovery=self.recovery,
+            drainer=self.drainer,
+            tenant_registry=self.tenant_registry,
+            visibility_webhook=self.visibility_webhook,
+            counters=self.counters,
+            started_at=self.started_at,
+            tenant_metrics=self.settings.server.tenant_metrics,
+        )
+        self._metrics_page = MetricsPage(self._sources)
+        self.cluster = NodeReporter(self._sources, self.engine, self.rpc, lambda: self.draining)
+
+    @property
+    def incarnation(self) -> str:
+        """This node's name, as the others know it."""
+        return self.sessions.incarnation
 
     # --- life ---
 
@@ -90,17 +336,17 @@ class Node(Parts):
             self.overload_monitor.start()
         await self.jwks_refresh.start()
         await self.revocation_service.start()
-        set_node(self.sessions.incarnation)
-        log(log_events.NODE_STARTED, node=self.sessions.incarnation, version=__version__)
+        set_node(self.incarnation)
+        log(log_events.NODE_STARTED, node=self.incarnation, version=__version__)
 
     def announce_end(self) -> None:
-        """This node will stop: it goes on as ever, but `/readyz` says that nobody is to be sent here any more."""
+        """Report in `/readyz` that this node will stop. Everything else goes on."""
         self.draining = True
 
     async def drain(self, within_s: float) -> None:
-        """Ask every client to go elsewhere, wait for them a while, end the rest."""
+        """Send all clients to other nodes, wait for them, end the rest."""
         self.draining = True
-        await self._drain.run(within_s)
+        await self.drainer.run(within_s)
 
     async def close(self) -> None:
         self.timers.close()
@@ -109,112 +355,13 @@ class Node(Parts):
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.tasks.finish()
-                await self.inboxes.receipts.flush()
+                await self.inbox_delivery.receipts.flush()
         except TimeoutError:
             await self.tasks.cancel()
         await self.engine.close()
         await self.store.close()
 
-    # --- what a connection needs (gateway.connection.Owner) ---
-
-    def now(self) -> float:
-        return self.clock.monotonic()
-
-    def set_timer(self, delay_s: float, call: Any, argument: Any) -> Timer:
-        return self.timers.set(delay_s, call, argument)
-
-    def cancel_timer(self, timer: Timer | None) -> None:
-        self.timers.cancel(timer)
-
-    def has_output(self, connection: Connection) -> None:
-        self.hub.has_output(connection)
-
-    @property
-    def token_in_query(self) -> bool:
-        return self.settings.auth.token_in_query
-
-    def connect(self, agent: str | None, token: str = "", address: str | None = None) -> Connection:
-        """A connection for a socket that is being upgraded, by a client at `address`; `token` came with its request."""
-        self._numbers += 1
-        connection = Connection(self, f"{self.incarnation}/{self._numbers}", token)
-        connection.agent_hash = hashed(self.hash_key, agent) if agent else None
-        connection.ip_hash = hashed(self.hash_key, address) if address else None
-        return connection
-
-    def opened(self, connection: Connection) -> None:
-        self.metrics.ws_connections_total += 1
-        self.registry.connections[connection.id] = connection
-        self.rate_limits.opened(connection)
-        self.admission.strangers.add(connection)
-        self.sessions.expect_hello(connection)
-        if self._drain.begun:
-            self._drain.turn_away(connection)
-
-    def crowded_s(self) -> float | None:
-        """Seconds to stay away where there are too many sockets already that have said nothing; else None."""
-        if len(self.admission.strangers) < self.settings.admission.strangers:
-            return None
-        self.metrics.realtime_upgrades_refused_total += 1
-        return self.admission.turn_s()
-
-    def received(self, connection: Connection, text: str) -> None:
-        self.dispatcher.received(connection, text)
-
-    def counted(self, connection: Connection) -> bool:
-        return self.dispatcher.counted(connection)
-
-    def violated(self, connection: Connection, code: int, reason: str) -> None:
-        self.dispatcher.violated(connection, code, reason)
-
-    def ended(self, connection: Connection, cause: EndCause, code: int) -> None:
-        if code == Close.TOO_SLOW:
-            self.metrics.realtime_client_slow_closed_total += 1
-        if cause is EndCause.CLIENT_CLOSE and self.dispatcher.bye_waits(connection):
-            cause = EndCause.BYE
-        connection.ended_by = (cause, code)
-        self.registry.ended(connection, shown_code(cause, code))
-        if self.admission.forget(connection):
-            connection.waiting = None
-        # While a command is under way, what it still registers must be undone after it, not before.
-        if connection.waiting is None:
-            self._cleanup.add(connection)
-
-    def _quiet(self, connection: Connection) -> None:
-        if connection.ended_by is not None:
-            cause, code = connection.ended_by
-            connection.ended_by = None
-            session = connection.session
-            if log_events.CONNECTION_ENDED.is_wanted:
-                log(log_events.CONNECTION_ENDED, outcome=cause.name, code=code or "", **log_fields(session))
-            self.recorder.ended(session, shown_code(cause, code))
-            self.watching.forget(connection)
-            self.rooms.forget(connection, said_bye=cause is EndCause.BYE)
-            self.sessions.lost(connection, cause, code)
-
-    def gone(self, connection: Connection) -> None:
-        self.timers.cancel(connection.timer)
-        connection.timer = None
-        self.registry.gone(connection)
-        self.connection_limits.gone(connection)
-        self._drain.gone()
-
-    def unread(self, connection: Connection, types: tuple[str, ...]) -> None:
-        self.version_fallback.later(connection, types)
-
-    def count_dropped(self, frame: bytes) -> None:
-        self.metrics.drop(frame, "slow")
-
-    def count_coalesced(self, frame: bytes) -> None:
-        self.metrics.coalesce(frame)
-
-    def slow(self, connection: Connection) -> None:
-        self.metrics.realtime_client_slow_total += 1
-        log(log_events.CONNECTION_SLOW, **log_fields(connection.session))
-
-    def count_send_failed(self) -> None:
-        self.metrics.realtime_socket_send_failed_total += 1
-
-    # --- what the engine tells (engine.base.Host) ---
+    # --- from the engine (engine.port.Host) ---
 
     def lost(self, part: Part) -> None:
         self.recovery.lost(part)
@@ -231,92 +378,22 @@ class Node(Parts):
         self.recovery.died()
 
     def heard(self, topic: Topic, message: Message) -> None:
-        self.metrics.realtime_pubsub_received_total += 1
-        match message:
-            case Change():
-                self.watching.changed(topic, message)
-            case Disconnect():
-                self._disconnect(message.session, message.code, message.reason, message.tenant)
-            case Audit():
-                self.recovery.audit()
-            case HoldSession():
-                self.admission.awaited(message)
-            case StatusChanged():
-                self.statuses.look_again((topic.tenant, topic.name))
-            case Notified() if message.traceparent is not None and message.records:
-                with self._heard_of(topic, message.traceparent, message.records[-1][0]):
-                    self.inboxes.received(topic, message)
-            case Notified() | InboxChanged():
-                self.inboxes.received(topic, message)
-            case Deliver() if topic.kind == "user":
-                self._to_user(topic, message)
-            case Deliver() if message.traceparent is not None:
-                with self._heard_of(topic, message.traceparent, message.seq):
-                    self.rooms.received(topic, message)
-            case MemberRemoved():
-                self.rooms.removed(message, topic.name)
-            case VisibilityChanged():
-                self.visibility_updates.heard(message, topic.name)
-            case Revoked():
-                self.revocation_service.heard(message, topic.name)
-            case Acknowledged():
-                self.acks.acknowledged(message)
-            case ClusterQuestion():
-                self.cluster.asked(message, topic.name)
-            case ClusterAnswer():
-                self.cluster.answered(message)
-            case Deliver() | Typing() | Entered() | Left() | MembersChanged():
-                self.rooms.received(topic, message)
+        self._bus.receive(topic, message)
 
-    @contextmanager
-    def _heard_of(self, topic: Topic, traceparent: str, seq: int | None) -> Iterator[None]:
-        """What follows from it here is in the course of what it was said in the course of elsewhere."""
-        with span("bus.receive", read(traceparent), kind=topic.kind):
-            log(log_events.RECORD_HEARD, seq=seq, tenant=topic.tenant, channel=topic.name)
-            yield
+    def _deliver(self, topic: Topic, message: Deliver) -> None:
+        (self.signals if topic.kind == "user" else self.rooms).deliver(topic, message)
 
-    def _to_user(self, topic: Topic, message: Deliver) -> None:
-        if self.hub.shedding and message.seq is None:
-            self.metrics.drop(message.frame, "shed")
-            return
-        for connection in self.registry.connections_of(topic.tenant, topic.name):
-            if connection.id != message.without_connection:
-                connection.send(message.frame, record=message.seq is not None, key=message.key)
+    # --- for operators ---
 
     async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool:
-        """Close a tenant's session, wherever it is; False if there is no such session (or no such node)."""
-        if session_id in self.registry.sessions or not self._is_elsewhere(session_id):
-            return self._disconnect(session_id, code, reason, tenant)
-        # A node that was taken for dead goes on under another name, its sessions under the ids they have.
-        return await self.engine.reach(incarnation_of(session_id), Disconnect(session_id, code, reason, tenant))
-
-    def _is_elsewhere(self, session_id: str) -> bool:
-        return incarnation_of(session_id) != self.incarnation
-
-    def _disconnect(self, session_id: str, code: int, reason: str, tenant: str | None) -> bool:
-        session = self.registry.sessions.get(session_id)
-        if session is None or tenant not in (None, session.tenant):
-            return False
-        if code == Close.REPLACED:
-            self.sessions.moved(session)
-        if session.connection is None:
-            return False
-        session.connection.close(code, reason)
-        return True
+        return await self.connections.disconnect(session_id, code, reason, tenant)
 
     def cut(self, session_id: str) -> bool:
-        """End a session's socket without a word, as a broken network does; False if it has none here."""
-        session = self.registry.sessions.get(session_id)
-        if session is None or session.connection is None:
-            return False
-        session.connection.abort()
-        return True
-
-    # --- what operators look at ---
+        return self.connections.cut(session_id)
 
     async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
-        """On all nodes; what only its own node knows of a session is left open for those of others."""
-        return await stats.sessions_of(self, tenant, user)
+        """Return the sessions on all nodes, with less detail for those of other nodes."""
+        return await stats.sessions_of(self._sources, tenant, user)
 
     @property
     def overload(self) -> str | None:
@@ -324,14 +401,14 @@ class Node(Parts):
         return self.overload_monitor.trouble
 
     def stats(self) -> dict[str, Any]:
-        return stats.stats(self)
+        return stats.stats(self._sources)
 
     def tenant_stats(self, tenant: str) -> dict[str, Any]:
-        return stats.tenant_stats(self, tenant)
+        return stats.tenant_stats(self._sources, tenant)
 
     def metrics_items(self) -> Iterator[tuple[str, float]]:
-        return stats.metrics(self)
+        return stats.metrics(self._sources)
 
     async def scrape(self) -> list[Sample]:
-        """All it counts, for `/metrics`."""
-        return await self._scraping.scrape()
+        """Return every metric, for `/metrics`."""
+        return await self._metrics_page.scrape()

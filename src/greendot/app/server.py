@@ -18,7 +18,7 @@ import msgspec
 
 from greendot.app.jobs import JobServices, check_timetables, make_jobs
 from greendot.app.listeners import Ports
-from greendot.app.node import Node
+from greendot.app.node import Neighbours, Node
 from greendot.app.tokens import make_tokens
 from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock, SystemClock
@@ -32,7 +32,6 @@ from greendot.http.backend import Backend, Dev, DevPeriods
 from greendot.jobs.job import Planned
 from greendot.jobs.scheduler import Scheduler
 from greendot.node.tasks import all_ended
-from greendot.push.devices import check_token
 from greendot.push.quiet_hours import is_zone
 from greendot.store.port import Draft, Notice, Store
 from greendot.store.sqlite import SqliteStore
@@ -61,7 +60,17 @@ class Greendot:
         _check_secret(settings)
         self.settings = settings
         clock = clock or SystemClock()
-        self.node = Node(settings, make_engine(settings, clock), make_store(settings), clock, driven=driven)
+        engine, store = make_engine(settings, clock), make_store(settings)
+        self._asked = make_asked(settings, clock)
+        self.pushing: PushService | None = None
+        if settings.pushes and settings.push.in_server:
+            from greendot.app.push import make_pushing
+
+            self.pushing = make_pushing(settings, engine, store, clock)
+        neighbours = Neighbours(self._asked, self.pushing.worker.wake if self.pushing else lambda: None)
+        self.node = Node(settings, engine, store, clock, driven=driven, neighbours=neighbours)
+        if self.pushing is not None:
+            self.node.counters.append(self.pushing.items)
         backend = make_backend(settings, self.node, clock)
         self.dashboard = make_dashboard(settings, self.node, backend.keys) if settings.admin.enabled else None
         dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
@@ -76,19 +85,9 @@ class Greendot:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
             self.node.engine.turned = both(self.node.recorder.turned, self._webhooks.turned)
             self.node.counters.append(self._webhooks.items)
-        self.node.devices.check = check_token
-        self.pushing: PushService | None = None
-        if settings.pushes and settings.push.in_server:
-            from greendot.app.push import make_pushing
-
-            self.pushing = make_pushing(settings, self.node.engine, self.node.store, clock)
-            self.node.inbox_service.queued = self.pushing.worker.wake
-            self.node.counters.append(self.pushing.items)
         self.scheduler = Scheduler(self.node.store, self._make_jobs(), clock, settings.jobs.lease_s)
         self.node.counters.append(self.scheduler.items)
         self._driven = driven
-        self._asked = make_asked(settings, clock)
-        self.node.visibility_webhook.apps.update(self._asked)
         self._lock: int | None = None
 
     def share_ports(self, worker: int) -> None:
@@ -278,7 +277,7 @@ def make_backend(settings: Settings, node: Node, clock: Clock) -> Backend:
         room_messages=node.room_messages,
         inbox_service=node.inbox_service,
         rate_limits=node.rate_limits,
-        targets=node.targets,
+        targets=node.backpressure,
         revocation_service=node.revocation_service,
         devices=node.devices,
         slices=node.slices,

@@ -17,15 +17,16 @@ import asyncio
 import random
 from collections.abc import Collection, Iterator, Sequence
 from math import inf
+from typing import Protocol
 
 from greendot.auth.model import Grants, Name, Revocation, Revocations, names_of
 from greendot.engine.port import Acknowledged, Engine, Revoked, Topic
 from greendot.errors import EngineUnavailable, StoreUnavailable, TokenError, TokenRevoked
-from greendot.node.acknowledged import Acks
 from greendot.node.batching import BatchedReads
+from greendot.node.bus import BusTable
+from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.presence.sessions import SessionService
 from greendot.store.revocations import RevocationStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -39,6 +40,13 @@ PAGE = 1_000
 REASON = "revoked"
 
 
+class Sessions(Protocol):
+    """The sessions of this node (`presence.sessions`)."""
+
+    def here(self) -> list[Session]: ...
+    def end(self, session: Session) -> None: ...
+
+
 class RevocationService:
     """One for each node. No token may hold for longer than `longest_ms`: by then its revocation is forgotten."""
 
@@ -46,18 +54,21 @@ class RevocationService:
         self,
         engine: Engine,
         store: RevocationStore,
-        sessions: SessionService,
+        sessions: Sessions,
         context: NodeContext,
-        acks: Acks,
+        rpc: ClusterRpc,
         longest_ms: int,
+        *,
+        alone: bool = False,  # no other node can hear of what is revoked here, and none can tell this one
     ) -> None:
         self.longest_ms = longest_ms
-        self.alone = False  # no other node can hear of what is revoked here, and none can tell this one
+        self._alone = alone
+        self.bus: BusTable = {Revoked: lambda topic, message: self.heard(message, topic.name)}
         self._engine = engine
         self._store = store
         self._sessions = sessions
         self._context = context
-        self._acks = acks
+        self._rpc = rpc
         self._known = Revocations()
         self._kept: BatchedReads[Name, Revocation | None] = BatchedReads(context, store.find_revocations, None)
         self._after = 0  # the number of the newest that was read
@@ -120,11 +131,11 @@ class RevocationService:
         needed = live
         if whose is not None:
             needed = {seat.node for seat in await self._engine.sessions(kept.tenant, whose)}
-        here = self._sessions.incarnation
+        here = self._rpc.name()
         for node in live - needed - {here}:
             # A session of theirs may be on its way there.
             self._engine.publish(Topic("node", "", node), Revoked(kept))
-        return closed + await self._acks.ask(needed - {here}, lambda asker, number: Revoked(kept, asker, number))
+        return closed + await self._rpc.call(needed - {here}, lambda asker, number: Revoked(kept, asker, number))
 
     def heard(self, message: Revoked, node: str) -> None:
         """Another node was asked to revoke something."""
@@ -231,7 +242,7 @@ class RevocationService:
     def _later(self) -> None:
         # Not all nodes at once.
         # A store that is away is not asked more often, nor the log filled with it.
-        every_s = EVERY_ALONE_S if self.alone and not self._failed else EVERY_S
+        every_s = EVERY_ALONE_S if self._alone and not self._failed else EVERY_S
         self._context.timers.set(every_s * random.uniform(0.9, 1.0), self._due)
 
     def _due(self, _: None) -> None:
@@ -266,7 +277,7 @@ class RevocationService:
         finally:
             # Also when it failed: those who come meanwhile need not wait for it one after the other.
             self._asked = self._context.timers.now()
-        if self.alone and (self._after > self._confirmed or self._asked - self._confirmed_at >= EVERY_S):
+        if self._alone and (self._after > self._confirmed or self._asked - self._confirmed_at >= EVERY_S):
             self._confirmed, self._confirmed_at = self._after, self._asked
             self._context.tasks.spawn(self._confirm(self._after))
 

@@ -16,7 +16,7 @@ from greendot.config import Settings
 from greendot.engine.port import Acknowledged, Disconnect, Message, Part, Revoked, Topic
 from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import EngineUnavailable
-from greendot.node.acknowledged import Acks
+from greendot.node.cluster_rpc import ClusterRpc
 from greendot.protocol.codes import Close
 from greendot.store.port import Store
 
@@ -74,12 +74,12 @@ async def _confirmed(store: Store) -> Ended:
 class _Answers:
     """Hears what nodes answer to this command."""
 
-    def __init__(self, acks: Acks) -> None:
-        self._acks = acks
+    def __init__(self, rpc: ClusterRpc) -> None:
+        self._rpc = rpc
 
     def heard(self, topic: Topic, message: Message) -> None:
         if isinstance(message, Acknowledged):
-            self._acks.acknowledged(message)
+            self._rpc.acknowledged(topic, message)
 
     def lost(self, part: Part) -> None: ...
 
@@ -92,13 +92,13 @@ class _Answers:
 
 async def _end_on_nodes(engine: RedisEngine, settings: Settings, revocation: Revocation) -> Ended:
     name = f"command-{token_hex(8)}"
-    acks = Acks(engine, lambda: name)
-    engine.bus.attach(_Answers(acks))
+    rpc = ClusterRpc(engine, lambda: name)
+    engine.bus.attach(_Answers(rpc))
     await engine.subscribe([Topic("node", "", name)])
     live = {node.node for node in await engine.nodes() if node.state == "live"}
     try:
         # All of them: a session with an old token must not begin on a node that has not read the revocation yet.
-        await acks.ask(live, lambda asker, number: Revoked(revocation, asker, number))
+        await rpc.call(live, lambda asker, number: Revoked(revocation, asker, number))
         sure = True
     except EngineUnavailable:
         sure = False

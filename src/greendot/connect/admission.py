@@ -15,6 +15,7 @@ from greendot.connect.handshake import Handshake
 from greendot.engine.port import Bus, HoldSession, Topic
 from greendot.ids import incarnation_of
 from greendot.limits.overload_model import Level
+from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
 from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
@@ -29,13 +30,15 @@ SOON_S = 5.0  # who returns so long after it was asked to is still in time
 TOGETHER_S = 0.05  # those who wait are let in together, so often: they read the store together
 REFUSING_S = 2.0  # while the node refuses new work nobody need come back before this
 
+Admitted = Callable[[Connection, Hello], None]
+
 
 class HelloAdmission:
-    """One for each node. `admitted` is called with those who may come in: `greet` them then."""
+    """Queue of hellos. Each is admitted at once, soon, or sent away with a time to return."""
 
     def __init__(
         self,
-        admission: HelloQueue[Connection],
+        queue: HelloQueue[Connection],
         handshake: Handshake,
         sessions: SessionService,
         bus: Bus,
@@ -43,30 +46,30 @@ class HelloAdmission:
         metrics: Metrics,
     ) -> None:
         self.strangers: set[Connection] = set()  # sockets whose hello has not been answered
-        self.admitted: Callable[[Connection, Hello], None] = lambda connection, hello: None
-        self._admission = admission
+        self._queue = queue
         self._handshake = handshake
         self._sessions = sessions
         self._bus = bus
         self._context = context
         self._metrics = metrics
-        self._hellos: dict[Connection, Hello] = {}  # of those who wait
+        self._hellos: dict[Connection, tuple[Hello, Admitted]] = {}  # that wait
         self._asked: dict[Connection, float] = {}  # when those came whose hello has not been answered
         self._pumping = False
         self._refusing = False  # the node takes no new work
+        self.bus: BusTable = {HoldSession: self.held}
 
     # --- coming ---
 
-    def ask(self, connection: Connection, hello: Hello) -> None:
-        """The client said hello: it is welcomed now or soon, or sent away."""
+    def ask(self, connection: Connection, hello: Hello, admitted: Admitted) -> None:
+        """Admit a hello now or soon, or send it away. `admitted` is called when it is to be answered by `greet`."""
         now, returning = self._context.timers.now(), _returns(hello)
         self._asked[connection] = now
         if self._refusing:
-            self._send_away(connection, hello, REFUSING_S + self._admission.turn(now, returning=returning))
-        elif wait_s := self._admission.ask(connection, now, returning=returning):
+            self._send_away(connection, hello, REFUSING_S + self._queue.turn(now, returning=returning))
+        elif wait_s := self._queue.ask(connection, now, returning=returning):
             self._send_away(connection, hello, wait_s)
         else:
-            self._hellos[connection] = hello
+            self._hellos[connection] = hello, admitted
             self._pump()
             if connection in self._hellos:
                 self._keep_waiting(connection, hello)
@@ -79,19 +82,19 @@ class HelloAdmission:
         finally:
             self.strangers.discard(connection)
             self._asked.pop(connection, None)
-            self._admission.ended()
+            self._queue.ended()
             self._pump()
 
     def forget(self, connection: Connection) -> bool:
         """The connection has ended; whether its hello was waiting."""
         self.strangers.discard(connection)
         self._asked.pop(connection, None)
-        self._admission.forget(connection)
+        self._queue.forget(connection)
         return self._hellos.pop(connection, None) is not None
 
     def turn_s(self) -> float:
         """When somebody who cannot even say hello should come back."""
-        return self._admission.turn(self._context.timers.now(), returning=False)
+        return self._queue.turn(self._context.timers.now(), returning=False)
 
     def loaded(self, level: Level) -> None:
         """How much this node has to do has changed."""
@@ -110,10 +113,11 @@ class HelloAdmission:
                 self._metrics.recovery.observe(took_s)
 
     def _pump(self, _: object = None) -> None:
-        for connection in self._admission.admit(self._context.timers.now()):
+        for connection in self._queue.admit(self._context.timers.now()):
             self._context.timers.cancel(connection.timer)
-            self.admitted(connection, self._hellos.pop(connection))
-        wait_s = self._admission.next_in()
+            hello, admitted = self._hellos.pop(connection)
+            admitted(connection, hello)
+        wait_s = self._queue.next_in()
         if wait_s is not None and not self._pumping:
             self._pumping = True
             self._context.timers.set(max(wait_s, TOGETHER_S), self._pump_again)
@@ -129,9 +133,9 @@ class HelloAdmission:
 
     def _waited_too_long(self, connection: Connection) -> None:
         connection.timer = None
-        hello = self._hellos.pop(connection)
-        self._admission.forget(connection)
-        wait_s = self._admission.turn(self._context.timers.now(), returning=_returns(hello))
+        hello, _ = self._hellos.pop(connection)
+        self._queue.forget(connection)
+        wait_s = self._queue.turn(self._context.timers.now(), returning=_returns(hello))
         self._send_away(connection, hello, wait_s)
 
     # --- being sent away ---
@@ -160,7 +164,7 @@ class HelloAdmission:
             node = Topic("node", "", incarnation_of(wanted))
             self._bus.publish(node, HoldSession(wanted, *key, round(wait_s * 1000)))
 
-    def awaited(self, message: HoldSession) -> None:
+    def held(self, topic: Topic, message: HoldSession) -> None:
         """Another node has sent away somebody whose session is here."""
         session = self._context.registry.sessions.get(message.session)
         wait_s = message.wait_ms / 1000

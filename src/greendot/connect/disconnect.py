@@ -1,40 +1,67 @@
-"""Taking leave of connections, a few milliseconds at a time.
+"""Cleanup after connections have ended, a few milliseconds at a time.
 
-When a cable is pulled, thousands of sockets end in one turn of the loop. Each is cheap to forget and all together are
-not: those who are still there must not wait for it.
+When a cable is pulled, thousands of sockets end in one turn of the loop. Each is cheap to clean up, all together are
+not, and the clients that are still connected must not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from time import perf_counter
 
+from greendot.node.event_recorder import EventRecorder
+from greendot.node.session import log_fields
+from greendot.presence.grace_model import EndCause, shown_code
+from greendot.presence.sessions import SessionService
+from greendot.presence.watch import WatchService
+from greendot.rooms.service import RoomService
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
 from greendot.transport.connection import Connection
 
 SLICE_S = 0.005  # of each turn of the loop
 
 
 class DisconnectCleanup:
-    """Calls `leave` for each connection once: at once while there are few, else in its turn."""
+    """Ends watches, rooms and the session's connection of each ended socket: at once while there are few."""
 
-    def __init__(self, leave: Callable[[Connection], None]) -> None:
-        self._leave = leave
+    def __init__(
+        self, sessions: SessionService, watching: WatchService, rooms: RoomService, recorder: EventRecorder
+    ) -> None:
+        self._sessions = sessions
+        self._watching = watching
+        self._rooms = rooms
+        self._recorder = recorder
         self._waiting: deque[Connection] = deque()
         self._spent = 0.0  # in this turn
         self._turn_set = self._working = False
 
     def add(self, connection: Connection) -> None:
+        """Clean up soon."""
         self._waiting.append(connection)
         if not self._working:
             self._work()
+
+    def leave(self, connection: Connection) -> None:
+        """Clean up now, if the connection has ended. Nothing happens the second time."""
+        if connection.ended_by is None:
+            return
+        cause, code = connection.ended_by
+        connection.ended_by = None
+        session = connection.session
+        if log_events.CONNECTION_ENDED.is_wanted:
+            log(log_events.CONNECTION_ENDED, outcome=cause.name, code=code or "", **log_fields(session))
+        self._recorder.ended(session, shown_code(cause, code))
+        self._watching.forget(connection)
+        self._rooms.forget(connection, said_bye=cause is EndCause.BYE)
+        self._sessions.lost(connection, cause, code)
 
     def _work(self) -> None:
         self._working = True
         while self._waiting and self._spent < SLICE_S:
             began = perf_counter()
-            self._leave(self._waiting.popleft())
+            self.leave(self._waiting.popleft())
             self._spent += perf_counter() - began
         self._working = False
         if not self._turn_set:

@@ -7,7 +7,7 @@ engine or the store holds back those behind it, in `Connection.waiting`, which e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from inspect import isawaitable
 from random import randint
 
@@ -15,13 +15,14 @@ from msgspec import structs
 
 from greendot.clock import Clock
 from greendot.connect.admission import HelloAdmission
-from greendot.connect.commands import Commands, Outcome
+from greendot.connect.disconnect import DisconnectCleanup
 from greendot.connect.handshake import RETRY_MS
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.limits.overload import BUSY_MS
 from greendot.limits.overload_model import Level
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.channel import ReplyKey, RoomKey
+from greendot.node.commands import CommandTable, Outcome
 from greendot.node.context import NodeContext
 from greendot.node.session import Session, log_fields
 from greendot.presence.sessions import SessionService
@@ -56,19 +57,21 @@ _UNSHARED = frozenset({wire.Heartbeat, wire.TokenRefresh, wire.Bye})
 
 
 class Dispatcher:
-    """See the module. `quiet` is told when a connection has no command under way any more."""
+    """Decodes, limits and runs the commands of all connections. See the module."""
 
     def __init__(
         self,
-        commands: Commands,
+        table: CommandTable,
         admission: HelloAdmission,
+        cleanup: DisconnectCleanup,
         sessions: SessionService,
         context: NodeContext,
         metrics: Metrics,
         rate_limits: RateLimits,
     ) -> None:
-        self._table = commands.table
+        self._table = table
         self._admission = admission
+        self._cleanup = cleanup
         self._sessions = sessions
         self._clock: Clock = context.clock
         self._spawn = context.tasks.spawn
@@ -76,8 +79,6 @@ class Dispatcher:
         self._recorder = context.recorder
         self._metrics = metrics
         self._rate_limits = rate_limits
-        self.quiet: Callable[[Connection], None] = lambda connection: None
-        admission.admitted = self._greet
         self._level = Level.NORMAL
         self._turns = FlowControl(self._next, context.clock.monotonic, metrics)
 
@@ -226,7 +227,7 @@ class Dispatcher:
                 connection.waiting = waiting
                 return
         connection.resume_reading()
-        self.quiet(connection)
+        self._cleanup.leave(connection)
 
     @staticmethod
     def _is_waiting(connection: Connection) -> bool:
@@ -240,7 +241,7 @@ class Dispatcher:
             offered, connection.token = connection.token, ""  # it is not kept any longer than it is needed
             if offered and not command.token:
                 command = structs.replace(command, token=offered)
-            self._admission.ask(connection, command)
+            self._admission.ask(connection, command, self._greet)
         else:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
 

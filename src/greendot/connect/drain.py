@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from greendot.app.parts import Parts
 from greendot.clock import Clock
+from greendot.node.tasks import Tasks
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.events import Drain
@@ -46,10 +46,11 @@ class DrainPace(NamedTuple):
 class Drainer:
     """Of one node. From `run` on, whoever opens a socket here is sent away by `turn_away`."""
 
-    def __init__(self, connections: Mapping[str, Connection], clock: Clock, pace: DrainPace) -> None:
+    def __init__(self, connections: Mapping[str, Connection], clock: Clock, tasks: Tasks, pace: DrainPace) -> None:
         self.begun = False
         self._connections = connections
         self._clock = clock
+        self._tasks = tasks
         self._pace = pace
         self._rest_s = 0.0  # over so much more than the time they are sent away in they come back
         self._gone: asyncio.Future[None] | None = None  # done when the next socket has gone
@@ -122,28 +123,23 @@ class Drainer:
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
-
-class Ending:
-    """One for each node."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    def end_all(self, code: int, reason: str, tenant: str | None) -> int:
-        """Close them, some at a time. Answers how many there are."""
-        connections = self._parts.registry.connections.values()
-        theirs = [it for it in connections if it.session is not None and tenant in (None, it.session.tenant)]
+    def disconnect_all(self, code: int, reason: str, tenant: str | None) -> int:
+        """Close all clients, or a tenant's, some at a time. Return their number."""
+        theirs = [
+            connection
+            for connection in self._connections.values()
+            if connection.session is not None and tenant in (None, connection.session.tenant)
+        ]
         log(log_events.CLIENTS_ENDED, clients=len(theirs), code=code, tenant=tenant)
-        self._parts.tasks.spawn(self._end(theirs, code, reason))
+        self._tasks.spawn(self._disconnect(theirs, code, reason))
         return len(theirs)
 
-    async def _end(self, connections: list[Connection], code: int, reason: str) -> None:
+    async def _disconnect(self, connections: list[Connection], code: int, reason: str) -> None:
+        over_s = len(connections) / self._pace.hellos_per_s
         for number, connection in enumerate(connections):
-            connection.close(code, reason, self._told(len(connections)) if code == Close.DRAINING else None)
+            last = None
+            if code == Close.DRAINING:
+                last = drain_frame(over_s, self._pace.grace_s, self._clock.now_ms())
+            connection.close(code, reason, last)
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
-
-    def _told(self, many: int) -> bytes:
-        settings = self._parts.settings
-        evenly_s = many / settings.admission.hellos_per_s
-        return drain_frame(evenly_s, settings.presence.grace_s, self._parts.clock.now_ms())

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from greendot.engine.port import Engine, Part
+from greendot.engine.port import Audit, Engine, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.inbox.delivery import InboxDelivery
+from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
 from greendot.node.registry import Registry
 from greendot.node.session import Session
@@ -95,6 +96,7 @@ class Recovery:
         self._unhealed: list[Part] = []  # whose loss could not be repaired before they went away again
         self._is_healing = False  # from something that was told of, so that its end is told of too
         self._deaths = 0  # of other nodes, since the rooms were looked through
+        self.bus: BusTable = {Audit: lambda topic, message: self.audit()}
 
     def lost(self, part: Part) -> None:
         """The engine went away. Watchers are told if it stays away."""

@@ -1,26 +1,59 @@
-"""A session's token is replaced by another, which may grant less: what it no longer grants ends at once."""
+"""Token refresh: another token replaces a session's. Rights that the new token does not grant end at once."""
 
 from __future__ import annotations
 
 import asyncio
 
 from greendot.auth.model import Grants
+from greendot.auth.revocation import RevocationService
+from greendot.auth.tokens import Tokens
+from greendot.clock import Clock
+from greendot.errors import KeysUnavailable, Refused, TokenError
+from greendot.node.commands import Outcome
 from greendot.node.session import Session
 from greendot.presence.sessions import SessionService
 from greendot.presence.watch import WatchService
+from greendot.protocol import commands as wire
+from greendot.protocol.codes import Err
+from greendot.protocol.replies import RefreshReply
 from greendot.rooms.service import RoomService
 from greendot.transport.connection import Connection
 
 
-class TokenRefreshService:
-    """One for each node."""
+class TokenRefresh:
+    """The command `token.refresh`."""
 
-    def __init__(self, sessions: SessionService, rooms: RoomService, watching: WatchService) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        revocation_service: RevocationService,
+        sessions: SessionService,
+        rooms: RoomService,
+        watching: WatchService,
+        clock: Clock,
+    ) -> None:
+        self._tokens = tokens
+        self._revocation_service = revocation_service
         self._sessions = sessions
         self._rooms = rooms
         self._watching = watching
+        self._clock = clock
 
-    async def replace(self, connection: Connection, session: Session, grants: Grants) -> None:
+    async def refresh(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
+        try:
+            grants = await self._tokens.verify(command.token, self._clock.now_ms())
+            await self._revocation_service.admit(grants)
+        except TokenError as error:
+            raise Refused(Err.BAD_FIELD, f"field `token` of token.refresh: {error}") from None
+        except KeysUnavailable as error:
+            raise Refused(Err.UNAVAILABLE, str(error), retry_in_ms=error.retry_in_ms) from None
+        if (grants.tenant, grants.user) != session.key:
+            raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
+        await self._replace(connection, session, grants)
+        self._revocation_service.look_at(session)  # the new token may have been revoked meanwhile
+        return RefreshReply(grants.expires_at)
+
+    async def _replace(self, connection: Connection, session: Session, grants: Grants) -> None:
         """From now on `grants` count. StoreUnavailable: nothing has changed, and the old token holds until its end."""
         lost = await self._lost(connection, session, grants)
         await self._watching.keep_granted(connection, session, grants)

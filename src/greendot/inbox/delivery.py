@@ -19,6 +19,7 @@ from greendot.inbox.local_inbox import LocalInbox, QueuedNotification
 from greendot.inbox.receipts import Receipts
 from greendot.inbox.redelivery import Redelivery
 from greendot.node.batching import BatchedReads
+from greendot.node.bus import BusTable, traced
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.node.timer_model import Timer
@@ -59,6 +60,7 @@ class InboxDelivery:
         self.badges = Badges(store, context, metrics, self._told)
         self.receipts = Receipts(store, context)
         self.redelivery = Redelivery(store, context, metrics, self._send, self._hears)
+        self.bus: BusTable = {Notified: self._notified, InboxChanged: self.received}
 
     # --- devices come and go ---
 
@@ -147,6 +149,13 @@ class InboxDelivery:
             self._timer = None
 
     # --- from the bus ---
+
+    def _notified(self, topic: Topic, message: Notified) -> None:
+        if message.traceparent is None or not message.records:
+            self.received(topic, message)
+        else:
+            with traced(topic, message.traceparent, message.records[-1][0]):
+                self.received(topic, message)
 
     def received(self, topic: Topic, message: Notified | InboxChanged) -> None:
         key = (topic.tenant, topic.name)

@@ -14,6 +14,7 @@ from greendot.errors import Refused
 from greendot.ids import new_message_id, number_of
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.kinds_model import Kinds
+from greendot.node.commands import CommandTable
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.node.time_slices import STEP
@@ -44,7 +45,15 @@ class InboxService:
     """Commands and requests that change an inbox, or read it."""
 
     def __init__(
-        self, engine: Engine, store: Store, context: NodeContext, inboxes: InboxDelivery, kinds: Kinds, metrics: Metrics
+        self,
+        engine: Engine,
+        store: Store,
+        context: NodeContext,
+        inboxes: InboxDelivery,
+        kinds: Kinds,
+        metrics: Metrics,
+        is_pushed: Callable[[Notice], bool],
+        push_queued: Callable[[], None],  # called when there may be something to push
     ) -> None:
         self._engine = engine
         self._store = store
@@ -52,8 +61,12 @@ class InboxService:
         self._inboxes = inboxes
         self._kinds = kinds
         self._metrics = metrics
-        self.is_pushed: Callable[[Notice], bool] = lambda notice: False
-        self.queued: Callable[[], None] = lambda: None  # called when there may be something to push
+        self._is_pushed = is_pushed
+        self._push_queued = push_queued
+        self.commands: CommandTable = {
+            InboxList: lambda connection, session, command: self.page(session, command),
+            **dict.fromkeys(_MARKS, self.mark),
+        }
 
     # --- what is new ---
 
@@ -78,7 +91,7 @@ class InboxService:
         if is_many:
             await self._context.slices.turn()
         if any(notice.push for notice in kept):
-            self.queued()
+            self._push_queued()
         self._context.recorder.notified(notices)
         self._metrics.inbox_notified_total += sum(made is None or made.new for made in created)
         return created
@@ -92,7 +105,7 @@ class InboxService:
                     notice,
                     key=notice.key or new_message_id(),
                     ack=kind.wants_ack,
-                    push=self.is_pushed(notice),
+                    push=self._is_pushed(notice),
                     traceparent=traceparent,
                 )
 

@@ -1,84 +1,87 @@
-"""Asking all nodes how things are, and making do with the answers that come.
-
-Beside `acks`: there a change must have been made everywhere, here somebody only looks. A node that does not answer in
-time is left out.
-"""
+"""Calls to other nodes over the bus: commands that every node must acknowledge, and queries."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
 
-import msgspec
-
 from greendot.engine.messages import ClusterAnswer, ClusterQuestion
-from greendot.engine.port import Bus, Topic
-from greendot.protocol.cluster import Answer, Question, encode, read_question
+from greendot.engine.port import Acknowledged, Bus, Message, Topic
+from greendot.errors import EngineUnavailable
+
+WITHIN_S = 2.0  # every node has to acknowledge a command
 
 
-class _Asking:
-    """A question, until it is answered."""
+class _Pending:
+    """A call, until all nodes have answered."""
 
-    __slots__ = ("answers", "done", "silent")
+    __slots__ = ("answers", "count", "done", "silent")
 
     def __init__(self, nodes: Collection[str]) -> None:
         self.silent = {*nodes}
+        self.count = 0  # of changes made, by nodes that have acknowledged
         self.answers: dict[str, bytes] = {}
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def answered(self, node: str) -> None:
+        self.silent.discard(node)
+        if not self.silent and not self.done.done():
+            self.done.set_result(None)
 
-class Survey:
-    """One for each node. `reply` is set by the node: what it answers to others, and to itself."""
+
+class ClusterRpc:
+    """One for each node, which is called `name()`. A message carries that name and a number to answer under."""
 
     def __init__(self, bus: Bus, name: Callable[[], str]) -> None:
-        self.reply: Callable[[Question], Answer]
+        self.name = name
         self._bus = bus
-        self._name = name
         self._numbers = 0
-        self._waiting: dict[int, _Asking] = {}
+        self._pending: dict[int, _Pending] = {}
 
-    async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]:
-        """The answers by node, this one's too, of those that answered in time. `nodes` are the live ones."""
-        here = self._name()
-        answers = {here: encode(self.reply(question))}
-        return answers | await self._ask({*nodes} - {here}, question, within_s)
+    async def call(self, nodes: Collection[str], make: Callable[[str, int], Message]) -> int:
+        """Return the number of changes that all nodes have made together.
 
-    async def ask_one(self, node: str, question: Question, within_s: float) -> bytes | None:
-        """The answer of this node alone, if it answered in time: nobody else acts on the question."""
-        if node == self._name():
-            return encode(self.reply(question))
-        return (await self._ask({node}, question, within_s)).get(node)
+        EngineUnavailable unless every node acknowledges in time; those that did have made theirs.
+        """
+        pending = await self._sent(nodes, make, WITHIN_S)
+        if pending.silent:
+            silent = ", ".join(sorted(pending.silent))
+            raise EngineUnavailable(f"not all nodes have answered in time ({silent})")
+        return pending.count
 
-    async def _ask(self, others: set[str], question: Question, within_s: float) -> dict[str, bytes]:
-        if not others:
-            return {}
+    async def query(self, nodes: Collection[str], question: bytes, within_s: float) -> dict[str, bytes]:
+        """Return the answers of the nodes that answered in time, by node."""
+        pending = await self._sent(nodes, lambda name, number: ClusterQuestion(question, name, number), within_s)
+        return pending.answers
+
+    async def _sent(self, nodes: Collection[str], make: Callable[[str, int], Message], within_s: float) -> _Pending:
+        pending = _Pending(nodes)
+        if not nodes:
+            return pending
         self._numbers += 1
-        number, asking = self._numbers, _Asking(others)
-        self._waiting[number] = asking
+        number = self._numbers
+        self._pending[number] = pending
         try:
-            text = encode(question)
-            for node in others:
-                self._bus.publish(Topic("node", "", node), ClusterQuestion(text, self._name(), number))
+            for node in nodes:
+                self._bus.publish(Topic("node", "", node), make(self.name(), number))
             async with asyncio.timeout(within_s):
-                await asking.done
+                await pending.done
         except TimeoutError:
             pass
         finally:
-            del self._waiting[number]
-        return asking.answers
+            del self._pending[number]
+        return pending
 
-    def asked(self, message: ClusterQuestion, node: str) -> None:
-        """Another node wants to know something of this one, which it knows as `node`."""
-        try:
-            answer = self.reply(read_question(message.question))
-        except msgspec.MsgspecError:
-            return  # a newer node's question: it makes do without us
-        self._bus.publish(Topic("node", "", message.asker), ClusterAnswer(message.number, node, encode(answer)))
+    def acknowledged(self, topic: Topic, message: Acknowledged) -> None:
+        """A node has done what it was called for."""
+        pending = self._pending.get(message.number)
+        if pending is not None and message.node in pending.silent:
+            pending.count += message.count
+            pending.answered(message.node)
 
-    def answered(self, message: ClusterAnswer) -> None:
-        asking = self._waiting.get(message.number)
-        if asking is not None and message.node in asking.silent:
-            asking.silent.discard(message.node)
-            asking.answers[message.node] = message.answer
-            if not asking.silent and not asking.done.done():
-                asking.done.set_result(None)
+    def answered(self, topic: Topic, message: ClusterAnswer) -> None:
+        """A node has answered a query."""
+        pending = self._pending.get(message.number)
+        if pending is not None and message.node in pending.silent:
+            pending.answers[message.node] = message.answer
+            pending.answered(message.node)

@@ -25,7 +25,6 @@ from greendot.presence.model import SessionEpoch
 from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
-from greendot.rooms.session_rooms import SessionRooms
 from greendot.transport.connection import Connection
 
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
@@ -60,15 +59,17 @@ class SessionService:
         self,
         engine: Engine,
         statuses: StatusService,
-        session_rooms: SessionRooms,
         context: NodeContext,
         periods: SessionPeriods,
+        *,
+        on_end: Callable[[Session], None],  # called when a session has ended
+        on_left: Callable[[Key], None],  # called when a user's last session here has ended
     ) -> None:
-        self.left: Callable[[Key], None] = lambda key: None  # told of a user whose last session here is gone
         self.incarnation = ""  # this node's name; another one after it was taken for dead
         self._engine = engine
         self._statuses = statuses
-        self._session_rooms = session_rooms
+        self._on_end = on_end
+        self._on_left = on_left
         self._registry = context.registry
         self._clock = context.clock
         self._timers = context.timers
@@ -295,11 +296,11 @@ class SessionService:
         self._timers.cancel(session.leave_timer)
         session.leave_timer = None
         self._registry.remove(session)
-        self._session_rooms.forget(session)
+        self._on_end(session)
         self._recorder.gone(session)
         if not self._registry.sessions_of(*session.key):
             self._statuses.forget(session.key)
-            self.left(session.key)
+            self._on_left(session.key)
 
     def ends_within(self, session: Session, seconds: float) -> bool:
         """Whether a session that lingers would be over by then."""

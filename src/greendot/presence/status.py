@@ -9,6 +9,7 @@ from msgspec import structs
 from greendot.engine.port import Engine, StatusChanged, Topic
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.batching import BatchedReads
+from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.presence.model import ManualStatus, Snapshot, VisibleState
@@ -33,6 +34,7 @@ class StatusService:
         self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer
         # Of those of them who have set one: a version, and when it came (monotonic seconds).
         self._seen: dict[Key, tuple[int, float]] = {}
+        self.bus: BusTable = {StatusChanged: lambda topic, message: self.look_again((topic.tenant, topic.name))}
 
     async def set(self, key: Key, manual: ManualStatus) -> Snapshot:
         """Keep what the user set and show it. Refused when it would be over before it began."""

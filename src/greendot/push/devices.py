@@ -1,17 +1,21 @@
-"""What may be registered as a device's token. Every server checks it, so no provider is loaded for it."""
+"""Devices of users and their push tokens. Every server checks tokens, so no provider is loaded for it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from greendot.clock import Clock
 from greendot.errors import Refused
+from greendot.node.commands import CommandTable, Outcome
+from greendot.node.session import Session
+from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.push.providers.webpush_subscription import read_subscription
 from greendot.store.port import Key
 from greendot.store.push import Device, Provider, PushStore, check_size
+from greendot.transport.connection import Connection
 
+MOST_DEVICES = 20  # of one user
 APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,200}")
 
 
@@ -26,24 +30,30 @@ def check_token(provider: Provider, token: str) -> None:
         raise ValueError("a token of FCM is in ASCII characters without spaces")
 
 
-MOST_DEVICES = 20  # of one user
-
-CheckToken = Callable[[Provider, str], None]  # ValueError, which says what is expected, if it is no token of theirs
-
-
 class Devices:
-    """What becomes of a user's devices."""
+    """Devices of users, by command and by HTTP."""
 
     def __init__(self, store: PushStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self.check: CheckToken = check_size
+        self.commands: CommandTable = {
+            wire.DeviceRegister: self._device_register,
+            wire.DeviceRemove: self._device_remove,
+        }
+
+    async def _device_register(self, connection: Connection, session: Session, command: wire.DeviceRegister) -> Outcome:
+        await self.register(session.key, session.device, command.provider, command.token)
+        return None
+
+    async def _device_remove(self, connection: Connection, session: Session, command: wire.DeviceRemove) -> Outcome:
+        await self.remove(session.key, session.device)
+        return None
 
     async def register(self, key: Key, device: str, provider: Provider, token: str) -> bool:
         """In place of what it was before. Whether it is new, or has another token. Of more devices than there may be,
         those unused for longest are forgotten: they were lost, or their apps installed anew."""
         try:
-            self.check(provider, token)
+            check_token(provider, token)
         except ValueError as error:
             raise Refused(Err.BAD_FIELD, f"field `token`: {error}") from None
         now = self._clock.now_ms()

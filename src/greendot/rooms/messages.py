@@ -13,7 +13,7 @@ from greendot.engine.port import Deliver, Engine, MemberRemoved, MembersChanged,
 from greendot.errors import Refused, StaleMembers
 from greendot.ids import new_message_id
 from greendot.limits.rate_limits import RateLimits
-from greendot.node.acknowledged import Acks
+from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.protocol.codec import encode_event
@@ -43,16 +43,17 @@ class RoomMessages:
         store: Store,
         rooms: RoomService,
         context: NodeContext,
-        acks: Acks,
+        rpc: ClusterRpc,
         rate_limits: RateLimits,
+        members_changed: Callable[[str, str], Awaitable[None]],  # called with a user whose rooms have changed
     ) -> None:
         self._engine = engine
         self._store = store
         self._rooms = rooms
         self._context = context
-        self._acks = acks
+        self._rpc = rpc
         self._rate_limits = rate_limits
-        self.moved: Callable[[str, str], Awaitable[None]] = _nobody_told  # told whose rooms have changed
+        self._members_changed = members_changed
 
     # --- who may ---
 
@@ -202,7 +203,7 @@ class RoomMessages:
         if found:
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
             self._context.recorder.member("member added", tenant, room, user)
-            await self.moved(tenant, user)
+            await self._members_changed(tenant, user)
         return found
 
     async def remove_member(self, tenant: str, room: Room, user: str) -> None:
@@ -214,11 +215,7 @@ class RoomMessages:
         if now is None or not now.open:
             nodes = {seat.node for seat in await self._engine.sessions(tenant, user)}
             reason = "removed by the app"
-            await self._acks.ask(
+            await self._rpc.call(
                 nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)
             )
-        await self.moved(tenant, user)
-
-
-async def _nobody_told(tenant: str, user: str) -> None:
-    pass
+        await self._members_changed(tenant, user)

@@ -24,6 +24,7 @@ from greendot.engine.port import (
     Typing,
 )
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.node.bus import BusTable, traced
 from greendot.node.channel import Channel, ReplyKey, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
@@ -78,6 +79,10 @@ class RoomService:
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
         self.delivery = RoomDelivery(store, context, self._local, self._check)
+        self.bus: BusTable = {
+            **dict.fromkeys((Typing, Entered, Left, MembersChanged), self.received),
+            MemberRemoved: lambda topic, message: self.removed(message, topic.name),
+        }
 
     @property
     def typing(self) -> TypingTimes:
@@ -248,6 +253,14 @@ class RoomService:
             self.stop_typing(session, room)
 
     # --- from the bus ---
+
+    def deliver(self, topic: Topic, message: Deliver) -> None:
+        """Deliver a message or a signal to the subscribers of a room, in its trace."""
+        if message.traceparent is None:
+            self.received(topic, message)
+        else:
+            with traced(topic, message.traceparent, message.seq):
+                self.received(topic, message)
 
     def received(self, topic: Topic, message: Deliver | Typing | Entered | Left | MembersChanged) -> None:
         local = self._local.get(topic)

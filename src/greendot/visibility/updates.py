@@ -8,21 +8,24 @@ and then.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
-
-from msgspec import Struct
 
 from greendot.engine.port import Acknowledged, Engine, Topic, VisibilityChanged
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
-from greendot.node.acknowledged import Acks
+from greendot.node.bus import BusTable
+from greendot.node.cluster_rpc import ClusterRpc
+from greendot.node.commands import CommandTable, Outcome
 from greendot.node.context import NodeContext
+from greendot.node.session import Session
 from greendot.node.timer_model import Timer
 from greendot.protocol.codes import Err
-from greendot.protocol.commands import LastSeen
+from greendot.protocol.commands import LastSeen, PrivacySet
+from greendot.protocol.replies import PrivacyReply
 from greendot.store.visibility import Key, PrivacyStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
+from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.model import Privacy
 from greendot.visibility.webhook import REST_S, VisibilityWebhook
@@ -44,32 +47,40 @@ class VisibilityConsumer(Protocol):
         ...
 
 
-class Parts(Struct, frozen=True):
-    """What is changed by it."""
-
-    visibility: VisibilityCache
-    watching: VisibilityConsumer
-    rooms: VisibilityConsumer
-    acks: Acks
-    visibility_webhook: VisibilityWebhook
-
-
 class VisibilityUpdates:
-    """One for each node."""
+    """One for each node. `consumers` are the services that show users to others."""
 
-    def __init__(self, engine: Engine, store: PrivacyStore, parts: Parts, context: NodeContext) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: PrivacyStore,
+        context: NodeContext,
+        cache: VisibilityCache,
+        webhook: VisibilityWebhook,
+        rpc: ClusterRpc,
+        consumers: Sequence[VisibilityConsumer],
+    ) -> None:
         self._engine = engine
         self._store = store
-        self._parts = parts
         self._context = context
+        self._cache = cache
+        self._webhook = webhook
+        self._rpc = rpc
+        self._consumers = consumers
         self._timer: Timer | None = None
-        parts.visibility.in_use = self._in_use
+        cache.in_use = self._in_use
         self._asking_again: set[str] = set()  # tenants whose apps did not answer
-        parts.visibility_webhook.unanswered = self._unanswered
+        webhook.unanswered = self._unanswered
+        self.commands: CommandTable = {PrivacySet: self._privacy_set}
+        self.bus: BusTable = {VisibilityChanged: lambda topic, message: self.heard(message, topic.name)}
+
+    async def _privacy_set(self, connection: Connection, session: Session, command: PrivacySet) -> Outcome:
+        kept = await self.set_privacy(session.key, command.last_seen, command.hide_from)
+        return PrivacyReply(kept.last_seen, sorted(kept.hide_from))
 
     def start(self) -> None:
         # An answer of the app that is half as old as it may be is asked for again.
-        period_s = min(AGAIN_S, self._parts.visibility_webhook.shortest_s / 2)
+        period_s = min(AGAIN_S, self._webhook.shortest_s / 2)
         self._timer = self._context.timers.set(period_s * random.uniform(0.8, 1.0), self._due)
 
     # --- changes, made here ---
@@ -94,12 +105,12 @@ class VisibilityUpdates:
 
     async def members_changed(self, tenant: str, user: str) -> None:
         """The user is in other rooms than before."""
-        if self._parts.visibility.rule(tenant).policy == "shared_rooms":
+        if self._cache.rule(tenant).policy == "shared_rooms":
             await self._tell(tenant, user)
 
     async def _tell(self, tenant: str, user: str) -> None:
         nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
-        await self._parts.acks.ask(nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number))
+        await self._rpc.call(nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number))
 
     # --- changes, heard of ---
 
@@ -110,10 +121,10 @@ class VisibilityUpdates:
     async def _act(self, message: VisibilityChanged, node: str) -> None:
         tenant, users = message.tenant, [message.user]
         try:
-            await self._parts.visibility.changed(tenant, users)
+            await self._cache.changed(tenant, users)
         except StoreUnavailable as error:
             log(log_events.SIGHTS_UNKNOWN, reason=error)
-            self._parts.visibility.doubt(tenant, users)
+            self._cache.doubt(tenant, users)
             self._context.timers.set(RETRY_S, self._act_again, message)
         if await self._review(tenant, users):
             self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
@@ -124,7 +135,7 @@ class VisibilityUpdates:
     async def _learn_again(self, message: VisibilityChanged) -> None:
         tenant, users = message.tenant, [message.user]
         try:
-            await self._parts.visibility.changed(tenant, users)
+            await self._cache.changed(tenant, users)
         except StoreUnavailable:
             self._context.timers.set(RETRY_S, self._act_again, message)
             return
@@ -133,8 +144,8 @@ class VisibilityUpdates:
     async def _review(self, tenant: str, users: Collection[str] | None) -> bool:
         """Whether all was decided; what was not is looked at again before long."""
         try:
-            await self._parts.watching.review(tenant, users)
-            await self._parts.rooms.review(tenant, users)
+            for consumer in self._consumers:
+                await consumer.review(tenant, users)
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="who may see whom in a tenant", reason=error)
             self._unanswered(tenant)
@@ -142,8 +153,8 @@ class VisibilityUpdates:
         return True
 
     def _in_use(self, tenant: str) -> set[str]:
-        looked_at = self._parts.watching.in_use(tenant) | self._parts.rooms.in_use(tenant)
-        if self._parts.visibility.rule(tenant).is_mutual:
+        looked_at = {user for consumer in self._consumers for user in consumer.in_use(tenant)}
+        if self._cache.rule(tenant).is_mutual:
             looked_at.update(self._context.registry.users_of(tenant))
         return looked_at
 
@@ -170,7 +181,7 @@ class VisibilityUpdates:
         await self._review(tenant, None)
 
     async def _look_again(self) -> None:
-        visibility = self._parts.visibility
+        visibility = self._cache
         try:
             for tenant in await visibility.look_around(self._context.registry.tenants):
                 await visibility.look_again(tenant)

@@ -76,10 +76,12 @@ class VisibilityClient(Protocol):
 class VisibilityWebhook:
     """One for each node. `keep_s` is how long an answer counts; from half of that on it is asked for again."""
 
-    def __init__(self, context: NodeContext, keep_s: Mapping[str, float]) -> None:
+    def __init__(
+        self, context: NodeContext, keep_s: Mapping[str, float], clients: Mapping[str, VisibilityClient]
+    ) -> None:
         self._context = context
         self._keep_s = keep_s  # by tenant; "" for all others
-        self.apps: dict[str, VisibilityClient] = {}  # the same. Nobody is seen where there is none
+        self._clients = clients  # the same. Without one nobody is visible
         self.unanswered: Callable[[str], None] = lambda tenant: None  # told of tenants to be asked again in a while
         self._asked: dict[str, BatchedReads[Pair, bool | None]] = {}  # by tenant
         self._answers: dict[tuple[str, str, str], VisibilityAnswer] = {}
@@ -145,7 +147,11 @@ class VisibilityWebhook:
         return found
 
     async def _ask(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
-        app, now, changes = self.apps.get(tenant) or self.apps.get(""), self._context.timers.now(), self._changes
+        app, now, changes = (
+            self._clients.get(tenant) or self._clients.get(""),
+            self._context.timers.now(),
+            self._changes,
+        )
         if app is None:
             return {}
         asked: dict[str, list[str]] = {}

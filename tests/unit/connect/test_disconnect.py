@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 from greendot.connect.disconnect import SLICE_S, DisconnectCleanup
+
+
+class Cleanup(DisconnectCleanup):
+    """With another way to clean up one connection."""
+
+    def __init__(self, leave: Callable[[Any], None]) -> None:
+        super().__init__(None, None, None, None)  # type: ignore[arg-type]
+        self.leave = leave  # type: ignore[method-assign]
 
 
 def busy(seconds: float) -> None:
@@ -17,7 +26,7 @@ def busy(seconds: float) -> None:
 
 async def test_one_is_taken_leave_of_at_once() -> None:
     left: list[Any] = []
-    cleanup = DisconnectCleanup(left.append)
+    cleanup = Cleanup(left.append)
     for number in range(3):
         cleanup.add(number)  # type: ignore[arg-type]  # whatever it is, it is only handed on
         assert left == [*range(number + 1)]
@@ -31,7 +40,7 @@ async def test_many_are_taken_leave_of_in_slices_in_their_order_and_each_once() 
         left.append(number)
         busy(SLICE_S / 2)
 
-    cleanup = DisconnectCleanup(leave)
+    cleanup = Cleanup(leave)
     for number in range(20):
         cleanup.add(number)  # type: ignore[arg-type]
     assert 1 <= len(left) <= 3
@@ -53,6 +62,6 @@ async def test_who_leaves_because_another_does_is_taken_leave_of_after_it() -> N
             cleanup.add(1)  # type: ignore[arg-type]
         left.append(number)
 
-    cleanup = DisconnectCleanup(leave)
+    cleanup = Cleanup(leave)
     cleanup.add(0)  # type: ignore[arg-type]
     assert left == [0, 1]

@@ -1,0 +1,83 @@
+"""From settings to the values that a node's services take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from greendot.clock import Clock
+from greendot.config import Limits, Settings, Visibility
+from greendot.config.settings import Typing as TypingSettings
+from greendot.inbox.kinds_model import Kind, Kinds
+from greendot.limits.model import ACTIVITIES, SCOPES, Quota
+from greendot.node.hub_model import WriteThrottle
+from greendot.protocol.events import TypingTimes
+from greendot.store.port import Notice
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.ingress import IngressPolicy, IngressRules
+from greendot.transport.ingress_model import Hosts, Origins, Proxies
+from greendot.visibility.model import VisibilityPolicy
+
+
+def ingress(settings: Settings, metrics: Metrics, clock: Clock) -> IngressPolicy:
+    door = settings.door
+    proxies = Proxies(door.trusted_proxies, door.proxy_header)
+    rules = IngressRules(Origins(door.origins), Hosts(door.hosts), proxies, door.connections_per_ip)
+    return IngressPolicy(rules, metrics, clock.monotonic)
+
+
+def kinds(settings: Settings) -> Kinds:
+    return Kinds({name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()})
+
+
+def pushed(settings: Settings) -> Callable[[Notice], bool]:
+    """Whether one is queued to be pushed: what is never sent is not even looked at."""
+
+    def is_pushed(notice: Notice) -> bool:
+        push = settings.push_of(notice.tenant)
+        kind = push.kinds.get(notice.kind)
+        return notice.push and push.pushes and (kind is None or kind.enabled)
+
+    return is_pushed
+
+
+def longest_ms(settings: Settings) -> int:
+    """How long a token is accepted after it was issued."""
+    return round((settings.auth.longest_token_s + settings.auth.leeway_s) * 1000)
+
+
+def typing_times(typing: TypingSettings) -> TypingTimes:
+    seconds = typing.repeats_every_s, typing.ttl_s, typing.throttle_s
+    return TypingTimes(*(round(time_s * 1000) for time_s in seconds))
+
+
+def throttle(settings: Settings, clock: Clock) -> WriteThrottle | None:
+    limits = settings.limits
+    return WriteThrottle(limits.sends_per_s, clock.monotonic()) if limits.enabled and limits.sends_per_s else None
+
+
+def quota(limits: Limits) -> Quota:
+    return Quota(
+        enabled=limits.enabled,
+        commands=(limits.commands_per_s, limits.commands_burst),
+        burst_s=limits.burst_s,
+        rates={(scope, activity): limits.rate(scope, activity) for scope in SCOPES for activity in ACTIVITIES},
+        watches=limits.watches,
+        rooms=limits.rooms,
+        connections=(limits.user_connections, limits.tenant_connections),
+    )
+
+
+def rules(settings: Settings) -> Callable[[str], VisibilityPolicy]:
+    """The policies of tenants, by name."""
+    common = rule(settings.visibility)
+    own = {name: rule(tenant.visibility) for name, tenant in settings.tenants.items()}
+    return lambda tenant: own.get(tenant, common)
+
+
+def answer_periods(settings: Settings) -> dict[str, float]:
+    own = {name: tenant.visibility.ask_cache_s for name, tenant in settings.tenants.items()}
+    return own | {"": settings.visibility.ask_cache_s}
+
+
+def rule(visibility: Visibility) -> VisibilityPolicy:
+    return VisibilityPolicy(visibility.policy, round(visibility.recent_days * 86_400_000))

@@ -1,0 +1,173 @@
+"""Client connections of a node, from the accepted socket to its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from greendot.connect.admission import HelloAdmission
+from greendot.connect.disconnect import DisconnectCleanup
+from greendot.connect.dispatch import Dispatcher
+from greendot.connect.drain import Drainer
+from greendot.connect.version_fallback import VersionFallback
+from greendot.engine.port import Disconnect, Engine
+from greendot.ids import hashed, incarnation_of
+from greendot.limits.connection_limits import ConnectionLimits
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.bus import BusTable
+from greendot.node.context import NodeContext
+from greendot.node.session import log_fields
+from greendot.presence.grace_model import EndCause, shown_code
+from greendot.presence.sessions import SessionService
+from greendot.protocol.codes import Close
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.connection import Connection
+from greendot.transport.ingress import IngressPolicy
+
+
+class ConnectionOptions(Struct, frozen=True):
+    """From the settings."""
+
+    hash_key: bytes  # for addresses and user agents
+    most_strangers: int  # sockets that have not said hello
+    token_in_query: bool
+
+
+class ClientConnections:
+    """Owner of every client connection (`transport.connection.Owner`, `transport.upgrade.SocketHost`)."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        context: NodeContext,
+        metrics: Metrics,
+        ingress: IngressPolicy,
+        sessions: SessionService,
+        admission: HelloAdmission,
+        dispatcher: Dispatcher,
+        cleanup: DisconnectCleanup,
+        drainer: Drainer,
+        version_fallback: VersionFallback,
+        rate_limits: RateLimits,
+        connection_limits: ConnectionLimits,
+        options: ConnectionOptions,
+    ) -> None:
+        self.timers = context.timers
+        self.ingress = ingress
+        self.now = context.clock.monotonic
+        self.has_output = context.hub.has_output
+        self.set_timer = context.timers.set
+        self.cancel_timer = context.timers.cancel
+        self.received = dispatcher.received
+        self.counted = dispatcher.counted
+        self.violated = dispatcher.violated
+        self.unread = version_fallback.later
+        self.count_coalesced = metrics.coalesce
+        self.token_in_query = options.token_in_query
+        self.bus: BusTable = {Disconnect: self._disconnect_received}
+        self._engine = engine
+        self._registry = context.registry
+        self._metrics = metrics
+        self._sessions = sessions
+        self._admission = admission
+        self._dispatcher = dispatcher
+        self._cleanup = cleanup
+        self._drainer = drainer
+        self._rate_limits = rate_limits
+        self._connection_limits = connection_limits
+        self._options = options
+        self._numbers = 0
+
+    # --- sockets come ---
+
+    def crowded_s(self) -> float | None:
+        """Return the seconds to stay away while too many sockets have not said hello; else None."""
+        if len(self._admission.strangers) < self._options.most_strangers:
+            return None
+        self._metrics.realtime_upgrades_refused_total += 1
+        return self._admission.turn_s()
+
+    def connect(self, agent: str | None, token: str = "", address: str | None = None) -> Connection:
+        """Make the connection for a socket that is being upgraded. `token` came with its request."""
+        self._numbers += 1
+        connection = Connection(self, f"{self._sessions.incarnation}/{self._numbers}", token)
+        key = self._options.hash_key
+        connection.agent_hash = hashed(key, agent) if agent else None
+        connection.ip_hash = hashed(key, address) if address else None
+        return connection
+
+    def opened(self, connection: Connection) -> None:
+        self._metrics.ws_connections_total += 1
+        self._registry.connections[connection.id] = connection
+        self._rate_limits.opened(connection)
+        self._admission.strangers.add(connection)
+        self._sessions.expect_hello(connection)
+        if self._drainer.begun:
+            self._drainer.turn_away(connection)
+
+    # --- sockets end ---
+
+    def ended(self, connection: Connection, cause: EndCause, code: int) -> None:
+        if code == Close.TOO_SLOW:
+            self._metrics.realtime_client_slow_closed_total += 1
+        if cause is EndCause.CLIENT_CLOSE and self._dispatcher.bye_waits(connection):
+            cause = EndCause.BYE
+        connection.ended_by = (cause, code)
+        self._registry.ended(connection, shown_code(cause, code))
+        if self._admission.forget(connection):
+            connection.waiting = None
+        # While a command is under way, its registrations must be undone after it, not before.
+        if connection.waiting is None:
+            self._cleanup.add(connection)
+
+    def gone(self, connection: Connection) -> None:
+        self.timers.cancel(connection.timer)
+        connection.timer = None
+        self._registry.gone(connection)
+        self._connection_limits.gone(connection)
+        self._drainer.gone()
+
+    async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool:
+        """Close a tenant's session on any node. False if there is no such session or node."""
+        is_elsewhere = incarnation_of(session_id) != self._sessions.incarnation
+        if session_id in self._registry.sessions or not is_elsewhere:
+            return self._disconnect(session_id, code, reason, tenant)
+        # A node that was taken for dead goes on under another name, its sessions under the ids they have.
+        return await self._engine.reach(incarnation_of(session_id), Disconnect(session_id, code, reason, tenant))
+
+    def _disconnect_received(self, topic: Any, message: Disconnect) -> None:
+        self._disconnect(message.session, message.code, message.reason, message.tenant)
+
+    def _disconnect(self, session_id: str, code: int, reason: str, tenant: str | None) -> bool:
+        session = self._registry.sessions.get(session_id)
+        if session is None or tenant not in (None, session.tenant):
+            return False
+        if code == Close.REPLACED:
+            self._sessions.moved(session)
+        if session.connection is None:
+            return False
+        session.connection.close(code, reason)
+        return True
+
+    def cut(self, session_id: str) -> bool:
+        """Abort a session's socket, as a broken network does. False if it has none here."""
+        session = self._registry.sessions.get(session_id)
+        if session is None or session.connection is None:
+            return False
+        session.connection.abort()
+        return True
+
+    # --- counted ---
+
+    def count_dropped(self, frame: bytes) -> None:
+        self._metrics.drop(frame, "slow")
+
+    def slow(self, connection: Connection) -> None:
+        self._metrics.realtime_client_slow_total += 1
+        log(log_events.CONNECTION_SLOW, **log_fields(connection.session))
+
+    def count_send_failed(self) -> None:
+        self._metrics.realtime_socket_send_failed_total += 1

@@ -1,0 +1,37 @@
+"""Handlers of client commands: their type, and the merge of every capability's table into one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from greendot.errors import Refused
+from greendot.node.session import Session
+from greendot.protocol.codes import Err
+from greendot.protocol.commands import Command
+from greendot.protocol.replies import Reply
+from greendot.transport.connection import Connection
+
+Outcome = Reply | Raw | None  # Raw: the data of a large reply, encoded in slices
+Result = Outcome | Awaitable[Outcome]
+# The connection is the one the command arrived on. By the time it runs, the session may have another.
+Handler = Callable[[Connection, Session, Any], Result]
+CommandTable = Mapping[type[Command], Handler]
+
+
+def merge_commands(*tables: CommandTable) -> dict[type[Command], Handler]:
+    """Return one table. A command that two capabilities handle is a mistake of the program."""
+    merged: dict[type[Command], Handler] = {}
+    for table in tables:
+        twice = merged.keys() & table.keys()
+        assert not twice, f"two handlers for {twice}"
+        merged.update(table)
+    return merged
+
+
+def check_may_send(session: Session) -> None:
+    """Raise Refused if the session's token only listens."""
+    if not session.grants.send:
+        raise Refused(Err.FORBIDDEN, "this token may listen but not send")

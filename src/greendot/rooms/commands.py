@@ -1,0 +1,126 @@
+"""Commands of rooms: `room.*`, `typing.*` and `signal.send`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from greendot.engine.port import Topic
+from greendot.errors import Refused
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.commands import CommandTable, Outcome, Result, check_may_send
+from greendot.node.event_recorder import EventRecorder
+from greendot.node.session import Session
+from greendot.protocol import commands as wire
+from greendot.protocol.codes import Err
+from greendot.rooms.messages import RoomMessages
+from greendot.rooms.service import RoomService
+from greendot.rooms.signals import Signals
+from greendot.transport.connection import Connection
+
+Limit = Callable[[Connection, Session, str], None]  # Refused if too much is said in the room
+
+
+class RoomCommands:
+    """Handlers."""
+
+    def __init__(
+        self,
+        rooms: RoomService,
+        messages: RoomMessages,
+        signals: Signals,
+        rate_limits: RateLimits,
+        recorder: EventRecorder,
+    ) -> None:
+        self._rooms = rooms
+        self._messages = messages
+        self._signals = signals
+        self._rate_limits = rate_limits
+        self._recorder = recorder
+        self.table: CommandTable = {
+            wire.TypingStart: self._typing_start,
+            wire.TypingStop: self._typing_stop,
+            wire.RoomList: lambda connection, session, command: rooms.list_for(session),
+            wire.RoomJoin: lambda connection, session, command: rooms.join(
+                connection, session, command.room, command.after
+            ),
+            wire.RoomLeave: lambda connection, session, command: rooms.leave(connection, command.room),
+            wire.RoomPresent: self._room_present,
+            wire.RoomSend: self._room_send,
+            wire.RoomEdit: self._room_edit,
+            wire.RoomDelete: self._room_delete,
+            wire.RoomRead: messages.read,
+            wire.RoomHistory: lambda connection, session, command: messages.history(session, command),
+            wire.SignalSend: self._signal_send,
+        }
+
+    def _typing_start(self, connection: Connection, session: Session, command: wire.TypingStart) -> Result:
+        check_may_send(session)
+        room = command.room
+        return self._in_room(
+            connection, room, self._rate_limits.typing, lambda: self._rooms.start_typing(connection, session, room)
+        )
+
+    def _typing_stop(self, connection: Connection, session: Session, command: wire.TypingStop) -> Result:
+        room = command.room
+
+        def stop() -> None:
+            self._recorder.typed(session, room, on=False)
+            self._rooms.stop_typing(session, room)
+
+        return self._in_room(connection, room, self._rate_limits.typing, stop)
+
+    def _in_room(self, connection: Connection, room: str, limit: Limit, act: Callable[[], None]) -> Result:
+        """Act at once in a room that was joined (the fast path), else after reading the membership."""
+        session = connection.session
+        if session is not None and connection.rooms is not None and room in connection.rooms:
+            if self._rooms.is_reader(session, room):
+                raise Refused(Err.FORBIDDEN, f"you may only read in {room!r}")
+            limit(connection, session, room)
+            act()
+            return None
+        return self._once_admitted(connection, room, limit, act)
+
+    async def _once_admitted(self, connection: Connection, room: str, limit: Limit, act: Callable[[], None]) -> Outcome:
+        assert connection.session is not None
+        await self._messages.speaker(connection, connection.session, room)
+        limit(connection, connection.session, room)
+        if not connection.session.revoked:
+            act()
+        return None
+
+    async def _room_present(self, connection: Connection, session: Session, command: wire.RoomPresent) -> Outcome:
+        topic = Topic("room", session.tenant, command.room)
+        return await self._rooms.membership.throughout(
+            session, command.room, lambda: self._rooms.present(topic, session.user, command.after, command.limit)
+        )
+
+    def _room_send(self, connection: Connection, session: Session, command: wire.RoomSend) -> Awaitable[Outcome]:
+        check_may_send(session)
+        return self._messages.send(connection, session, command)
+
+    def _room_edit(self, connection: Connection, session: Session, command: wire.RoomEdit) -> Awaitable[Outcome]:
+        check_may_send(session)
+        return self._messages.edit(connection, session, command)
+
+    def _room_delete(self, connection: Connection, session: Session, command: wire.RoomDelete) -> Awaitable[Outcome]:
+        check_may_send(session)
+        return self._messages.delete(connection, session, command)
+
+    def _signal_send(self, connection: Connection, session: Session, command: wire.SignalSend) -> Result:
+        check_may_send(session)
+        if (command.room is None) == (command.user is None):
+            raise Refused(Err.BAD_FIELD, "field `room` of signal.send: give either room or user")
+        if command.user is None:
+            topic = Topic("room", session.tenant, command.room or "")
+            # Encoded once it is admitted: a flood of signals must be cheap to refuse.
+            return self._in_room(
+                connection,
+                topic.name,
+                self._rate_limits.signal,
+                lambda: self._signals.publish(connection, session, command, topic),
+            )
+        if not session.grants.may_watch(command.user):
+            raise Refused(Err.FORBIDDEN, "this token does not reach that user")
+        self._rate_limits.signal_to_user(connection, session)
+        self._signals.publish(connection, session, command, Topic("user", session.tenant, command.user))
+        return None

@@ -51,8 +51,6 @@ BESIDE: dict[str, set[str]] = {
 
 # Imports against the order that are still to go: (module, imported module).
 PENDING: set[tuple[str, str]] = {
-    ("http.backend", "auth.api_keys"),
-    ("http.backend", "auth.tokens"),
     ("presence.celebrities", "rooms.announcer"),
     ("presence.watch", "rooms.announcer"),
     ("transport.connection", "node.session"),

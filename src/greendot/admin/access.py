@@ -4,74 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from greendot.auth.model import Caller, Revocation
+from greendot.admin.node_report import NodeReporter
+from greendot.auth.api_keys import ApiKeys
+from greendot.auth.revocation import RevocationService
 from greendot.clock import Clock
 from greendot.engine.port import Engine
 from greendot.errors import Refused
+from greendot.inbox.service import InboxService
 from greendot.node.event_recorder_model import ALL
-from greendot.protocol.cluster import Question
+from greendot.node.tasks import Tasks
+from greendot.node.timers import Timers
 from greendot.protocol.codes import Err
-from greendot.store.port import Created, Notice, Store
-
-
-class Keys(Protocol):
-    """The API keys."""
-
-    async def known(self, text: str) -> Caller | None: ...
-
-
-class Survey(Protocol):
-    """Asks all nodes, or one."""
-
-    async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]: ...
-    async def ask_one(self, node: str, question: Question, within_s: float) -> bytes | None: ...
-
-
-class Revoking(Protocol):
-    """What ends tokens and sessions."""
-
-    def expires_at(self, before: int) -> int: ...
-    def of_user(self, tenant: str, user: str) -> Revocation | None: ...
-    async def revoke(self, revocation: Revocation, user: str | None = None) -> int: ...
-
-
-class Notifying(Protocol):
-    """What is new in inboxes."""
-
-    async def notify(self, notices: Sequence[Notice]) -> list[Created | None]: ...
-
-
-class Timers(Protocol):
-    """The node's."""
-
-    def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Any: ...
-    def cancel(self, timer: Any) -> None: ...
-
-
-class Tasks(Protocol):
-    """The node's."""
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
+from greendot.protocol.replies import SessionInfo
+from greendot.store.port import Store
+from greendot.telemetry.metrics import Metrics
+from greendot.telemetry.prometheus import Sample
 
 
 class NodeView(Protocol):
-    """The node, as far as somebody who looks at it does something to it."""
+    """The node (`app.node`), for operators."""
+
+    draining: bool
 
     @property
     def incarnation(self) -> str: ...
 
+    @property
+    def overload(self) -> str | None: ...
+
+    async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]: ...
     async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool: ...
-
-
-class Counters(Protocol):
-    """Metrics of the node that the dashboard counts in."""
-
-    dashboard_refused_total: int
+    def cut(self, session_id: str) -> bool: ...
+    def stats(self) -> dict[str, Any]: ...
+    def tenant_stats(self, tenant: str) -> dict[str, Any]: ...
+    async def scrape(self) -> list[Sample]: ...
 
 
 class RetentionPeriods(Struct, frozen=True):
@@ -91,13 +61,13 @@ class DashboardServices(Struct, frozen=True):
     clock: Clock
     timers: Timers
     tasks: Tasks
-    keys: Keys
-    cluster: Survey
+    keys: ApiKeys
+    cluster: NodeReporter
     node: NodeView
-    revocation_service: Revoking
-    inbox_service: Notifying
+    revocation_service: RevocationService
+    inbox_service: InboxService
     lasting: RetentionPeriods
-    metrics: Counters
+    metrics: Metrics
     key: str = ""  # the operator's, from the settings
     dev: bool = False
 

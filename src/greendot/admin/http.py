@@ -9,12 +9,15 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from greendot.admin.access import NodeView
+from greendot.auth.api_keys import ApiKeys
+from greendot.engine.port import Engine
 from greendot.errors import StoreUnavailable
-from greendot.http.backend import Backend
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import json
 from greendot.protocol.codes import Close
+from greendot.store.port import Store
 from greendot.telemetry.prometheus import MEDIA_TYPE, expose
 
 
@@ -66,8 +69,17 @@ NodeStats = dict[str, float | str]  # the node, when it started, and all it coun
 class OperationRoutes:
     """`/livez`, `/readyz`, `/metrics`, and what operators do to nodes and sessions."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        keys: ApiKeys,
+        engine: Engine,
+        store: Store,
+        node: NodeView,
+    ) -> None:
+        self._keys = keys
+        self._engine = engine
+        self._store = store
+        self._node = node
 
     @operation("GET /livez", answers={200: "text/plain; charset=utf-8"})
     async def live(self, request: Request) -> Response:
@@ -78,25 +90,25 @@ class OperationRoutes:
     async def ready(self, request: Request) -> Response:
         """200 while new clients are welcome; 503 with the reason otherwise."""
         reason = await self._not_ready(request)
-        return json(Ready(self._backend.node.incarnation)) if reason is None else json(NotReady(reason), 503)
+        return json(Ready(self._node.incarnation)) if reason is None else json(NotReady(reason), 503)
 
     async def _not_ready(self, request: Request) -> str | None:
-        if self._backend.node.draining:
+        if self._node.draining:
             return "draining"
-        if (overload := self._backend.node.overload) is not None:
+        if (overload := self._node.overload) is not None:
             return overload
         try:
-            await self._backend.store.ping()
+            await self._store.ping()
         except StoreUnavailable as error:
             return await self._told(request, "the store does not answer", str(error))
-        if (trouble := self._backend.engine.trouble) is not None:
+        if (trouble := self._engine.trouble) is not None:
             return await self._told(request, "the engine does not answer", trouble)
         return None
 
     async def _told(self, request: Request, what: str, why: str) -> str:
         """Why names hosts and logins: it is for operators. Anybody may ask."""
         try:
-            await self._backend.keys.admit(request, "operator")
+            await self._keys.admit(request, "operator")
         except (Problem, StoreUnavailable):
             return what
         return f"{what}: {why}"
@@ -104,7 +116,7 @@ class OperationRoutes:
     @operation("GET /metrics", answers={200: f"{MEDIA_TYPE}; charset=utf-8"})
     async def metrics(self, request: Request) -> Response:
         """What the node counts, for Prometheus."""
-        node = self._backend.node
+        node = self._node
         return PlainTextResponse(expose(await node.scrape(), node.incarnation), media_type=MEDIA_TYPE)
 
     @operation("GET /v1/connect", answers={101: ()}, fails=(426,))
@@ -120,14 +132,14 @@ class OperationRoutes:
     @operation("GET /v1/nodes")
     async def nodes(self, request: Request) -> Nodes:
         """The nodes there are."""
-        nodes = await self._backend.engine.nodes()
+        nodes = await self._engine.nodes()
         shown = [msgspec.convert(node._asdict(), NodeShown) for node in nodes]
-        return Nodes(shown, self._backend.node.incarnation)
+        return Nodes(shown, self._node.incarnation)
 
     @operation("GET /v1/stats", answers={200: (TenantStats, NodeStats)})
     async def stats(self, request: Request) -> Response:
         """Counts of the node that answers: of the whole node for operators, else of the key's tenant."""
-        keys, node = self._backend.keys, self._backend.node
+        keys, node = self._keys, self._node
         if keys.caller(request).may("operator"):
             return json(node.stats())
         return json(msgspec.convert(node.tenant_stats(keys.tenant(request)), TenantStats))
@@ -135,6 +147,6 @@ class OperationRoutes:
     @operation("DELETE /v1/sessions/{session}", fails=(404,))
     async def disconnect(self, request: Request, session: str) -> None:
         """End a session: closed with 4503, on whatever node it is."""
-        tenant = self._backend.keys.tenant(request)
-        if not await self._backend.node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
+        tenant = self._keys.tenant(request)
+        if not await self._node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
             raise Problem(404, f"no session {session!r} is connected")

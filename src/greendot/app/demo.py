@@ -11,11 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from greendot.http.backend import Backend, Dev
+from greendot.admin.access import NodeView
+from greendot.auth.tokens import Tokens
+from greendot.clock import Clock
 from greendot.http.pages import demo_pages
 from greendot.http.problem import Problem
 from greendot.http.request import json, read_body
 from greendot.ids import ID_RULE, valid_id
+from greendot.inbox.service import InboxService
 from greendot.protocol.commands import Id
 from greendot.store.port import Notice
 
@@ -37,11 +40,32 @@ class PostCut(Struct):
     session: str
 
 
+class DevPeriods(Struct, frozen=True):
+    """Seconds after which others see that somebody is gone, for a page that tells what happens."""
+
+    heartbeat_s: float
+    dead_after_s: float
+    grace_s: float
+    clean_grace_s: float
+    silent_grace_s: float
+    idle_s: float
+
+
+class Dev(Struct, frozen=True):
+    """What only a development server offers."""
+
+    tokens: Tokens
+    periods: DevPeriods
+    token_ttl_s: float = 12 * 3600
+
+
 class DevRoutes:
     """The demo page, and tokens and trials for whoever asks: loopback and development only."""
 
-    def __init__(self, backend: Backend, dev: Dev) -> None:
-        self._backend = backend
+    def __init__(self, clock: Clock, inbox_service: InboxService, node: NodeView, dev: Dev) -> None:
+        self._clock = clock
+        self._inbox_service = inbox_service
+        self._node = node
         self._dev = dev
 
     def routes(self) -> list[Route]:
@@ -57,7 +81,7 @@ class DevRoutes:
         user, name = request.query_params.get("user", ""), request.query_params.get("name")
         if not valid_id(user):
             raise Problem(400, f"user {user[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")
-        now = self._backend.clock.now_ms()
+        now = self._clock.now_ms()
         token = self._dev.tokens.make(user, now, self._dev.token_ttl_s, name=(name or user)[:200])
         expires_at = now + round(self._dev.token_ttl_s * 1000)
         return json({"token": token, "user": user, "expires_at": expires_at})
@@ -69,14 +93,14 @@ class DevRoutes:
         """A notification as an app's backend would make it, for trying the inbox."""
         given = await _asked_by_the_page(request, PostNotify)
         body = msgspec.json.encode({"text": given.text, "from": given.sender})
-        now = self._backend.clock.now_ms()
-        (made,) = await self._backend.inbox_service.notify([Notice(TENANT, given.user, "demo", body, "", now, None)])
+        now = self._clock.now_ms()
+        (made,) = await self._inbox_service.notify([Notice(TENANT, given.user, "demo", body, "", now, None)])
         return json({"id": made and made.notification.id}, 201)
 
     async def cut(self, request: Request) -> Response:
         """Break a session's connection, as a network does: a page can only close it politely."""
         given = await _asked_by_the_page(request, PostCut)
-        if not self._backend.node.cut(given.session):
+        if not self._node.cut(given.session):
             raise Problem(404, "no such session is connected to this node")
         return Response(status_code=204)
 

@@ -8,31 +8,47 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from greendot.admin.access import NodeView
 from greendot.admin.http import OperationRoutes
-from greendot.app.demo import DevRoutes
+from greendot.app.demo import Dev, DevRoutes
+from greendot.auth.api_keys import ApiKeys
 from greendot.auth.http import TokenRoutes
+from greendot.auth.revocation import RevocationService
+from greendot.clock import Clock
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.http import asyncapi, openapi, problem
-from greendot.http.backend import Backend, Dev
 from greendot.http.operation import operation, operations_of, routes_of
 from greendot.http.pages import admin_pages, docs_pages
 from greendot.http.scopes import guarded
 from greendot.inbox.http import NotificationRoutes
+from greendot.inbox.service import InboxService
+from greendot.limits.backpressure import Backpressure
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.time_slices import TimeSlices
 from greendot.presence.http import PresenceRoutes
+from greendot.presence.reads import PresenceSnapshots
+from greendot.presence.status import StatusService
+from greendot.push.devices import DeviceService
 from greendot.push.http import DeviceRoutes
 from greendot.rooms.http import RoomRoutes
+from greendot.rooms.messages import RoomMessages
+from greendot.rooms.service import RoomService
+from greendot.store.port import Store
 from greendot.visibility.http import ContactRoutes
+from greendot.visibility.updates import VisibilityUpdates
 
 
 class DocumentRoutes:
     """`/openapi.json` and `/asyncapi.json`."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self) -> None:
         self._built: dict[Callable[[], bytes], bytes] = {}
         self._building = asyncio.Lock()
 
@@ -67,6 +83,43 @@ KINDS = (
 )
 
 
+class HttpServices(Struct, frozen=True):
+    """Services that the routes of all capabilities call."""
+
+    engine: Engine
+    store: Store
+    clock: Clock
+    keys: ApiKeys
+    statuses: StatusService
+    snapshots: PresenceSnapshots
+    visibility_updates: VisibilityUpdates
+    rooms: RoomService
+    room_messages: RoomMessages
+    inbox_service: InboxService
+    rate_limits: RateLimits
+    backpressure: Backpressure
+    revocation_service: RevocationService
+    devices: DeviceService
+    slices: TimeSlices
+    is_zone: Callable[[str], bool]
+    node: NodeView
+
+
+def make_routes(services: HttpServices) -> list[object]:
+    """The routes of every capability."""
+    it = services
+    return [
+        PresenceRoutes(it.keys, it.engine, it.rate_limits, it.slices, it.snapshots, it.statuses, it.node.sessions_of),
+        ContactRoutes(it.keys, it.clock, it.visibility_updates),
+        DeviceRoutes(it.keys, it.store, it.devices, it.is_zone),
+        RoomRoutes(it.keys, it.engine, it.store, it.clock, it.rate_limits, it.room_messages, it.rooms, it.backpressure),
+        NotificationRoutes(it.keys, it.store, it.clock, it.rate_limits, it.slices, it.backpressure, it.inbox_service),
+        TokenRoutes(it.keys, it.clock, it.revocation_service),
+        OperationRoutes(it.keys, it.engine, it.store, it.node),
+        DocumentRoutes(),
+    ]
+
+
 def document() -> dict[str, Any]:
     """The OpenAPI document of all of it."""
     return openapi.document([operation for kind in KINDS for operation in operations_of(kind)])
@@ -86,26 +139,27 @@ METRICS = "/metrics"
 
 
 def make_app(
-    backend: Backend, dev: Dev | None = None, *, admin: bool = False, docs: bool = True, metrics: bool = True
+    services: HttpServices, dev: Dev | None = None, *, admin: bool = False, docs: bool = True, metrics: bool = True
 ) -> Starlette:
     """The application; with `dev` also the demo page and its tokens, with `admin` the dashboard's page, with `docs` the
     documents of its APIs and the page that shows them; without `metrics` they are elsewhere."""
-    kinds = [kind for kind in KINDS if docs or kind is not DocumentRoutes]
-    routes = [guarded(route, backend.keys, backend.rate_limits) for kind in kinds for route in routes_of(kind(backend))]
+    served = [it for it in make_routes(services) if docs or not isinstance(it, DocumentRoutes)]
+    routes = [guarded(route, services.keys, services.rate_limits) for it in served for route in routes_of(it)]
     if not metrics:
         routes = [route for route in routes if route.path != METRICS]
     if docs:
         routes += docs_pages()
     if dev is not None:
-        routes += DevRoutes(backend, dev).routes()
+        routes += DevRoutes(services.clock, services.inbox_service, services.node, dev).routes()
     if admin:
         routes += admin_pages()
     return _app(routes)
 
 
-def make_metrics_app(backend: Backend) -> Starlette:
+def make_metrics_app(services: HttpServices) -> Starlette:
     """What a port of the metrics' own serves: them, and nothing else."""
-    return _app([route for route in routes_of(OperationRoutes(backend)) if route.path == METRICS])
+    served = [route for it in make_routes(services) for route in routes_of(it)]
+    return _app([route for route in served if route.path == METRICS])
 
 
 def make_admin_app() -> Starlette:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from greendot.app.http import make_admin_app, make_app, make_metrics_app
+from greendot.app.demo import Dev
+from greendot.app.http import HttpServices, make_admin_app, make_app, make_metrics_app
 from greendot.app.node import Node
 from greendot.config import Settings
 from greendot.errors import ConfigError
-from greendot.http.backend import Backend, Dev
 from greendot.http.pages import Headers
 from greendot.transport.listener import Listener
 from greendot.transport.tls import Certificate
@@ -23,7 +23,7 @@ class Ports:
     """All of them; each is closed by itself."""
 
     def __init__(
-        self, settings: Settings, node: Node, backend: Backend, dashboard: Dashboard | None, dev: Dev | None
+        self, settings: Settings, node: Node, services: HttpServices, dashboard: Dashboard | None, dev: Dev | None
     ) -> None:
         self._settings = settings
         self._node = node
@@ -33,7 +33,7 @@ class Ports:
         self._hsts_s = 0 if settings.server.dev else tls.hsts_s
         onlooker = None if dashboard is None else _dashboard_sockets(dashboard)
         here = onlooker is not None and not settings.admin.port
-        app = make_app(backend, dev, admin=here, docs=settings.api.docs, metrics=not settings.metrics.port)
+        app = make_app(services, dev, admin=here, docs=settings.api.docs, metrics=not settings.metrics.port)
         self.main = Listener(
             node.connections,
             Headers(app, self._is_ending),
@@ -42,7 +42,7 @@ class Ports:
             onlooker=onlooker if here else None,
         )
         self.admin = None if onlooker is None or here else self._own(make_admin_app(), onlooker)
-        self.metrics = self._own(make_metrics_app(backend)) if settings.metrics.port else None
+        self.metrics = self._own(make_metrics_app(services)) if settings.metrics.port else None
 
     def _own(self, app: Any, onlooker: Callable[[], Framing] | None = None) -> Listener:
         """A port for one purpose; no client comes in by it."""

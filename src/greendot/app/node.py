@@ -61,7 +61,7 @@ from greendot.presence.sessions import SessionPeriods, SessionService
 from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchLimits, WatchService
 from greendot.protocol.replies import SessionInfo
-from greendot.push.devices import Devices
+from greendot.push.devices import DeviceService
 from greendot.rooms.commands import RoomCommands
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomLimits, RoomService
@@ -201,7 +201,7 @@ class Node:
             values.pushed(settings),
             neighbours.push_queued,
         )
-        self.devices = Devices(store, self.clock)
+        self.devices = DeviceService(store, self.clock)
 
     def _make_auth(self) -> None:
         settings, store, context = self.settings, self.store, self._context

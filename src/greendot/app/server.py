@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from greendot.app.demo import Dev, DevPeriods
+from greendot.app.http import HttpServices
 from greendot.app.jobs import JobServices, check_timetables, make_jobs
 from greendot.app.listeners import Ports
 from greendot.app.node import Neighbours, Node
@@ -28,7 +30,6 @@ from greendot.engine.memory import MemoryEngine
 from greendot.engine.port import Engine, Transition
 from greendot.engine.redis.url import parse
 from greendot.errors import ConfigError, StoreUnavailable
-from greendot.http.backend import Backend, Dev, DevPeriods
 from greendot.jobs.job import Planned
 from greendot.jobs.scheduler import Scheduler
 from greendot.node.tasks import all_ended
@@ -71,10 +72,10 @@ class Greendot:
         self.node = Node(settings, engine, store, clock, driven=driven, neighbours=neighbours)
         if self.pushing is not None:
             self.node.counters.append(self.pushing.items)
-        backend = make_backend(settings, self.node, clock)
-        self.dashboard = make_dashboard(settings, self.node, backend.keys) if settings.admin.enabled else None
+        services = make_http_services(settings, self.node, clock)
+        self.dashboard = make_dashboard(settings, self.node, services.keys) if settings.admin.enabled else None
         dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
-        self.ports = Ports(settings, self.node, backend, self.dashboard, dev)
+        self.ports = Ports(settings, self.node, services, self.dashboard, dev)
         self.server = self.ports.main
         self._relay: Relay | None = None
         if settings.outbox.url:
@@ -263,9 +264,9 @@ def load_parts(settings: Settings) -> None:
             import_module(name)
 
 
-def make_backend(settings: Settings, node: Node, clock: Clock) -> Backend:
+def make_http_services(settings: Settings, node: Node, clock: Clock) -> HttpServices:
     """Give the HTTP API what it needs of the node."""
-    return Backend(
+    return HttpServices(
         engine=node.engine,
         store=node.store,
         clock=clock,
@@ -277,7 +278,7 @@ def make_backend(settings: Settings, node: Node, clock: Clock) -> Backend:
         room_messages=node.room_messages,
         inbox_service=node.inbox_service,
         rate_limits=node.rate_limits,
-        targets=node.backpressure,
+        backpressure=node.backpressure,
         revocation_service=node.revocation_service,
         devices=node.devices,
         slices=node.slices,

@@ -7,8 +7,10 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 from starlette.requests import Request
 
+from greendot.auth.api_keys import ApiKeys
 from greendot.auth.model import Kind, Revocation
-from greendot.http.backend import Backend
+from greendot.auth.revocation import RevocationService
+from greendot.clock import Clock
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.schema import having, never
@@ -53,8 +55,15 @@ class Revoked(Struct):
 class TokenRoutes:
     """`/v1/tokens`."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        keys: ApiKeys,
+        clock: Clock,
+        revocation_service: RevocationService,
+    ) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._revocation_service = revocation_service
 
     @operation("POST /v1/tokens/revoke")
     async def revoke(self, request: Request, body: PostRevoke) -> Revoked:
@@ -62,11 +71,11 @@ class TokenRoutes:
 
         When this is answered nothing more is written to what was revoked. 503: it is not known of some; do it again.
         """
-        revocation = self._revocation(self._backend.keys.tenant(request), body)
-        return Revoked(await self._backend.revocation_service.revoke(revocation, body.user), revocation.expires_at)
+        revocation = self._revocation(self._keys.tenant(request), body)
+        return Revoked(await self._revocation_service.revoke(revocation, body.user), revocation.expires_at)
 
     def _revocation(self, tenant: str, body: PostRevoke) -> Revocation:
-        now, revocation_service = self._backend.clock.now_ms(), self._backend.revocation_service
+        now, revocation_service = self._clock.now_ms(), self._revocation_service
         kind, value = _what(body, tenant)
         if body.before is not None and kind not in ("user", "tenant"):
             raise _bad("`before` goes with `user` alone, or with `all`")

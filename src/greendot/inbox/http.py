@@ -8,16 +8,21 @@ from msgspec import Meta, Raw, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from greendot.http.backend import Backend
+from greendot.auth.api_keys import ApiKeys
+from greendot.clock import Clock
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Span, check_size, decode, json, read_text
 from greendot.http.schema import having, never
 from greendot.ids import valid_id
+from greendot.inbox.service import InboxService
+from greendot.limits.backpressure import Backpressure
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.time_slices import TimeSlices
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Id, Seq
 from greendot.push.policy_model import Importance
-from greendot.store.port import Created, Filter, Notice, Notification
+from greendot.store.port import Created, Filter, Notice, Notification, Store
 from greendot.store.wire import fit
 
 MOST = 10_000  # notifications in one request
@@ -103,8 +108,23 @@ class InboxShown(Struct):
 class NotificationRoutes:
     """`/v1/notifications` and inboxes."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        keys: ApiKeys,
+        store: Store,
+        clock: Clock,
+        rate_limits: RateLimits,
+        slices: TimeSlices,
+        backpressure: Backpressure,
+        inbox_service: InboxService,
+    ) -> None:
+        self._keys = keys
+        self._store = store
+        self._clock = clock
+        self._rate_limits = rate_limits
+        self._slices = slices
+        self._backpressure = backpressure
+        self._inbox_service = inbox_service
 
     @operation(
         "POST /v1/notifications",
@@ -114,34 +134,34 @@ class NotificationRoutes:
     )
     async def create(self, request: Request, idempotency_key: str | None) -> Response:
         """Notify a user, or many: written whole or not at all. 200 if nothing was new."""
-        tenant, key = self._backend.keys.tenant(request), idempotency_key
+        tenant, key = self._keys.tenant(request), idempotency_key
         text = await read_text(request, MOST_BYTES)
-        await self._backend.slices.turn()
+        await self._slices.turn()
         many = decode(text, _Opened).notifications
         if many is None:
             notice = self._notice(tenant, decode(text, PostNotification), key, "")
-            await self._backend.targets.check_users(tenant, [notice.user])
-            self._backend.rate_limits.app_notifications(tenant, 1)
-            (made,) = await self._backend.inbox_service.notify([notice])
+            await self._backpressure.check_users(tenant, [notice.user])
+            self._rate_limits.app_notifications(tenant, 1)
+            (made,) = await self._inbox_service.notify([notice])
             return json(_made(made), 201 if made is None or made.new else 200)
         # Before the work of reading them: who sends too much must not cost it.
-        self._backend.rate_limits.app_notifications(tenant, len(many))
+        self._rate_limits.app_notifications(tenant, len(many))
         notices: list[Notice] = []
-        async for some in self._backend.slices.cut(many):
+        async for some in self._slices.cut(many):
             for raw in some:
                 within = f"notifications[{len(notices)}]"
                 own = None if key is None else f"{key}.{len(notices)}"
                 notices.append(self._notice(tenant, decode(raw, PostNotification, within), own, f"{within}."))
-        await self._backend.targets.check_users(tenant, [notice.user for notice in notices])
-        all_made = await self._backend.inbox_service.notify(notices)
+        await self._backpressure.check_users(tenant, [notice.user for notice in notices])
+        all_made = await self._inbox_service.notify(notices)
         entries: list[bytes] = []
-        async for created in self._backend.slices.cut(all_made):
+        async for created in self._slices.cut(all_made):
             entries += [encode_part(_made(one)) for one in created]
         is_new = any(made is None or made.new for made in all_made)
         return json(joined("notifications", entries), 201 if is_new else 200)
 
     def _notice(self, tenant: str, given: PostNotification, key: str | None, within: str) -> Notice:
-        now = self._backend.clock.now_ms()
+        now = self._clock.now_ms()
         check_size(given.body)
         if given.expires_at is not None and given.ttl_s is not None:
             raise Problem(400, f"give either `{within}expires_at` or `{within}ttl_s`", code="bad_field")
@@ -167,8 +187,8 @@ class NotificationRoutes:
     @operation("GET /v1/users/{user}/inbox")
     async def inbox(self, request: Request, user: str, query: InboxSpan) -> InboxShown:
         """A user's notifications, and what became of each."""
-        tenant, after = self._backend.keys.tenant(request), query.after
-        found, inbox = await self._backend.store.inbox_page(
+        tenant, after = self._keys.tenant(request), query.after
+        found, inbox = await self._store.inbox_page(
             tenant, user, after=after, before=query.before, limit=query.limit, only=query.filter
         )
         return InboxShown([_shown(one) for one in fit(found, newest=after is None)], *inbox)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from greendot.auth.api_keys import ApiKeys
+from greendot.engine.port import Engine
 from greendot.engine.results import CURSOR
-from greendot.http.backend import Backend
 from greendot.http.operation import operation
 from greendot.http.request import json
 from greendot.ids import ID_PATTERN
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.time_slices import TimeSlices
 from greendot.presence.model import ManualStatus, ordered, project, restored_order
+from greendot.presence.reads import PresenceSnapshots
+from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Seq, Text, Users
 from greendot.protocol.events import Presence
@@ -61,19 +67,34 @@ class Sessions(Struct):
 class PresenceRoutes:
     """`/v1/presence` and `/v1/users`."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        keys: ApiKeys,
+        engine: Engine,
+        rate_limits: RateLimits,
+        slices: TimeSlices,
+        snapshots: PresenceSnapshots,
+        statuses: StatusService,
+        sessions_of: Callable[[str, str], Awaitable[list[SessionInfo]]],
+    ) -> None:
+        self._keys = keys
+        self._engine = engine
+        self._rate_limits = rate_limits
+        self._slices = slices
+        self._snapshots = snapshots
+        self._statuses = statuses
+        self._sessions_of = sessions_of
         self._work: dict[tuple[str, bool], int] = {}  # of the last page online, by tenant, of first pages and others
 
     @operation("POST /v1/presence/query", answers={200: (PresenceReply,)})
     async def query(self, request: Request, body: QueryPresence) -> Response:
         """How others see up to 10,000 users: one entry each, in order."""
-        tenant = self._backend.keys.tenant(request)
-        self._backend.rate_limits.app_query(tenant, len(body.users))
+        tenant = self._keys.tenant(request)
+        self._rate_limits.app_query(tenant, len(body.users))
         entries: list[bytes] = []
-        order = self._backend.snapshots.order(tenant, body.users)
-        async for users in self._backend.slices.cut(ordered(body.users, order)):
-            snapshots = await self._backend.snapshots.read(tenant, users)
+        order = self._snapshots.order(tenant, body.users)
+        async for users in self._slices.cut(ordered(body.users, order)):
+            snapshots = await self._snapshots.read(tenant, users)
             entries += [encode_part(project(u, s)) for u, s in zip(users, snapshots, strict=True)]
         return json(joined("presence", restored_order(entries, order)))
 
@@ -81,9 +102,9 @@ class PresenceRoutes:
     async def online(self, request: Request, query: OnlinePage) -> OnlineUsers:
         """Who is online. Pages are in no order that means something; each is by id."""
         tenant, rate_limits, engine = (
-            self._backend.keys.tenant(request),
-            self._backend.rate_limits,
-            self._backend.engine,
+            self._keys.tenant(request),
+            self._rate_limits,
+            self._engine,
         )
         # The work is known afterwards. What such a page took the last time is charged before, and the rest then.
         kind = tenant, query.after is None
@@ -101,17 +122,17 @@ class PresenceRoutes:
     @operation("GET /v1/users/{user}/presence")
     async def one(self, request: Request, user: str) -> Presence:
         """How others see a user."""
-        (snapshot,) = await self._backend.snapshots.read(self._backend.keys.tenant(request), [user])
+        (snapshot,) = await self._snapshots.read(self._keys.tenant(request), [user])
         return project(user, snapshot)
 
     @operation("GET /v1/users/{user}/sessions")
     async def sessions(self, request: Request, user: str) -> Sessions:
         """A user's sessions, on all nodes."""
-        return Sessions(await self._backend.node.sessions_of(self._backend.keys.tenant(request), user))
+        return Sessions(await self._sessions_of(self._keys.tenant(request), user))
 
     @operation("PUT /v1/users/{user}/status")
     async def set_status(self, request: Request, user: str, body: SetStatus) -> StatusReply:
         """Set what the user could set: busy or invisible, until when, and a text."""
         manual = ManualStatus(body.status, body.until, body.text)
-        snapshot = await self._backend.statuses.set((self._backend.keys.tenant(request), user), manual)
+        snapshot = await self._statuses.set((self._keys.tenant(request), user), manual)
         return StatusReply(project(user, snapshot, own=True))

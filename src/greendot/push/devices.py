@@ -30,7 +30,7 @@ def check_token(provider: Provider, token: str) -> None:
         raise ValueError("a token of FCM is in ASCII characters without spaces")
 
 
-class Devices:
+class DeviceService:
     """Devices of users, by command and by HTTP."""
 
     def __init__(self, store: PushStore, clock: Clock) -> None:

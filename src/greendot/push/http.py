@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from greendot.http.backend import Backend
+from greendot.auth.api_keys import ApiKeys
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import json, read_body
 from greendot.ids import TEXT_PATTERN
 from greendot.protocol.commands import PushProvider
+from greendot.push.devices import DeviceService
+from greendot.store.port import Store
 from greendot.store.push import MOST_TOKEN, Choices, Device
 
 SHOWN_OF_A_TOKEN = 6  # characters at its end: enough to tell two apart
@@ -69,13 +72,22 @@ class PushChoices(Struct):
 class DeviceRoutes:
     """`/v1/users/{user}/devices` and `/v1/users/{user}/push`."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        keys: ApiKeys,
+        store: Store,
+        devices: DeviceService,
+        is_zone: Callable[[str], bool],
+    ) -> None:
+        self._keys = keys
+        self._store = store
+        self._devices = devices
+        self._is_zone = is_zone
 
     @operation("GET /v1/users/{user}/devices")
     async def devices(self, request: Request, user: str) -> Devices:
         """Where a user is pushed to."""
-        found = await self._backend.devices.of(self._key(request, user))
+        found = await self._devices.of(self._key(request, user))
         return Devices([_shown(device) for device in found])
 
     @operation(
@@ -84,34 +96,34 @@ class DeviceRoutes:
     async def put(self, request: Request, user: str, device: str) -> Response:
         """Push to this device from now on. 200 if it was so already."""
         given = await read_body(request, PutDevice)
-        is_new = await self._backend.devices.register(self._key(request, user), device, given.provider, given.token)
+        is_new = await self._devices.register(self._key(request, user), device, given.provider, given.token)
         return json(Registered(user, device, given.provider), 201 if is_new else 200)
 
     @operation("DELETE /v1/users/{user}/devices/{device}", fails=(404,))
     async def remove(self, request: Request, user: str, device: str) -> None:
         """Push to this device no more."""
-        if not await self._backend.devices.remove(self._key(request, user), device):
+        if not await self._devices.remove(self._key(request, user), device):
             raise Problem(404, f"{user!r} has no device {device!r} registered")
 
     @operation("GET /v1/users/{user}/push")
     async def choices(self, request: Request, user: str) -> PushChoices:
         """When a user is not to be disturbed."""
-        return _told(await self._backend.store.choices(*self._key(request, user)))
+        return _told(await self._store.choices(*self._key(request, user)))
 
     @operation("PUT /v1/users/{user}/push")
     async def choose(self, request: Request, user: str, body: PushChoices) -> PushChoices:
         """Say when a user is not to be disturbed."""
-        if not self._backend.is_zone(body.time_zone):
+        if not self._is_zone(body.time_zone):
             raise Problem(
                 400, f"no time zone is called {body.time_zone!r}; write one such as Europe/Berlin", code="bad_field"
             )
         quiet = body.quiet_hours or QuietHours("00:00", "00:00")
         chosen = Choices(body.time_zone, _minutes(quiet.begins), _minutes(quiet.ends))
-        await self._backend.store.put_choices(*self._key(request, user), chosen)
+        await self._store.put_choices(*self._key(request, user), chosen)
         return _told(chosen)
 
     def _key(self, request: Request, user: str) -> tuple[str, str]:
-        return self._backend.keys.tenant(request), user
+        return self._keys.tenant(request), user
 
 
 def _shown(device: Device) -> ShownDevice:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 from starlette.requests import Request
 
-from greendot.http.backend import Backend
+from greendot.auth.api_keys import ApiKeys
+from greendot.clock import Clock
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.protocol.commands import Seq
+from greendot.visibility.updates import VisibilityUpdates
 
 
 class PutContact(Struct):
@@ -28,24 +30,31 @@ class Contact(Struct):
 class ContactRoutes:
     """`/v1/users/{user}/contacts`."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        keys: ApiKeys,
+        clock: Clock,
+        visibility_updates: VisibilityUpdates,
+    ) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._visibility_updates = visibility_updates
 
     @operation("PUT /v1/users/{user}/contacts/{other}")
     async def put(self, request: Request, user: str, other: str, body: PutContact) -> Contact:
         """Make one user a contact of another, or say that they were in contact. One way."""
-        key, now, at = self._key(request, user, other), self._backend.clock.now_ms(), body.last_contact_at
+        key, now, at = self._key(request, user, other), self._clock.now_ms(), body.last_contact_at
         # What is still to come would be recent for longer than anybody may say.
         at = now if at is None else min(at, now)
-        await self._backend.visibility_updates.put_contact(key, other, at)
+        await self._visibility_updates.put_contact(key, other, at)
         return Contact(user, other, at)
 
     @operation("DELETE /v1/users/{user}/contacts/{other}")
     async def remove(self, request: Request, user: str, other: str) -> None:
         """Take a contact back: in force on every node. 503: not known to be; do it again."""
-        await self._backend.visibility_updates.remove_contact(self._key(request, user, other), other)
+        await self._visibility_updates.remove_contact(self._key(request, user, other), other)
 
     def _key(self, request: Request, user: str, other: str) -> tuple[str, str]:
         if user == other:
             raise Problem(400, "nobody is their own contact: name two users", code="bad_field")
-        return self._backend.keys.tenant(request), user
+        return self._keys.tenant(request), user

@@ -11,14 +11,14 @@ import pytest
 from openapi_spec_validator import validate
 
 from greendot import __version__
-from greendot.app.http import KINDS, document, make_app
+from greendot.app.http import KINDS, document
 from greendot.auth.http import PostRevoke, TokenRoutes
-from greendot.http.backend import Backend
 from greendot.http.operation import Operation, operations_of
 from greendot.http.problem import Problem
 from greendot.http.request import decode
 from greendot.http.scopes import NEEDED, OPEN
 from greendot.testing.clock import ManualClock
+from http_routes import uncalled_app
 
 DOCUMENT = document()
 OPERATIONS = {operation.name: operation for kind in KINDS for operation in operations_of(kind)}
@@ -37,7 +37,7 @@ def test_it_is_a_valid_openapi_document_of_this_version() -> None:
 
 
 def test_it_has_every_route_of_the_app_and_no_other() -> None:
-    app = make_app(Backend(*[None] * len(Backend.__struct_fields__)))  # type: ignore[arg-type]  # the routes are asked for, not called
+    app = uncalled_app()
     served = [route for route in app.routes if not route.path.startswith("/docs")]  # the page that shows it
     routes = {f"{method} {route.path}" for route in served for method in route.methods - {"HEAD"}}
     named = {f"{method.upper()} {path}" for path, found in DOCUMENT["paths"].items() for method in found}
@@ -112,8 +112,7 @@ def test_what_can_be_revoked_together_is_the_same_in_the_document_and_in_the_cod
     body: dict[str, Any], null: bool
 ) -> None:
     body = dict.fromkeys(FIELDS) | body if null else body
-    parts = dict.fromkeys(Backend.__struct_fields__) | {"clock": ManualClock(), "revocation_service": Revoking()}
-    routes = TokenRoutes(Backend(**parts))  # type: ignore[arg-type]  # no other part is asked
+    routes = TokenRoutes(None, ManualClock(), Revoking())  # type: ignore[arg-type]  # the keys are not asked
     try:
         routes._revocation("default", decode(msgspec.json.encode(body).decode(), PostRevoke))
         taken = True

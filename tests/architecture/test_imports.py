@@ -51,12 +51,8 @@ BESIDE: dict[str, set[str]] = {
 
 # Imports against the order that are still to go: (module, imported module).
 PENDING: set[tuple[str, str]] = {
-    ("presence.celebrities", "rooms.announcer"),
-    ("presence.watch", "rooms.announcer"),
     ("transport.connection", "node.session"),
     ("transport.connection", "node.usage"),
-    ("transport.upgrade", "node.timers"),
-    ("visibility.room_view", "rooms.announcer"),
 }
 
 # Modules only these may import: (module, parts and modules that may).

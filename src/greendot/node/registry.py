@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from greendot.node.usage import UsageByTenant
 
 if TYPE_CHECKING:
+    from greendot.node.channel import Channel
     from greendot.node.session import Session
     from greendot.transport.connection import Connection
 
@@ -91,6 +92,11 @@ class Registry:
         for session in self._users.get((tenant, user), ()):
             if session.connection is not None:
                 yield session.connection
+
+    def connections_in(self, channel: Channel, user: str) -> list[Connection]:
+        """A user's connections among the channel's listeners."""
+        connections = self.connections_of(channel.topic.tenant, user)
+        return [connection for connection in connections if connection in channel.listeners]
 
     @property
     def users(self) -> int:

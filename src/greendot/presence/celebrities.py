@@ -13,7 +13,6 @@ from greendot.node.context import NodeContext
 from greendot.presence.celebrity_model import CelebrityFanout, CelebrityThresholds
 from greendot.presence.watched_user import CelebrityWatchers, WatchedUser
 from greendot.protocol.codec import encode_event
-from greendot.rooms.announcer import devices
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
@@ -126,7 +125,7 @@ class Celebrities:
             crowd.timer = self._context.timers.set(STEP_S, self._slice, watched)
             return
         due = crowd.spread.due(now, self._crowding.per_s(len(watched.channel.listeners)))
-        if own := devices(self._context, watched.channel, watched.user):
+        if own := self._context.registry.connections_in(watched.channel, watched.user):
             due = [watcher for watcher in due if watcher not in own]
         if due:
             frame = encode_event(watched.shown(self._now_ms()), self._context.clock.now_ms())

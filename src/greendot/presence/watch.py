@@ -31,7 +31,6 @@ from greendot.presence.watched_user import WatchedUser, WatchEntry
 from greendot.protocol.codec import encode_event, encode_part, joined
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
-from greendot.rooms.announcer import devices
 from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 
@@ -280,7 +279,7 @@ class WatchService:
         return [*(device for user in hide_from for device in self._connections(watched, user)), *watched.barred]
 
     def _connections(self, watched: WatchedUser, user: str) -> list[Connection]:
-        return devices(self._context, watched.channel, user)
+        return self._context.registry.connections_in(watched.channel, user)
 
     def _reconsider(self, watched: WatchedUser, connections: Iterable[Connection]) -> None:
         discreet, watched.discreet = watched.discreet, self._visibility.is_discreet(*watched.key)

@@ -22,7 +22,7 @@ from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.protocol.replies import PresentReply
-from greendot.rooms.announcer import CountThrottle, devices
+from greendot.rooms.count_throttle import CountThrottle
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
@@ -290,4 +290,4 @@ class RoomOccupancy:
         return encode_event(RoomCount(self._room, count), self._context.clock.now_ms())
 
     def _devices(self, user: str) -> list[Connection]:
-        return devices(self._context, self._channel, user)
+        return self._context.registry.connections_in(self._channel, user)

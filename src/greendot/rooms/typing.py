@@ -17,7 +17,7 @@ from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
-from greendot.rooms.announcer import CountThrottle, devices
+from greendot.rooms.count_throttle import CountThrottle
 from greendot.rooms.typing_model import Typist
 from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
@@ -186,4 +186,4 @@ class RoomTyping:
         return encode_event(TypingCount(self._room, count, self._ttl_ms), self._context.clock.now_ms())
 
     def _devices(self, user: str) -> list[Connection]:
-        return devices(self._context, self._channel, user)
+        return self._context.registry.connections_in(self._channel, user)

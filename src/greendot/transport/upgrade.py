@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any, NamedTuple, Protocol
 
-from greendot.node.timers import Timers
+from greendot.node.timer_model import Timer
 from greendot.transport.connection import Connection
 from greendot.transport.http_exchange import App, RequestThrottle, date_field
 from greendot.transport.ingress import IngressPolicy, PendingSocket
@@ -25,6 +25,14 @@ _REFUSED = (
     b"HTTP/1.1 %b\r\n%b%bcache-control: no-store\r\nx-content-type-options: nosniff\r\n"
     b"referrer-policy: no-referrer\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
 )
+
+
+class Timers(Protocol):
+    """The timers of the node (`node.timers`)."""
+
+    def now(self) -> float: ...
+    def set(self, delay_s: float, call: Callable[[Any], None], argument: Any = None) -> Timer: ...
+    def cancel(self, timer: Timer | None) -> None: ...
 
 
 class SocketHost(Protocol):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
-from greendot.rooms.announcer import devices
 from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.model import VisibilityExceptions
@@ -154,4 +153,4 @@ class RoomView:
         return {*self._view_exceptions.viewers} if self._view_exceptions.is_open else self.viewers()
 
     def _devices(self, user: str) -> list[Connection]:
-        return devices(self._context, self._channel, user)
+        return self._context.registry.connections_in(self._channel, user)

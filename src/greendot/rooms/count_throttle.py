@@ -1,20 +1,17 @@
-"""What the parts of a large room have in common: numbers instead of names, not too often."""
+"""Throttle for the counts that large rooms are sent in place of names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from greendot.node.channel import Channel
-from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.node.timers import Timers
-from greendot.transport.connection import Connection
 
 COUNT_EVERY_S = 1.0  # a large room is told a count at most so often
 
 
 class CountThrottle:
-    """Has a count told now, if the last one is old enough; otherwise once, when it is."""
+    """Sends a count now, if the last one is old enough; otherwise once, when it is."""
 
     __slots__ = ("_tell", "_timer", "_timers", "told_at")
 
@@ -39,9 +36,3 @@ class CountThrottle:
     def close(self) -> None:
         self._timers.cancel(self._timer)
         self._timer = None
-
-
-def devices(context: NodeContext, channel: Channel, user: str) -> list[Connection]:
-    """A user's connections among the channel's listeners."""
-    connections = context.registry.connections_of(channel.topic.tenant, user)
-    return [connection for connection in connections if connection in channel.listeners]

@@ -38,8 +38,10 @@ class Timers(Protocol):
 class SocketHost(Protocol):
     """What the server needs of the node."""
 
-    timers: Timers
     ingress: IngressPolicy
+
+    @property
+    def timers(self) -> Timers: ...
 
     @property
     def token_in_query(self) -> bool: ...

@@ -25,7 +25,7 @@ from typing import Any
 
 import uvloop
 
-from greendot.engine.port import Deliver, Message, Part, Topic
+from greendot.engine.messages import Deliver, Message, Part, Topic
 from greendot.engine.redis.engine import Options, RedisEngine
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.engine.results import Known

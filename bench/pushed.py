@@ -27,13 +27,14 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
 import uvloop  # noqa: E402
 
+from greendot.app.adapters import make_store  # noqa: E402
 from greendot.app.push import make_pushing  # noqa: E402
-from greendot.app.server import make_store  # noqa: E402
 from greendot.clock import SystemClock  # noqa: E402
 from greendot.config import load  # noqa: E402
 from greendot.engine.memory import MemoryEngine  # noqa: E402
 from greendot.push.policy_model import PushCandidate, PushPolicy, RecipientState, decide  # noqa: E402
-from greendot.store.port import Notice, Store  # noqa: E402
+from greendot.store.inbox import Notice  # noqa: E402
+from greendot.store.port import Store  # noqa: E402
 from greendot.store.push import Device  # noqa: E402
 from played import PlayedFcm, playing  # noqa: E402
 from redis_servers.tls import certificates  # noqa: E402

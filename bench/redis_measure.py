@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine_node import KEY, TENANT, frame, room, user
-from greendot.engine.port import Deliver
+from greendot.engine.messages import Deliver
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus_codec import BusCodec
 from measure import SETTLE_S, Bench, Plan, Rounds, controlled, line, say, tell

@@ -25,8 +25,9 @@ import redis
 
 from greendot.auth.tokens import Tokens
 from greendot.clock import SystemClock
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
 from greendot.store.postgres import PostgresStore
+from greendot.store.rooms import Draft
 from greendot.testing import WireClient
 from postgresd import Postgres, running_postgres
 from redisd import Redis, running_redis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from greendot.engine.port import Message, Part, Topic
+from greendot.engine.messages import Message, Part, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.engine import Options, RedisEngine
 from greendot.testing import ShiftedClock

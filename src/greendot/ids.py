@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterable
 from hashlib import blake2b
+
+from greendot.errors import Unstorable
 
 ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}\Z"
 ID_RULE = "1 to 128 of the characters A-Z a-z 0-9 _ . @ = + - and not starting with a sign or dot"
@@ -113,3 +116,15 @@ def hash_key(given: str, secret: str) -> bytes | None:
     if not (given or secret):
         return None
     return blake2b((given or secret).encode(), person=b"greendot-given" if given else b"greendot-hash").digest()
+
+
+Key = tuple[str, str]  # tenant and room, or tenant and user
+
+
+def check_text(texts: Iterable[str | None]) -> None:
+    """Raise Unstorable if one of these holds what some store cannot keep.
+
+    Asked before a write joins others in a transaction: PostgreSQL refuses all of that, and each is written again alone.
+    """
+    if not valid_text("".join(text for text in texts if text is not None)):  # at once: there may be tens of thousands
+        raise Unstorable(f"text may have {TEXT_RULE}")

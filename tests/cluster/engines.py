@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from e2e.processes import Patience
-from greendot.engine.port import Deliver, Topic
+from greendot.engine.messages import Deliver, Topic
 from greendot.engine.redis.keys import PARTITIONS, partition_of
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.presence.model import ManualStatus, SessionEpoch

@@ -14,7 +14,7 @@ from cluster.nodes import Clients, Listener, eventually, now_ms, redis_url, serv
 from cluster.working import assert_versions_rise
 from e2e.processes import SECRET, Process
 from greendot.auth.tokens import Tokens
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.errors import EngineUnavailable

@@ -22,7 +22,7 @@ from cluster.engines import (
     was_lost,
 )
 from cluster.nodes import Clients, counted, eventually, node, redis_url
-from greendot.engine.port import Deliver, Topic
+from greendot.engine.messages import Deliver, Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus_codec import BusCodec
 from greendot.engine.redis.nodes import LeasePeriods

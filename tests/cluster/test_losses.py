@@ -10,7 +10,7 @@ import pytest
 
 from cluster.engines import GRACE_S, LEASE_S, PERIODS, PREFIX, RENEW_S, TENANT, come, findings, state, until
 from cluster.nodes import redis_url
-from greendot.engine.port import Part
+from greendot.engine.messages import Part
 from greendot.engine.redis import keys
 from greendot.engine.redis.primary import Primary
 from greendot.errors import EngineUnavailable

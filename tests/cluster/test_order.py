@@ -17,7 +17,7 @@ from cluster.nodes import Listener, redis_url
 from e2e.processes import until
 from greendot.app.server import Greendot
 from greendot.config import Settings
-from greendot.engine.port import Deliver, Message, Topic
+from greendot.engine.messages import Deliver, Message, Topic
 from greendot.testing import WireClient
 from greendot.testing.server import SECRET
 from redis_servers import RedisProcess

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.engines import TENANT, come, engines, ref, until
 from cluster.nodes import GRACE_S, Clients, redis_url, serving
-from greendot.engine.port import Deliver, Topic
+from greendot.engine.messages import Deliver, Topic
 from greendot.errors import Refused
 from greendot.limits.backpressure import Backpressure
 from greendot.limits.overload import OverloadMonitor

@@ -26,7 +26,7 @@ from cluster.engines import (
 from cluster.inside import inside
 from cluster.nodes import RENEW_S, Clients, counted, eventually, serving
 from cluster.working import assert_versions_rise, everything_works, states
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.errors import EngineUnavailable

@@ -24,7 +24,7 @@ from cluster.engines import (
 )
 from cluster.nodes import RENEW_S, Clients, counted, eventually, serving
 from cluster.working import assert_versions_rise, everything_works, states
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from redis_servers import Sentinel, redis_sentinel
 
 REPLICATION = b"REPLCONF"  # what only a replica sends

@@ -13,7 +13,7 @@ import pytest
 from cluster.engines import PREFIX, TENANT, all_hear, come, engines, names_everywhere, state
 from cluster.nodes import eventually, redis_url
 from e2e.processes import greendot
-from greendot.engine.port import Audit, Topic
+from greendot.engine.messages import Audit, Topic
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError
 from hosts import RedisNode

@@ -12,7 +12,7 @@ import pytest
 
 from cluster.inside import Inside, inside, passing
 from cluster.nodes import Listener, eventually, redis_url
-from greendot.engine.port import Part
+from greendot.engine.messages import Part
 from greendot.rooms import session_rooms
 from greendot.testing import hold
 from redis_servers import RedisProcess

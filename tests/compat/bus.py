@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from greendot.auth.model import Revocation
-from greendot.engine import port as base
+from greendot.engine import messages as base
 from greendot.engine.messages import ClusterAnswer, ClusterQuestion
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus_codec import BusCodec

@@ -11,7 +11,7 @@ import pytest
 from compat import bus
 from compat.talk import differences
 from compat.versions import VERSIONS, decoders, written
-from greendot.engine.port import AnySent, Topic
+from greendot.engine.messages import AnySent, Topic
 from greendot.engine.redis.bus_codec import BusCodec
 from greendot.presence.model import SessionEpoch
 from redis_servers import RedisProcess

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.port import Engine, Message, Topic
+from greendot.engine.messages import Message, Topic
+from greendot.engine.port import Engine
 from greendot.engine.redis.keys import channel, partition_of
 from greendot.testing import EngineSuite, ManualClock
 from hosts import RecordingHost, RedisNode

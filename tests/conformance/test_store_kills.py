@@ -14,7 +14,8 @@ from typing import Self
 
 import pytest
 
-from greendot.store.port import Inbox, Store
+from greendot.store.inbox import Inbox
+from greendot.store.port import Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.store_harness import T, draft, notice, numbers, recounted

@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from greendot.store.port import Filter, Mark
+from greendot.store.inbox import Filter, Mark
 from greendot.store.postgres import (
     PostgresStore,
     api_keys,

@@ -17,7 +17,7 @@ import pytest
 from greendot import client
 from greendot.client import Client
 from greendot.protocol.events import RoomMessage
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.testing import Served, serving
 
 PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()

@@ -15,7 +15,8 @@ import msgspec
 
 from greendot.cli.serve import COLLECTOR
 from greendot.presence.model import ManualStatus, SessionEpoch
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 from greendot.testing.turns import Aside, Turns, turns

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import Process, greendot, running, until
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
 from greendot.store.postgres import PostgresStore
+from greendot.store.rooms import Draft
 from greendot.store.sqlite import SqliteStore
 from postgres_server import execute, fresh_schema, programs
 

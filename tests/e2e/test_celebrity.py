@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from greendot.engine.port import Part, Topic
+from greendot.engine.messages import Part, Topic
 from greendot.presence.celebrity_model import CelebrityThresholds
 from greendot.testing import Served, WireClient, serving
 

@@ -16,7 +16,7 @@ from greendot.auth.tokens import Tokens
 from greendot.client import Client, CommandRefused, ConnectionRefused, Cursors, Truncated, body_of
 from greendot.client.backoff import Backoff
 from greendot.clock import SystemClock
-from greendot.engine.port import Part
+from greendot.engine.messages import Part
 from greendot.protocol.events import (
     NotificationCreated,
     NotificationUpdated,
@@ -26,7 +26,8 @@ from greendot.protocol.events import (
     Signal,
     TypingStarted,
 )
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 from greendot.testing import Served, serving
 from redis_servers import free_port
 

@@ -9,7 +9,7 @@ import pytest
 from e2e.test_client import client, cut, next_of, until
 from greendot.client import Cursors, Truncated, body_of
 from greendot.protocol.events import NotificationCreated, NotificationUpdated
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.testing import Served, serving
 
 KINDS = {"alarm": {"promise": "acknowledged"}}

@@ -6,7 +6,7 @@ from typing import Any
 
 from greendot.protocol.commands import COMMANDS
 from greendot.protocol.events import EVENTS
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.testing import Served, WireClient, serving
 from wire_described import heard, said
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import greendot, running
-from greendot.app.server import make_store
+from greendot.app.adapters import make_store
 from greendot.auth.model import Kind, Revocation
 from greendot.auth.revocation import EVERY_ALONE_S
 from greendot.cli._revoked_sessions import Ended, revoke_and_end

@@ -238,13 +238,13 @@ class Turn:
     def __init__(self, served: Served) -> None:
         self.most = self._frames = 0
         self._over = False
-        counted = served.node.counted
+        counted = served.node.connections.counted
 
         def count(connection: Connection) -> bool:
             self._frames += 1
             return counted(connection)
 
-        served.node.counted = count  # type: ignore[method-assign]
+        served.node.connections.counted = count  # type: ignore[method-assign]
         self._next()
 
     def _next(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.narrow import connection_of, peer
-from greendot.engine.port import Part
+from greendot.engine.messages import Part
 from greendot.testing import Served, WireClient, serving
 
 Frame = dict[str, Any]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from backends import on_each_pair, serving_on
 from e2e.processes import until
-from greendot.engine.port import Message, Notified, Topic
-from greendot.store.port import Notice
+from greendot.engine.messages import Message, Notified, Topic
+from greendot.store.inbox import Notice
 from greendot.testing import Served, WireClient, hold
 
 CLUB = Topic("room", "default", "club")

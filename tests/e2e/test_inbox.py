@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import Answer, ask
-from greendot.engine.port import InboxChanged, Message, Notified, Part, Topic
+from greendot.engine.messages import InboxChanged, Message, Notified, Part, Topic
 from greendot.errors import StoreUnavailable
 from greendot.inbox import badges, delivery, receipts
 from greendot.inbox.kinds_model import RETRIED_S, TIMES

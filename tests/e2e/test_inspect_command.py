@@ -15,7 +15,7 @@ from e2e.test_dashboard import KEY, ON, make
 from greendot.cli import cli
 from greendot.errors import GreendotError
 from greendot.store.api_keys import OPERATOR
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.store.push import Device
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY

@@ -11,7 +11,7 @@ import pytest
 from e2e.processes import Answer
 from e2e.test_http import Backend, backend, is_problem
 from greendot.protocol.decoding import MAX_DEPTH
-from greendot.store.port import Inbox
+from greendot.store.inbox import Inbox
 from greendot.testing import Served
 from greendot.testing.turns import turns
 

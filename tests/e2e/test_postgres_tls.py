@@ -10,8 +10,8 @@ import pytest
 
 from e2e.processes import greendot, running
 from greendot.errors import ConfigError, GreendotError
-from greendot.store.port import Draft
 from greendot.store.postgres import PostgresOutbox, PostgresStore
+from greendot.store.rooms import Draft
 from postgres_server import PostgresProcess, postgres_server
 from redis_servers.tls import Certificates, certificates
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from greendot.ids import Key
 from greendot.push.payload import PushPayload, SendResult
 from greendot.push.policy_model import PushPolicy, RecipientState
 from greendot.push.provider_channel import ChannelLimits, ProviderChannel, SharedChannels
 from greendot.push.worker import PushWorker, TenantPushConfig, WorkerPace
-from greendot.store.port import Key, Notice, Store
+from greendot.store.inbox import Notice
+from greendot.store.port import Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.push import Device
 from greendot.store.sqlite import SqliteStore

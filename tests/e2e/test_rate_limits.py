@@ -15,7 +15,7 @@ import pytest
 from e2e.test_api_keys import make as make_key
 from e2e.test_bad_input import flood
 from e2e.test_http import Backend, is_problem
-from greendot.store.port import Inbox
+from greendot.store.inbox import Inbox
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import COMINGS
 

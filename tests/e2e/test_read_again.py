@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from greendot.engine.port import Entered, Topic
+from greendot.engine.messages import Entered, Topic
 from greendot.errors import EngineUnavailable
 from greendot.presence.model import Change, VisibleState
 from greendot.testing import Served, serving

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import ask
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 

@@ -18,7 +18,8 @@ from e2e.stopwatch import LOOKS, MOST, compared
 from e2e.test_api_keys import make
 from greendot.auth.model import text_of
 from greendot.ids import new_key_id, new_key_secret
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 from greendot.testing import Served, WireClient, serving
 from hostile.probe import LONG
 

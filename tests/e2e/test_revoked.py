@@ -14,7 +14,7 @@ from e2e.narrow import connection_of, peer
 from e2e.processes import Answer, until
 from greendot.auth.model import Revocation
 from greendot.auth.revocation import EVERY_S, FRESH_S
-from greendot.engine.port import Part
+from greendot.engine.messages import Part
 from greendot.errors import StoreUnavailable
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY

@@ -9,9 +9,9 @@ import pytest
 
 from backends import on_each_pair, serving_on
 from e2e.processes import until
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.rooms.local_room import LocalRoom
-from greendot.store.port import Draft
+from greendot.store.rooms import Draft
 from greendot.testing import Held, Served, WireClient, hold, serving
 
 CLUB = Topic("room", "default", "club")

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from greendot.engine.port import MemberRemoved, Topic
+from greendot.engine.messages import MemberRemoved, Topic
 from greendot.node.channel import RoomKey
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import RoomSend

@@ -10,7 +10,7 @@ import pytest
 from e2e.narrow import peer
 from e2e.processes import ask
 from greendot.admin import metrics
-from greendot.engine.port import Part
+from greendot.engine.messages import Part
 from greendot.errors import StoreUnavailable
 from greendot.inbox.kinds_model import AGAIN_S
 from greendot.testing import Served, serving

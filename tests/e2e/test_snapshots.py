@@ -16,8 +16,9 @@ import pytest
 
 from e2e.processes import ask
 from greendot.inbox.badges import EVERY_S
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
 from greendot.store.postgres import PostgresStore
+from greendot.store.rooms import Draft
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import Served, hold, serving
 from greendot.testing.server import API_KEY

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from e2e.processes import ask
-from greendot.engine.port import Deliver, Message, Topic
+from greendot.engine.messages import Deliver, Message, Topic
+from greendot.ids import Key
 from greendot.rooms.delivery import COMPARE_S, GAP_S
-from greendot.store.port import BusMode, Draft, Key, Room
+from greendot.store.rooms import BusMode, Draft, Room
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 

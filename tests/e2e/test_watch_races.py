@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backends import on_each_pair, serving_on
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.errors import EngineUnavailable
 from greendot.node.time_slices import STEP
 from greendot.testing import Served, WireClient, hold, serving

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.testing import Served, WireClient, serving
 
 

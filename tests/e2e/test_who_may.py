@@ -14,7 +14,8 @@ from greendot.http.scopes import NEEDED
 from greendot.ids import new_key_id, new_key_secret
 from greendot.protocol.commands import COMMANDS
 from greendot.store.api_keys import ApiKey, Secret
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 from greendot.testing import Closed, Served, WireClient, serving
 from greendot.testing.server import API_KEY, COMINGS
 

@@ -13,7 +13,7 @@ import pytest
 
 from e2e.processes import API_KEY, ask, running, until
 from greendot.push.providers.signing import new_vapid_key
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.store.push import Device
 from greendot.store.sqlite import SqliteStore
 from hostile.probe import metric, probing

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 
-from greendot.engine.port import Message, Topic
+from greendot.engine.messages import Message, Topic
 from greendot.engine.redis.bus import RedisBus
 from greendot.inbox import delivery as inboxes
 from greendot.rooms import delivery

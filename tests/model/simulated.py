@@ -21,7 +21,8 @@ import msgspec
 from greendot.app.node import Node
 from greendot.config import Settings
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.port import Host, Message, Topic
+from greendot.engine.messages import Message, Topic
+from greendot.engine.port import Host
 from greendot.engine.results import Adopted, EngineSession, Touched
 from greendot.errors import StoreUnavailable
 from greendot.presence.model import NodeLife, SessionEpoch

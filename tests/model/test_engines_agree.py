@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.port import Engine, Entered, Fenced, Left, Topic
+from greendot.engine.messages import Entered, Left, Topic
+from greendot.engine.port import Engine, Fenced
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.engine.results import Known, Swept

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.port import Fenced, Topic
+from greendot.engine.messages import Topic
+from greendot.engine.port import Fenced
 from greendot.presence.model import NOBODY, Change, ManualStatus, SessionEpoch, Snapshot, VisibleState
 from greendot.testing import ManualClock
 from hosts import RecordingHost

@@ -15,7 +15,8 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from greendot.store.port import Filter, Inbox, Mark, Notice, Store
+from greendot.store.inbox import Filter, Inbox, Mark, Notice
+from greendot.store.port import Store
 from greendot.store.postgres import PostgresStore
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.store_harness import draft

@@ -17,12 +17,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from greendot.engine.port import Part
+from greendot.engine.messages import Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.inbox import delivery as inboxes
 from greendot.node import stream_model
 from greendot.rooms import delivery, local_room
-from greendot.store.port import Draft, Notice, Role
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft, Role
 from model.listeners import Client
 from model.simulated import Faults, SimulatedNode, VirtualLoop, World
 

@@ -19,7 +19,7 @@ from greendot.errors import Refused
 from greendot.ids import Id
 from greendot.protocol.cluster import DisconnectAll, NodeQuery, read_ended, read_node
 from greendot.protocol.codes import Err, invites_return
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 

@@ -19,7 +19,7 @@ from greendot.admin.actions import Actions
 from greendot.admin.lookup import Lookup
 from greendot.admin.socket import ViewerAdmission
 from greendot.admin.summary import ClusterSummary, View, busiest
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.node.event_recorder_model import KINDS, Kind

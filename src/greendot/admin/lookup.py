@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from greendot.admin.access import DashboardServices, Viewer
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.engine.results import EngineSession, NodeInfo
 from greendot.errors import EngineUnavailable, Refused
 from greendot.presence.model import project

@@ -14,8 +14,8 @@ import msgspec
 from greendot import __version__
 from greendot.admin import stats
 from greendot.admin.stats import NodeSources
-from greendot.engine.messages import ClusterAnswer, ClusterQuestion
-from greendot.engine.port import Bus, Topic
+from greendot.engine.messages import ClusterAnswer, ClusterQuestion, Topic
+from greendot.engine.port import Bus
 from greendot.errors import StoreUnavailable
 from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc

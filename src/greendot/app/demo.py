@@ -20,7 +20,7 @@ from greendot.http.request import json, read_body
 from greendot.ids import ID_RULE, valid_id
 from greendot.inbox.service import InboxService
 from greendot.protocol.commands import Id
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 
 T = TypeVar("T")
 TENANT = "default"  # whose tokens are given

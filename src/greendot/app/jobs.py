@@ -8,13 +8,15 @@ from msgspec import Struct
 
 from greendot.config import Settings
 from greendot.config.jobs import JobTimes
-from greendot.engine.port import Bus, Engine, InboxChanged, Topic
+from greendot.engine.messages import InboxChanged, Topic
+from greendot.engine.port import Bus, Engine
 from greendot.jobs.cleanup import DAY_MS, CleanupTokens, Retention, Sweep
 from greendot.jobs.job import Job, Planned
 from greendot.jobs.model import Plan
 from greendot.jobs.timetable import in_words, timetable
 from greendot.jobs.unread_reminder import Notify, Reminding, UnreadReminder
-from greendot.store.port import InboxStore, Notice, Store
+from greendot.store.inbox import InboxStore, Notice
+from greendot.store.port import Store
 
 
 class JobServices(Struct, frozen=True):

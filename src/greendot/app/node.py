@@ -32,7 +32,8 @@ from greendot.connect.handshake import Handshake
 from greendot.connect.recovery import Recovery, RecoveryPace, RecoveryServices
 from greendot.connect.token_refresh import TokenRefresh
 from greendot.connect.version_fallback import VersionFallback
-from greendot.engine.port import Acknowledged, Deliver, Engine, Message, Part, Topic
+from greendot.engine.messages import Acknowledged, Deliver, Message, Part, Topic
+from greendot.engine.port import Engine
 from greendot.ids import hash_key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.service import InboxService

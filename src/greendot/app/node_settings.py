@@ -11,7 +11,7 @@ from greendot.inbox.kinds_model import Kind, Kinds
 from greendot.limits.model import ACTIVITIES, SCOPES, Quota
 from greendot.node.hub_model import WriteThrottle
 from greendot.protocol.events import TypingTimes
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress import IngressPolicy, IngressRules
 from greendot.transport.ingress_model import Hosts, Origins, Proxies

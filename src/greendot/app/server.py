@@ -8,48 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from greendot.app.demo import Dev, DevPeriods
 from greendot.app.http import HttpServices
-from greendot.app.jobs import JobServices, check_timetables, make_jobs
+from greendot.app.jobs import JobServices, make_jobs
 from greendot.app.listeners import Ports
 from greendot.app.node import Neighbours, Node
-from greendot.app.tokens import make_tokens
 from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock, SystemClock
-from greendot.config import Look, Settings
-from greendot.config.webhooks import Hook as HookSettings
-from greendot.engine.memory import MemoryEngine
-from greendot.engine.port import Engine, Transition
-from greendot.engine.redis.url import parse
-from greendot.errors import ConfigError, StoreUnavailable
+from greendot.config import Settings
+from greendot.engine.port import Transition
+from greendot.errors import ConfigError
 from greendot.jobs.job import Planned
 from greendot.jobs.scheduler import Scheduler
 from greendot.node.tasks import all_ended
 from greendot.push.quiet_hours import is_zone
-from greendot.store.port import Draft, Notice, Store
-from greendot.store.sqlite import SqliteStore
-from greendot.store.sqlite.lock import lock_file
-from greendot.transport.address_model import networks
-from greendot.transport.tls import Certificate
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 
 if TYPE_CHECKING:
     from greendot.admin.dashboard import Dashboard
     from greendot.app.push import PushService
     from greendot.app_outbox.relay import Relay
-    from greendot.engine.redis.engine import Options
-    from greendot.store.postgres import PostgresOutbox
-    from greendot.transport.http_client import Terms
-    from greendot.visibility.webhook_client import HttpVisibilityClient
-    from greendot.webhooks.hook import Hook
     from greendot.webhooks.service import Webhooks
+from greendot.app.adapters import check_outbox, lock_store, make_engine, make_outbox, make_store, pushes
+from greendot.app.config_checks import _check_secret
+from greendot.app.webhooks import make_asked, make_webhooks
 
 ROOMS = ("lobby", "design", "random")  # the open rooms of dev mode
 
@@ -200,56 +187,6 @@ def both(one: Callable[[Transition], None], other: Callable[[Transition], None])
     return turned
 
 
-def looks() -> tuple[Look, ...]:
-    """What is asked of settings beyond their own rules: keys and files that can be used."""
-    return (
-        Look(("auth",), _check_keys),
-        Look(("engine.url",), lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context()),
-        Look(("tls",), lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key)),
-        Look(("webhooks.ca_file",), lambda settings: settings.webhooks.ca_file and call_terms(settings)),
-        Look(("jobs",), check_timetables),
-        Look(("push", "tenants"), _check_accounts, ("push",)),
-    )
-
-
-def secret_look() -> Look:
-    """And what only a server needs."""
-    return Look(("auth", "engine.url", "server.dev"), _check_secret_unless_made, ("auth.secret",))
-
-
-def _check_secret_unless_made(settings: Settings) -> None:
-    if not settings.server.dev:
-        _check_secret(settings)
-
-
-def _check_keys(settings: Settings) -> None:
-    # Keys that others publish are fetched when a server runs.
-    make_tokens(msgspec.structs.replace(settings.auth, jwks_url=""), SystemClock().monotonic)
-
-
-def _check_accounts(settings: Settings) -> None:
-    if settings.pushes:
-        from greendot.app.push import check_accounts
-
-        check_accounts(settings)
-
-
-def _check_secret(settings: Settings) -> None:
-    auth = settings.auth
-    if not (auth.secret or auth.keys or auth.jwks_url):
-        raise ConfigError(
-            "auth.secret is not set, so no token could be verified. Set GREENDOT_AUTH_SECRET to a long random text "
-            "(openssl rand -hex 32), or name other keys (auth.keys, auth.jwks_url), or try things out with: "
-            "greendot serve --dev"
-        )
-    if not auth.secret and settings.engine.url != "memory":
-        raise ConfigError(
-            "auth.secret is not set, and nodes that share a Redis sign with it what they tell each other. Set "
-            "GREENDOT_AUTH_SECRET, the same for all (openssl rand -hex 32). Where it is not to sign tokens, name in "
-            "auth.algorithms those that may, without HS256."
-        )
-
-
 def load_parts(settings: Settings) -> None:
     """Import the large parts these settings ask for: processes that are forked afterwards share them."""
     asked = {
@@ -287,159 +224,7 @@ def make_http_services(settings: Settings, node: Node, clock: Clock) -> HttpServ
     )
 
 
-def make_engine(settings: Settings, clock: Clock) -> Engine:
-    presence, typing = settings.presence, settings.typing
-    if settings.engine.url != "memory":
-        from greendot.engine.redis.engine import RedisEngine
-
-        return RedisEngine(settings.engine.url, redis_options(settings), clock)
-    return MemoryEngine(
-        clock,
-        grace_ms=round(presence.grace_s * 1000),
-        typing_ttl_ms=round(typing.ttl_s * 1000),
-        typing_throttle_ms=round(typing.throttle_s * 1000),
-        seen_retention_ms=round(presence.last_seen_days * 86_400_000),
-    )
-
-
-def redis_options(settings: Settings) -> Options:
-    from greendot.engine.redis.engine import Options
-    from greendot.engine.redis.nodes import LeasePeriods
-
-    presence, typing, node = settings.presence, settings.typing, settings.node
-    return Options(
-        # Nodes that verify the same tokens trust each other: what signs the one signs the other.
-        key=blake2b(settings.auth.secret.encode(), person=b"greendot-bus").digest(),
-        prefix=settings.engine.prefix,
-        periods=LeasePeriods(node.lease_s, node.renew_s, presence.grace_s),
-        typing_ttl_ms=round(typing.ttl_s * 1000),
-        typing_throttle_ms=round(typing.throttle_s * 1000),
-        seen_retention_ms=round(presence.last_seen_days * 86_400_000),
-    )
-
-
-def lock_store(settings: Settings) -> int | None:
-    """While it is held no backup is put in the file's place, and no second server uses it with an engine of its own:
-    its clients would miss half of what is said."""
-    if settings.store_path in (":memory:", ""):
-        return None
-    # Nodes that share an engine hear each other.
-    lock = lock_file(settings.store_path, alone=settings.engine.url == "memory")
-    if lock is None:
-        raise ConfigError(
-            f"another Greendot is running on {settings.store_path}; with the memory engine they would not hear each "
-            "other. Stop it, or give this one a store of its own with --store sqlite:///FILE"
-        )
-    return lock
-
-
-def make_store(settings: Settings) -> Store:
-    hooked = {tenant: hook.events for tenant, hook in settings.hooks.items()}
-    pushed = Pushed(settings)
-    if settings.on_postgres:
-        from greendot.store.postgres import PostgresStore
-
-        migrate = settings.store.migrate or settings.server.dev
-        return PostgresStore(
-            settings.store.url, pool=settings.store.pool, migrate=migrate, hooked=hooked, pushed=pushed
-        )
-    path = settings.store_path
-    if path != ":memory:":
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"cannot make the folder of the store {path}: {error.strerror}") from None
-    return SqliteStore(path, hooked=hooked, pushed=pushed)
-
-
-class Pushed(Collection[str]):
-    """The tenants that push. They cannot be listed: all that nothing else is said of do as [push] says."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def __contains__(self, tenant: object) -> bool:
-        return isinstance(tenant, str) and self._settings.push_of(tenant).pushes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([tenant for tenant in ("default", *self._settings.tenants) if tenant in self])
-
-    def __len__(self) -> int:
-        return len([*self])
-
-
-def pushes(settings: Settings) -> Callable[[str], bool]:
-    """Whether a tenant does."""
-    return lambda tenant: settings.push_of(tenant).pushes
-
-
-def make_webhooks(settings: Settings, store: Store, clock: Clock) -> Webhooks:
-    from greendot.webhooks.records import DeliveryPace
-    from greendot.webhooks.service import Webhooks
-
-    common, terms = settings.webhooks, call_terms(settings)
-    hooks = {tenant: make_hook(tenant, hook, terms, clock) for tenant, hook in settings.hooks.items()}
-    pace = DeliveryPace(common.batch_max, common.batch_wait_ms / 1000, round(common.give_up_after_s * 1000))
-    return Webhooks(hooks, store, clock, pace)
-
-
-def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Hook:
-    from greendot.transport.http_client import Caller
-    from greendot.webhooks.hook import Hook
-
-    secrets = (hook.secret, hook.secret_before)
-    return Hook(tenant, hook.url, secrets, hook.events, Caller(hook.url, terms), clock)
-
-
-def make_asked(settings: Settings, clock: Clock) -> dict[str, HttpVisibilityClient]:
-    """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
-    own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
-    visibility_webhook = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}
-    if not visibility_webhook:
-        return {}
-    from greendot.visibility.webhook_client import HttpVisibilityClient
-
-    return {
-        tenant: HttpVisibilityClient(of.ask_url, of.ask_secret, call_terms(settings, of.ask_timeout_s), clock)
-        for tenant, of in visibility_webhook.items()
-    }
-
-
-def call_terms(settings: Settings, timeout_s: float | None = None) -> Terms:
-    """How apps are called, whatever for. ConfigError if there are no certificates where the settings say."""
-    from greendot.transport.http_client import Terms
-
-    common = settings.webhooks
-    if timeout_s is None:
-        timeout_s = common.timeout_s
-    try:
-        return Terms(allowed=networks(common.allow_private), timeout_s=timeout_s, ca_file=common.ca_file)
-    except OSError as error:
-        raise ConfigError(f"webhooks.ca_file {common.ca_file}: {error.strerror or error}") from None
-
-
 def make_relay(settings: Settings, node: Node, clock: Clock) -> Relay:
     from greendot.app_outbox.relay import Relay
 
     return Relay(make_outbox(settings), AppPublisher(node), clock, settings.outbox.poll_s)
-
-
-def make_outbox(settings: Settings) -> PostgresOutbox:
-    from greendot.store.postgres import PostgresOutbox
-
-    return PostgresOutbox(settings.outbox_url, settings.outbox.poll_s)
-
-
-async def check_outbox(settings: Settings) -> None:
-    """ConfigError if the outbox is not there and may not be made. One that cannot be reached now is waited for."""
-    if not settings.outbox.url:
-        return
-    outbox = make_outbox(settings)
-    try:
-        await outbox.check()
-    except StoreUnavailable:
-        return
-    except ConfigError:
-        if not (settings.store.migrate or settings.server.dev):
-            raise
-        await outbox.install()

@@ -17,9 +17,10 @@ from msgspec import Struct
 from greendot.app_outbox.rows import MessageRow, NoticeRow, parse_row
 from greendot.clock import Clock
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError, StoreUnavailable
-from greendot.ids import Id
+from greendot.ids import Id, Key
 from greendot.store.app_outbox import Aside, Outbox, OutboxRow, OutboxSession
-from greendot.store.port import Draft, Key, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 

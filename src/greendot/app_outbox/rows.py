@@ -10,7 +10,8 @@ from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.store.app_outbox import MOST_BODY, Aside, OutboxRow
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 
 MOST_NAME = 200  # characters, as on the wire
 _BEYOND_S = 253_402_300_800.0  # the year 10,000

@@ -20,7 +20,8 @@ from math import inf
 from typing import Protocol
 
 from greendot.auth.model import Grants, Name, Revocation, Revocations, names_of
-from greendot.engine.port import Acknowledged, Engine, Revoked, Topic
+from greendot.engine.messages import Acknowledged, Revoked, Topic
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, StoreUnavailable, TokenError, TokenRevoked
 from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable

@@ -13,7 +13,7 @@ from greendot.cli._tables import several
 from greendot.cli.engine import observing
 from greendot.clock import SystemClock
 from greendot.config import Settings
-from greendot.engine.port import Acknowledged, Disconnect, Message, Part, Revoked, Topic
+from greendot.engine.messages import Acknowledged, Disconnect, Message, Part, Revoked, Topic
 from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import EngineUnavailable
 from greendot.node.cluster_rpc import ClusterRpc

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import click
 
-from greendot.app.server import make_store
+from greendot.app.adapters import make_store
 from greendot.cli._settings import settings_from
 from greendot.config import Settings
 from greendot.errors import ConfigError

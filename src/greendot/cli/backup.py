@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import click
 
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import INTERRUPTED, store_option
 from greendot.cli._tables import several
-from greendot.cli.engine import json_option, print_json
 from greendot.ops.backup import Contents, back_up, put_back
 
 SHOWN_S = 0.2  # between two looks at how far it is

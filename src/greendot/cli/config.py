@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from greendot import __version__
-from greendot.app.server import looks
+from greendot.app.config_checks import looks
 from greendot.cli._settings import config_option, settings_from
 from greendot.config import commented, shown, strange_variables
 

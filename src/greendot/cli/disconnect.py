@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from greendot.cli._admin_socket import Live, Where, looking, some_tenant_option, url_option, where
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import on_a_loop
-from greendot.cli.engine import json_option, print_json
 from greendot.config import check_id
 from greendot.errors import ConfigError
 

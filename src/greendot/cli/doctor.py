@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import click
 import uvloop
 
-from greendot.app.server import looks, secret_look
+from greendot.app.config_checks import looks, secret_look
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, dev_file, dev_secret, given
 from greendot.cli._tables import printable, several
-from greendot.cli.engine import json_option, print_json
 from greendot.cli.serve import server_flags, server_options
 from greendot.config import Read, read, strange_variables
 from greendot.ops import probes

@@ -10,18 +10,18 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
-import msgspec
 import uvloop
 from msgspec import Struct
 
-from greendot.app.server import make_engine
+from greendot.app.adapters import make_engine
+from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
 from greendot.cli._settings import config_option, settings_from, with_dev_secret
 from greendot.cli._tables import NOTHING, ago, left, several, table
 from greendot.clock import SystemClock
-from greendot.config import Settings, check_id
+from greendot.config import Settings
 from greendot.engine.redis.engine import RedisEngine
 from greendot.engine.results import NodeInfo, Swept
 from greendot.errors import ConfigError
@@ -33,10 +33,6 @@ SLOW_S = 2.0  # what takes longer says that it is at work
 INTERRUPTED = 130  # the exit code of what was ended by Ctrl-C, as shells have it
 
 T = TypeVar("T")
-
-engine_option = click.option("--engine", metavar="URL", help="The servers' engine: redis://HOST:PORT.")
-tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose users and rooms.")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 
 
 class SessionEntry(Struct, frozen=True):
@@ -210,12 +206,6 @@ def _repairs(swept: Swept) -> list[str]:
 # --- how they get there ---
 
 
-def check_ids(what: str, names: tuple[str, ...], tenant: str) -> None:
-    for name in names:
-        check_id(what, name)
-    check_id("tenant", tenant)
-
-
 def _settings(engine: str | None, config: Path | None, request: str) -> Settings:
     """ConfigError if there is nothing to connect to; `request` of a server's HTTP API shows the same."""
     settings = with_dev_secret(settings_from(config, {"engine": {"url": engine}}))
@@ -249,7 +239,3 @@ async def observing(settings: Settings, look: Callable[[RedisEngine], Awaitable[
         return await look(engine)
     finally:
         await engine.close()
-
-
-def print_json(answer: Any) -> None:
-    click.echo(msgspec.json.encode(answer))

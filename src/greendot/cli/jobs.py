@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 import msgspec
 
+from greendot.app.adapters import make_engine, make_store, pushes
 from greendot.app.jobs import JOBS, JobServices, all_jobs, plainly
-from greendot.app.server import make_engine, make_store, pushes
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, with_dev_secret
 from greendot.cli._store import INTERRUPTED, on_a_loop, on_store, store_option, store_settings
 from greendot.cli._tables import NOTHING, ago, duration, table
-from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
 from greendot.config import Settings
 from greendot.engine.port import Engine

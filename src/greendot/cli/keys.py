@@ -9,10 +9,10 @@ import click
 
 from greendot.auth.model import SCOPES, hash_of, text_of
 from greendot.cli._durations import Duration
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option
 from greendot.cli._store import on_store, store_option, store_settings
 from greendot.cli._tables import NOTHING, ago, duration, left, table
-from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
 from greendot.config import Settings, check_id
 from greendot.errors import ConfigError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from greendot.app.server import make_store
+from greendot.app.adapters import make_store
 from greendot.cli._settings import config_option, settings_from
 
 

@@ -9,16 +9,16 @@ import click
 import msgspec
 
 from greendot.cli._http import ask
+from greendot.cli._options import check_ids, json_option, print_json
 from greendot.cli._settings import config_option, settings_from, with_dev_key
 from greendot.cli._store import on_store, store_option, store_settings
-from greendot.cli.engine import check_ids, json_option, print_json
 from greendot.clock import SystemClock
 from greendot.config import Settings, check_id
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, decode, has_vast_number, is_too_deep
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 
 
 @click.command()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from greendot.app.server import make_outbox
+from greendot.app.adapters import make_outbox
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import on_a_loop
 from greendot.cli._tables import NOTHING, ago, several, table
-from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.store.app_outbox import Outbox, OutboxStatus

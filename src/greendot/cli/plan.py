@@ -8,8 +8,8 @@ from typing import Any
 import click
 import msgspec
 
+from greendot.cli._options import json_option, print_json
 from greendot.cli._tables import table
-from greendot.cli.engine import json_option, print_json
 from greendot.ops.capacity.constants import CONSTANTS
 from greendot.ops.capacity.limits import limits
 from greendot.ops.capacity.plan import Figure, Plan

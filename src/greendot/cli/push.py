@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 from msgspec import structs
 
+from greendot.app.config_checks import looks
 from greendot.app.push import ALL, make_senders
-from greendot.app.server import looks
+from greendot.cli._options import check_ids, json_option, print_json
 from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import dead_letter_options, on_a_loop, on_store, store_option, store_settings, wanted_letters
 from greendot.cli._tables import NOTHING, ago, table
-from greendot.cli.engine import check_ids, json_option, print_json
 from greendot.clock import SystemClock
 from greendot.config import Settings
 from greendot.config.push import TenantPush

@@ -8,21 +8,18 @@ import click
 import msgspec
 from msgspec import Raw, Struct
 
+from greendot.cli._options import after_option, check_ids, json_option, limit_option, print_json, tenant_option
 from greendot.cli._settings import config_option
 from greendot.cli._store import on_store, store_option, store_settings
 from greendot.cli._tables import NOTHING, ago, several, table
-from greendot.cli.engine import check_ids, json_option, print_json, tenant_option
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
+from greendot.store.inbox import Filter, Notification
 from greendot.store.pages import InboxPage
-from greendot.store.port import BusMode, Filter, Member, Notification, Room, Store
+from greendot.store.port import Store
+from greendot.store.rooms import BusMode, Member, Room
 
 MOST_SHOWN = 60  # characters of a body in a table
-
-limit_option = click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most N."
-)
-after_option = click.option("--after", metavar="ID", help="Go on after this one.")
 
 
 class RoomInfo(Struct, frozen=True):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option
 from greendot.cli._store import on_store, store_option, store_settings
 from greendot.cli._tables import table
-from greendot.cli.engine import json_option, print_json
 
 DRIFT = 1  # the exit code when something is wrong and left so
 

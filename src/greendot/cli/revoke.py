@@ -9,9 +9,9 @@ import click
 from greendot.auth.model import EVERY_TENANT, Kind, Revocation
 from greendot.cli._durations import Duration
 from greendot.cli._http import ask
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from, with_dev_key
 from greendot.cli._store import on_store, store_option, store_settings
-from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
 from greendot.config import Settings, check_id
 

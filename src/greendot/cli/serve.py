@@ -18,7 +18,8 @@ import msgspec
 import uvloop
 
 from greendot import __version__
-from greendot.app.server import Greendot, load_parts, looks, secret_look
+from greendot.app.config_checks import looks, secret_look
+from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.config import Api, Settings, strange_variables
 from greendot.engine.redis.url import without_login

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import click
 
+from greendot.cli._options import after_option, engine_option, json_option, limit_option, print_json
 from greendot.cli._revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
 from greendot.cli._settings import config_option, with_dev_secret
 from greendot.cli._store import on_store, store_option, store_settings
 from greendot.cli._tables import ago, several, table
-from greendot.cli.engine import engine_option, json_option, print_json
-from greendot.cli.records import after_option, limit_option
 from greendot.clock import SystemClock
 from greendot.config import check_id
 from greendot.errors import ConfigError

@@ -11,11 +11,11 @@ import click
 import msgspec
 from msgspec import Raw
 
+from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
 from greendot.cli._revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
 from greendot.cli._settings import config_option, with_dev_secret
 from greendot.cli._store import on_store, store_option, store_settings
 from greendot.cli._tables import several
-from greendot.cli.engine import check_ids, engine_option, json_option, print_json, tenant_option
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.store.port import Store

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from greendot.app.server import call_terms, make_hook
+from greendot.app.webhooks import call_terms, make_hook
+from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import dead_letter_options, on_a_loop, on_store, store_option, store_settings, wanted_letters
 from greendot.cli._tables import NOTHING, ago, several, table
-from greendot.cli.engine import json_option, print_json
 from greendot.clock import SystemClock
 from greendot.config import Settings
 from greendot.config.mistakes import refuse

@@ -13,9 +13,10 @@ import click
 import uvloop
 
 from greendot import __version__
+from greendot.app.adapters import lock_store, make_engine, make_store, pushes
+from greendot.app.config_checks import looks
 from greendot.app.jobs import JobServices, make_jobs, plainly
 from greendot.app.push import make_pushing
-from greendot.app.server import lock_store, looks, make_engine, make_store, pushes
 from greendot.cli._settings import config_option, settings_from, store_shown, with_dev_secret
 from greendot.cli.serve import STUCK_S, log_key
 from greendot.clock import SystemClock

@@ -12,7 +12,8 @@ from math import ceil
 
 from greendot.connect.admission_model import HelloQueue
 from greendot.connect.handshake import Handshake
-from greendot.engine.port import Bus, HoldSession, Topic
+from greendot.engine.messages import HoldSession, Topic
+from greendot.engine.port import Bus
 from greendot.ids import incarnation_of
 from greendot.limits.overload_model import Level
 from greendot.node.bus import BusTable

@@ -11,7 +11,8 @@ from greendot.connect.disconnect import DisconnectCleanup
 from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer
 from greendot.connect.version_fallback import VersionFallback
-from greendot.engine.port import Disconnect, Engine
+from greendot.engine.messages import Disconnect
+from greendot.engine.port import Engine
 from greendot.ids import hashed, incarnation_of
 from greendot.limits.connection_limits import ConnectionLimits
 from greendot.limits.rate_limits import RateLimits

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from greendot.engine.port import Audit, Engine, Part
+from greendot.engine.messages import Audit, Part
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.inbox.delivery import InboxDelivery
 from greendot.node.bus import BusTable

@@ -12,20 +12,8 @@ from zlib import crc32
 from msgspec import structs
 
 from greendot.clock import Clock
-from greendot.engine.port import (
-    Engine,
-    Entered,
-    Fenced,
-    Host,
-    Left,
-    Message,
-    Part,
-    PassThrottle,
-    RecordsState,
-    Topic,
-    Transition,
-    Typing,
-)
+from greendot.engine.messages import Entered, Left, Message, Part, Topic, Typing
+from greendot.engine.port import Engine, Fenced, Host, PassThrottle, RecordsState, Transition
 from greendot.engine.results import (
     Adopted,
     EngineSession,

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from greendot.errors import StoreUnavailable
+from greendot.ids import Key
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import InboxBadge
-from greendot.store.port import Inbox, Key, Store
+from greendot.store.inbox import Inbox
+from greendot.store.port import Store
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics

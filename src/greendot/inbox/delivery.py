@@ -12,8 +12,9 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from greendot.engine.port import InboxChanged, Notified, Part, Topic
+from greendot.engine.messages import InboxChanged, Notified, Part, Topic
 from greendot.errors import StoreUnavailable
+from greendot.ids import Key
 from greendot.inbox.badges import AT_ONCE, Badges
 from greendot.inbox.local_inbox import LocalInbox, QueuedNotification
 from greendot.inbox.receipts import Receipts
@@ -26,7 +27,8 @@ from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, Resync
 from greendot.rooms.local_room import RECOVER, RECOVER_BYTES
-from greendot.store.port import Inbox, Key, Notification, Store
+from greendot.store.inbox import Inbox, Notification
+from greendot.store.port import Store
 from greendot.store.wire import created_event, created_frame, is_over, state_events
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log

@@ -22,7 +22,8 @@ from greendot.node.time_slices import TimeSlices
 from greendot.protocol.codec import encode_part, joined
 from greendot.protocol.commands import Id, Seq
 from greendot.push.policy_model import Importance
-from greendot.store.port import Created, Filter, Notice, Notification, Store
+from greendot.store.inbox import Created, Filter, Notice, Notification
+from greendot.store.port import Store
 from greendot.store.wire import fit
 
 MOST = 10_000  # notifications in one request

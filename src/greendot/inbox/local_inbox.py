@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from greendot.ids import Key
 from greendot.node.stream_model import Sequencer
 from greendot.node.timer_model import Timer
-from greendot.store.port import Inbox, Key
+from greendot.store.inbox import Inbox
 
 
 class QueuedNotification(NamedTuple):

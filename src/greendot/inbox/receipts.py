@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from greendot.errors import StoreUnavailable
+from greendot.ids import Key
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
-from greendot.store.port import Key, Store
+from greendot.store.port import Store
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from greendot.errors import StoreUnavailable
+from greendot.ids import Key
 from greendot.inbox.kinds_model import LONGEST_S, TIMES, wait_s
 from greendot.inbox.local_inbox import LocalInbox, PendingAck
 from greendot.node.batching import BatchedReads
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import has_come
-from greendot.store.port import Key, Notification, Store
+from greendot.store.inbox import Notification
+from greendot.store.port import Store
 from greendot.store.wire import created_frame, is_over
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import UNSET, Raw, structs
 
-from greendot.engine.port import Deliver, Engine, InboxChanged, Message, Notified, Topic
+from greendot.engine.messages import Deliver, InboxChanged, Message, Notified, Topic
+from greendot.engine.port import Engine
 from greendot.errors import Refused
-from greendot.ids import new_message_id, number_of
+from greendot.ids import Key, new_message_id, number_of
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.kinds_model import Kinds
 from greendot.node.commands import CommandTable
@@ -23,7 +24,8 @@ from greendot.protocol.codes import Err
 from greendot.protocol.commands import InboxAck, InboxArchive, InboxList, InboxMark, InboxRead, InboxSeen
 from greendot.protocol.events import MarkedAs, NotificationUpdatedV1, Refresh, Signal
 from greendot.protocol.replies import BadgeReply, InboxReply
-from greendot.store.port import Created, Key, Mark, Notice, Notification, Store
+from greendot.store.inbox import Created, Mark, Notice, Notification
+from greendot.store.port import Store
 from greendot.store.wire import created_frame, fit, inbox_entry
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import parent, span

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from greendot.engine.port import Bus, InboxChanged, Topic
+from greendot.engine.messages import InboxChanged, Topic
+from greendot.engine.port import Bus
 from greendot.engine.results import Swept
 from greendot.jobs.job import RunningJob
 from greendot.store.port import Store

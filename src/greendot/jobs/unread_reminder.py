@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from greendot.engine.port import PresenceEngine
 from greendot.jobs.job import RunningJob
+from greendot.store.inbox import Notice
 from greendot.store.jobs import REMINDER, JobStore, Unread
-from greendot.store.port import Notice
 
 AT_ONCE = 500  # users looked at together: all that is in memory at any time
 BEYOND = "~"  # comes behind every name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 
 if TYPE_CHECKING:
     from greendot.transport.connection import Connection

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
-from greendot.engine.messages import ClusterAnswer, ClusterQuestion
-from greendot.engine.port import Acknowledged, Bus, Message, Topic
+from greendot.engine.messages import Acknowledged, ClusterAnswer, ClusterQuestion, Message, Topic
+from greendot.engine.port import Bus
 from greendot.errors import EngineUnavailable
 
 WITHIN_S = 2.0  # every node has to acknowledge a command

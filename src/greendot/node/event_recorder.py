@@ -11,7 +11,8 @@ from greendot.node.event_recorder_model import EventTail, RecordedEvent
 from greendot.node.session import Session
 from greendot.presence.model import ManualStatus
 from greendot.protocol.commands import Command
-from greendot.store.port import Notice, Record
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Record
 
 
 class EventRecorder:

@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from time import monotonic, perf_counter
 
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.node.channel import Channel, ChannelWrite, Pending
 from greendot.node.hub_model import HotTopics, WriteThrottle
 from greendot.telemetry.metrics import Metrics

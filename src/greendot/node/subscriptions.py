@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
-from greendot.engine.port import Bus, Part, Topic
+from greendot.engine.messages import Part, Topic
+from greendot.engine.port import Bus
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from msgspec import Raw
 
 from greendot.auth.model import Grants
-from greendot.engine.port import Engine, Topic
+from greendot.engine.messages import Topic
+from greendot.engine.port import Engine
 from greendot.node.session import Session
 from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP, TimeSlices

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from greendot.auth.model import Grants
-from greendot.engine.port import Disconnect, Engine, Topic
+from greendot.engine.messages import Disconnect, Topic
+from greendot.engine.port import Engine
 from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.ids import new_session_id

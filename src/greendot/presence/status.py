@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
-from greendot.engine.port import Engine, StatusChanged, Topic
+from greendot.engine.messages import StatusChanged, Topic
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable
@@ -14,7 +15,7 @@ from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.presence.model import ManualStatus, Snapshot, VisibleState
 from greendot.protocol.codes import Err
-from greendot.store.port import StatusStore
+from greendot.store.status import StatusStore
 
 Key = tuple[str, str]  # tenant and user
 RETRY_S = 1.0

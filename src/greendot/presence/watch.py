@@ -14,7 +14,8 @@ from itertools import groupby
 from msgspec import Raw, Struct, structs
 
 from greendot.auth.model import Grants
-from greendot.engine.port import Engine, Part, Topic
+from greendot.engine.messages import Part, Topic
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext

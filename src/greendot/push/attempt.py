@@ -10,7 +10,7 @@ from msgspec import structs
 
 from greendot.ids import storable
 from greendot.push.payload import Sender, SendResult, make_payload
-from greendot.store.port import Notification
+from greendot.store.inbox import Notification
 from greendot.store.push import Device, Provider, Push, Result, Settled
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log

@@ -6,12 +6,12 @@ import re
 
 from greendot.clock import Clock
 from greendot.errors import Refused
+from greendot.ids import Key
 from greendot.node.commands import CommandTable, Outcome
 from greendot.node.session import Session
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.push.providers.webpush_subscription import read_subscription
-from greendot.store.port import Key
 from greendot.store.push import Device, Provider, PushStore, check_size
 from greendot.transport.connection import Connection
 

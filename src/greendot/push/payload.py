@@ -12,7 +12,7 @@ from msgspec import Raw, Struct, structs
 
 from greendot.protocol.decoding import decode
 from greendot.push.policy_model import Importance
-from greendot.store.port import Notification
+from greendot.store.inbox import Notification
 from greendot.store.push import Device, Outcome, Push
 
 

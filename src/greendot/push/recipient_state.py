@@ -12,9 +12,10 @@ from typing import Protocol
 
 from greendot.engine.results import EngineSession
 from greendot.errors import EngineUnavailable
+from greendot.ids import Key
 from greendot.presence.model import ManualStatus, Snapshot, VisibleState
 from greendot.push.policy_model import RecipientState
-from greendot.store.port import Key, StatusStore
+from greendot.store.status import StatusStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 

@@ -16,12 +16,12 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
-from greendot.ids import new_message_id
+from greendot.ids import Key, new_message_id
 from greendot.push.attempt import AN_ERROR, Attempt, sent_to_all
 from greendot.push.payload import Sender, SendResult
 from greendot.push.policy_model import HOUR_MS, Decision, PushCandidate, PushPolicy, RecipientState, decide
 from greendot.push.quiet_hours import Quiet, quiet_until
-from greendot.store.port import Key, Notification
+from greendot.store.inbox import Notification
 from greendot.store.push import Device, Provider, Push, PushCounts, PushStore, Settled
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.errors import Refused
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.commands import CommandTable, Outcome, Result, check_may_send

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-from greendot.engine.port import Deliver, Part
+from greendot.engine.messages import Deliver, Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.node.channel import RoomKey
 from greendot.node.context import NodeContext
@@ -19,7 +19,8 @@ from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.rooms.local_room import RECOVER, LocalRoom, Recent
-from greendot.store.port import Record, Store
+from greendot.store.port import Store
+from greendot.store.rooms import Record
 from greendot.store.wire import message_frame
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log

@@ -9,7 +9,8 @@ from starlette.requests import Request
 
 from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock
-from greendot.engine.port import Deliver, Engine, Topic
+from greendot.engine.messages import Deliver, Topic
+from greendot.engine.port import Engine
 from greendot.http.operation import operation
 from greendot.http.problem import Problem
 from greendot.http.request import Page, Span, check_size
@@ -23,7 +24,8 @@ from greendot.protocol.events import RoomMessage, Signal
 from greendot.protocol.replies import PresentReply, SendReply, Typer
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
-from greendot.store.port import BusMode, Draft, Record, Role, Room, Store
+from greendot.store.port import Store
+from greendot.store.rooms import BusMode, Draft, Record, Role, Room
 from greendot.store.wire import fit, message_event
 from greendot.telemetry.spans import parent
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from greendot.engine.port import Deliver, MembersChanged
+from greendot.engine.messages import Deliver, MembersChanged
 from greendot.node.channel import Channel
 from greendot.node.stream_model import Sequencer
 from greendot.node.subscriptions import TopicSubscription
 from greendot.node.timer_model import Timer
 from greendot.rooms.occupancy import RoomOccupancy
 from greendot.rooms.typing import RoomTyping
-from greendot.store.port import MemberState, Record, Room
+from greendot.store.rooms import MemberState, Record, Room
 
 RECOVER = 300  # a client further behind than this is told to fetch again
 RECOVER_BYTES = 4 * 1024 * 1024  # the same; all of it waits for a client that returns and does not read

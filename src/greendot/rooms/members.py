@@ -12,15 +12,17 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from greendot.auth.model import Grants
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.errors import Refused
+from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codes import Err
 from greendot.rooms.local_room import LocalRoom
-from greendot.store.port import Key, MemberState, Role, Room, Store, UserRoom
+from greendot.store.port import Store
+from greendot.store.rooms import MemberState, Role, Room, UserRoom
 
 T = TypeVar("T")
 SeatKey = tuple[str, str, str]  # tenant, room and user

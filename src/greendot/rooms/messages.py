@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import structs
 
-from greendot.engine.port import Deliver, Engine, MemberRemoved, MembersChanged, Topic
+from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.engine.port import Engine
 from greendot.errors import Refused, StaleMembers
 from greendot.ids import new_message_id
 from greendot.limits.rate_limits import RateLimits
@@ -23,7 +24,8 @@ from greendot.protocol.events import RoomChanged
 from greendot.protocol.replies import HistoryReply, ReadReply, SendReply
 from greendot.rooms.members import RoomAccess
 from greendot.rooms.service import RoomService
-from greendot.store.port import BusMode, Draft, Op, Record, Role, Room, Store
+from greendot.store.port import Store
+from greendot.store.rooms import BusMode, Draft, Op, Record, Role, Room
 from greendot.store.wire import fit, message_event
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log

@@ -13,7 +13,8 @@ from itertools import islice
 
 from msgspec import UNSET
 
-from greendot.engine.port import Engine, Entered, Left
+from greendot.engine.messages import Entered, Left
+from greendot.engine.port import Engine
 from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext

@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 
-from greendot.engine.port import (
+from greendot.engine.messages import (
     Acknowledged,
     Deliver,
-    Engine,
     Entered,
     Left,
     MemberRemoved,
@@ -23,6 +22,7 @@ from greendot.engine.port import (
     Topic,
     Typing,
 )
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.node.bus import BusTable, traced
 from greendot.node.channel import Channel, ReplyKey, RoomKey

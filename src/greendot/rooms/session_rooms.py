@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from greendot.engine.port import Part, RoomEngine
+from greendot.engine.messages import Part
+from greendot.engine.port import RoomEngine
 from greendot.errors import EngineUnavailable
 from greendot.node.context import NodeContext
 from greendot.node.session import Session

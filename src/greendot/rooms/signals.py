@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from greendot.clock import Clock
-from greendot.engine.port import Bus, Deliver, Topic
+from greendot.engine.messages import Deliver, Topic
+from greendot.engine.port import Bus
 from greendot.node.hub import Hub
 from greendot.node.registry import Registry
 from greendot.node.session import Session

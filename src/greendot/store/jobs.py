@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:  # the whole port includes this part of it
-    from greendot.store.port import Key
+    from greendot.ids import Key
 
 Outcome = Literal["running", "ok", "failed", "stopped", "lost"]  # lost: it was not heard of any more
 RUNS_KEPT = 500  # of each job

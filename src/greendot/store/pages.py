@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # the whole port includes this part of it
-    from greendot.store.port import Filter, Inbox, Member, Notification, Record, Room
+    from greendot.store.inbox import Filter, Inbox, Notification
+    from greendot.store.rooms import Member, Record, Room
 
 
 class InboxPage(NamedTuple):

@@ -16,7 +16,7 @@ from greendot.ids import TEXT_RULE, valid_text
 from greendot.push.policy_model import Importance
 
 if TYPE_CHECKING:  # the whole port includes this part of it
-    from greendot.store.port import Notification
+    from greendot.store.inbox import Notification
 
 Provider = Literal["fcm", "apns", "webpush", "webhook"]
 NAMED: Provider = "webhook"  # its tokens are names that an app chooses: a user's own. Others name an app installation.

@@ -18,7 +18,8 @@ from msgspec import Struct
 from greendot.protocol.events import MarkedAs
 
 if TYPE_CHECKING:  # the whole port includes this part of it
-    from greendot.store.port import Mark, Notification, Record
+    from greendot.store.inbox import Mark, Notification
+    from greendot.store.rooms import Record
 
 Hooked = Mapping[str, Collection[str]]  # tenant → the types of events its app wants to be told of
 

@@ -10,7 +10,8 @@ from msgspec import Raw
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import MarkedAs, NotificationCreated, NotificationUpdatedV1, RoomMessage
 from greendot.protocol.replies import InboxEntry
-from greendot.store.port import Notification, Record
+from greendot.store.inbox import Notification
+from greendot.store.rooms import Record
 
 PAGE_BYTES = 1024 * 1024  # of bodies in one page
 R = TypeVar("R", Record, Notification)

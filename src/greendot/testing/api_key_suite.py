@@ -6,7 +6,8 @@ import asyncio
 
 from greendot.presence.model import ManualStatus
 from greendot.store.api_keys import OPERATOR, ApiKey, Secret
-from greendot.store.port import Notice, Store
+from greendot.store.inbox import Notice
+from greendot.store.port import Store
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft
 
 HOUR = 3_600_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from greendot.engine.port import Engine, Message, Topic
+from greendot.engine.messages import Message, Topic
+from greendot.engine.port import Engine
 from greendot.presence.model import Change, ManualStatus, SessionEpoch, Snapshot
 
 T = "t1"  # a tenant

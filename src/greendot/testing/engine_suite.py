@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from greendot.engine.port import Deliver, Fenced, Topic, Typing
+from greendot.engine.messages import Deliver, Topic, Typing
+from greendot.engine.port import Fenced
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.testing.engine_harness import AUTO, EngineHarness, T
 from greendot.testing.occupancy_suite import OccupantSuite

@@ -9,7 +9,8 @@ import pytest
 from msgspec import structs
 
 from greendot.errors import Unstorable
-from greendot.store.port import Created, Inbox, Notice, Notification, Store
+from greendot.store.inbox import Created, Inbox, Notice, Notification
+from greendot.store.port import Store
 from greendot.testing.store_harness import BAD_TEXTS, HUGE, NOW, StoreHarness, T, notice, recounted
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from greendot.errors import StaleMembers, Unstorable
-from greendot.store.port import Record
+from greendot.store.rooms import Record
 from greendot.testing.store_harness import BAD_TEXTS, HUGE, NOW, StoreHarness, T, draft, numbers, seq
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from greendot.engine.port import Entered, Fenced, Left, Topic
+from greendot.engine.messages import Entered, Left, Topic
+from greendot.engine.port import Fenced
 from greendot.limits.overload_model import Level
 from greendot.presence.model import SessionEpoch
 from greendot.testing.engine_harness import EngineHarness, EngineTests, T

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from greendot.store.port import Filter, Inbox, Store
+from greendot.store.inbox import Filter, Inbox
+from greendot.store.port import Store
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice
 
 MOST = 900  # changes; pages have up to 1,000

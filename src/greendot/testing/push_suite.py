@@ -12,7 +12,8 @@ import pytest
 from msgspec import structs
 
 from greendot.errors import Unstorable
-from greendot.store.port import Mark, Store
+from greendot.store.inbox import Mark
+from greendot.store.port import Store
 from greendot.store.push import Choices, Device, Push, PushCounts, Result, Settled
 from greendot.store.user_data import ExportCursor
 from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T, notice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from greendot.store.port import Room
+from greendot.store.rooms import Room
 from greendot.testing.store_harness import StoreHarness, T, draft
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from greendot.engine.port import Part, Topic
+from greendot.engine.messages import Part, Topic
 from greendot.engine.results import Known
 from greendot.presence.model import Change, ManualStatus, SessionEpoch
 from greendot.testing.engine_harness import AUTO, EngineTests, T

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from greendot.store.port import Draft, Inbox, Notice, Store, Written
+from greendot.store.inbox import Inbox, Notice
+from greendot.store.port import Store
+from greendot.store.rooms import Draft, Written
 
 T = "t1"  # a tenant
 NOW = 1_800_000_000_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from greendot.presence.model import ManualStatus
-from greendot.store.port import Notice, Store
+from greendot.store.inbox import Notice
+from greendot.store.port import Store
 from greendot.store.user_data import ERASED, ExportCursor
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft
 

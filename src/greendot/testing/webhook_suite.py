@@ -6,7 +6,8 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 
 from greendot.protocol.webhooks import RECORDS
-from greendot.store.port import Notice, Store
+from greendot.store.inbox import Notice
+from greendot.store.port import Store
 from greendot.store.user_data import ExportCursor
 from greendot.store.webhooks import MOST_IDS, Claim, DeadEvent, Failed, HookDepth, Queued
 from greendot.testing.store_harness import NOW, StoreHarness, T, draft, notice

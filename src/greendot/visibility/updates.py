@@ -11,7 +11,8 @@ import random
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from greendot.engine.port import Acknowledged, Engine, Topic, VisibilityChanged
+from greendot.engine.messages import Acknowledged, Topic, VisibilityChanged
+from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc

@@ -13,8 +13,10 @@ import asyncpg
 from greendot.app_outbox.relay import Publisher, Relay
 from greendot.clock import SystemClock
 from greendot.errors import Refused
-from greendot.store.port import Draft, Notice, Store
+from greendot.store.inbox import Notice
+from greendot.store.port import Store
 from greendot.store.postgres import PostgresOutbox, PostgresStore
+from greendot.store.rooms import Draft
 from postgres_server import fresh_schema
 
 T = "default"

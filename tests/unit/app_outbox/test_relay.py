@@ -19,9 +19,10 @@ from greendot.clock import SystemClock
 from greendot.errors import StoreUnavailable
 from greendot.protocol.codec import MAX_FRAME
 from greendot.store.app_outbox import SHARDS, Outbox, OutboxRow, OutboxSession
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
 from greendot.store.postgres import PostgresOutbox, PostgresStore
 from greendot.store.postgres import app_outbox as outbox
+from greendot.store.rooms import Draft
 from postgres_server import fresh_schema, postgres_server
 
 from .sites import SAY, TELL, Site, Straight, T, at, site, until

@@ -11,7 +11,8 @@ import pytest
 from greendot.app_outbox.rows import MessageRow, NoticeRow, parse_row
 from greendot.protocol.codec import MAX_FRAME
 from greendot.store.app_outbox import MOST_BODY, Aside, OutboxRow
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 
 ROW = OutboxRow(
     id=17,

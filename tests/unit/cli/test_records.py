@@ -11,7 +11,8 @@ import pytest
 from cli.calls import complaint
 from cli.stores import both_stores, opened, said
 from greendot.clock import SystemClock
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 
 T = "default"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from cli.stores import both_stores, opened, said
-from greendot.store.port import Filter, Mark, Notice, Store
+from greendot.store.inbox import Filter, Mark, Notice
+from greendot.store.port import Store
 from postgres_server import execute
 
 T = "default"

@@ -10,7 +10,7 @@ from cli.calls import complaint
 from cli.stores import both_stores, opened, said
 from greendot.clock import SystemClock
 from greendot.protocol.webhooks import TYPES
-from greendot.store.port import Draft
+from greendot.store.rooms import Draft
 from greendot.store.webhooks import Failed
 
 T = "default"

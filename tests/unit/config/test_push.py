@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from greendot.app.server import looks
+from greendot.app.config_checks import looks
 from greendot.config import Settings, load
 from greendot.errors import ConfigError
 

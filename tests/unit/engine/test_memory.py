@@ -7,7 +7,8 @@ import gc
 import pytest
 
 from greendot.engine.memory import MemoryEngine
-from greendot.engine.port import Deliver, Fenced, Message, Topic, Typing
+from greendot.engine.messages import Deliver, Message, Topic, Typing
+from greendot.engine.port import Fenced
 from greendot.engine.results import EngineSession, Known, NodeInfo, Swept
 from greendot.presence.model import NOBODY, Change, ManualStatus, SessionEpoch, Snapshot
 from greendot.rooms.typing_model import TypingUsers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greendot.jobs.cleanup import AT_ONCE, DAY_MS
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.store.push import Device, Settled
 from greendot.store.revocations import Revocation
 from greendot.testing.server import Served, serving

@@ -16,8 +16,9 @@ from greendot.jobs.model import Every, Plan
 from greendot.jobs.runner import Runner
 from greendot.jobs.unread_reminder import AT_ONCE, Reminding, UnreadReminder
 from greendot.presence.model import Snapshot, VisibleState
+from greendot.store.inbox import Notice, Notification
 from greendot.store.jobs import Ended
-from greendot.store.port import Notice, Notification, Store
+from greendot.store.port import Store
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import ManualClock
 from greendot.testing.server import Served, serving

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.node import hub as module
 from greendot.node.channel import Channel, Pending
 from greendot.node.hub import Hub

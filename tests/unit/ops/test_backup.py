@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from greendot.app.server import lock_store
+from greendot.app.adapters import lock_store
 from greendot.config import Settings, load
 from greendot.errors import ConfigError
 from greendot.ops.backup import Contents, Restored, back_up, put_back

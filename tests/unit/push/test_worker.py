@@ -13,7 +13,7 @@ from greendot.errors import StoreUnavailable
 from greendot.push.payload import PushPayload, SendResult
 from greendot.push.policy_model import HOUR_MS, PushPolicy, RecipientState
 from greendot.push.worker import LEASE_MS, PushWorker, TenantPushConfig, WorkerPace
-from greendot.store.port import Notice
+from greendot.store.inbox import Notice
 from greendot.store.push import Choices, Device, PushRecord, Settled
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.clock import START_MS, ManualClock

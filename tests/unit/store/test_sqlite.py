@@ -18,7 +18,8 @@ import pytest
 
 from greendot.errors import ConfigError, StoreUnavailable, Unstorable
 from greendot.presence.model import ManualStatus
-from greendot.store.port import Draft, Inbox, Notice, Record, Room
+from greendot.store.inbox import Inbox, Notice
+from greendot.store.rooms import Draft, Record, Room
 from greendot.store.schema import steps
 from greendot.store.sqlite import SqliteStore
 

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from greendot.protocol.webhooks import TYPES
-from greendot.store.port import Draft, Notice
+from greendot.store.inbox import Notice
+from greendot.store.rooms import Draft
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import ManualClock
 from greendot.transport.address_model import networks

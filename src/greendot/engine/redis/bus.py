@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from greendot.engine.port import Host, Message, Topic
+from greendot.engine.messages import Message, Topic
+from greendot.engine.port import Host
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus_codec import BusCodec, Malformed, Reader
 from greendot.engine.redis.partitions import Primaries

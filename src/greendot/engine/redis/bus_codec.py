@@ -13,8 +13,7 @@ from hmac import compare_digest
 import msgspec
 from msgspec import Struct
 
-from greendot.engine.messages import NodeMessage
-from greendot.engine.port import AnySent, Entered, Kind, Left, Message, Topic, Typing
+from greendot.engine.messages import AnySent, Entered, Kind, Left, Message, NodeMessage, Topic, Typing
 from greendot.engine.redis.record_codec import read_change, unescape
 
 _MAC = 16

@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from greendot.clock import Clock, SystemClock
-from greendot.engine.port import Engine, Host, Message, Part, PassThrottle, RecordsState, Topic
+from greendot.engine.messages import Message, Part, Topic
+from greendot.engine.port import Engine, Host, PassThrottle, RecordsState
 from greendot.engine.redis import keys, url
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.bus_codec import BusCodec

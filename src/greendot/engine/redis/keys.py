@@ -24,7 +24,7 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 
 PARTITIONS = 128
 BUCKETS = 128

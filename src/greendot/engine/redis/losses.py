@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 
 from greendot.clock import Clock
-from greendot.engine.port import Part, RecordsState
+from greendot.engine.messages import Part
+from greendot.engine.port import RecordsState
 from greendot.engine.redis.keys import PARTITIONS
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.engine.redis.partitions import Partitions, Primaries

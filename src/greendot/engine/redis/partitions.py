@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from greendot.engine.port import Part
+from greendot.engine.messages import Part
 from greendot.engine.redis import topology
 from greendot.engine.redis.keys import PARTITIONS, partition_of
 from greendot.engine.redis.link import Argument, RedisError

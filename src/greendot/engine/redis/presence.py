@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, cast
 
-from greendot.engine.port import Fenced, Topic, Transition
+from greendot.engine.messages import Topic
+from greendot.engine.port import Fenced, Transition
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus_codec import BusCodec
 from greendot.engine.redis.engine_time import EngineTime

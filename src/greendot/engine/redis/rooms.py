@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from greendot.engine.port import Topic, Typing
+from greendot.engine.messages import Topic, Typing
 from greendot.engine.redis import keys
 from greendot.engine.redis.link import Argument
 from greendot.engine.redis.presence import Verbs

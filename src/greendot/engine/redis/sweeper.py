@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from greendot.engine.port import Audit, PassThrottle, Topic, Transition
+from greendot.engine.messages import Audit, Topic
+from greendot.engine.port import PassThrottle, Transition
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.link import RedisError

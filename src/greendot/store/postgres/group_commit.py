@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from greendot.errors import StoreUnavailable
-from greendot.store.port import Key
+from greendot.ids import Key
 from greendot.store.postgres.pool import Contended, longer
 
 W = TypeVar("W")

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from greendot.ids import new_message_id, numbered_id
-from greendot.store.port import Created, Filter, Inbox, Key, Notice, Notification, check_text
+from greendot.ids import Key, check_text, new_message_id, numbered_id
+from greendot.store.inbox import Created, Filter, Inbox, Notice, Notification
 from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Pool

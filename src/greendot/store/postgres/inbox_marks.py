@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from greendot.ids import number_of
-from greendot.store.port import Inbox, Key, Mark, Marked
+from greendot.ids import Key, number_of
+from greendot.store.inbox import Inbox, Mark, Marked
 from greendot.store.postgres.inbox import LOCK
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link

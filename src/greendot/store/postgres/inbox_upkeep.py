@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from greendot.store.port import Inbox, Key
+from greendot.ids import Key
+from greendot.store.inbox import Inbox
 from greendot.store.postgres.inbox import LOCK
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Pool

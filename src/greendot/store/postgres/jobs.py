@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from greendot.ids import Key
 from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobRun, JobState, JobStore, Unread
-from greendot.store.port import Key
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Pool
 

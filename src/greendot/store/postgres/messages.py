@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from greendot.errors import StaleMembers
-from greendot.ids import new_message_id
-from greendot.store.port import BusMode, Draft, Key, MessageStore, Record, Written, check_text
+from greendot.ids import Key, check_text, new_message_id
 from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.pool import Link, Pool
+from greendot.store.rooms import BusMode, Draft, MessageStore, Record, Written
 
 _RECORD = "m.room, m.seq, m.id, m.user_id, m.name, m.body, m.at, m.ref, m.op, m.traceparent"
 MESSAGE = f"SELECT {_RECORD} FROM greendot_messages m WHERE tenant = $1 AND room = $2 AND seq = $3"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from greendot.store.inbox import Filter, Inbox, Notification
 from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
-from greendot.store.port import Filter, Inbox, Member, Notification, Record, Room
 from greendot.store.postgres.inbox import BEYOND, page_sql
 from greendot.store.postgres.messages import AFTER, NEWEST
 from greendot.store.postgres.pool import Pool
 from greendot.store.postgres.rooms import MEMBERS, ROOM_FIELDS
+from greendot.store.rooms import Member, Record, Room
 
 _OF_ROOM = "WHERE r.tenant = $1 AND r.room = $2"
 ROOM_AFTER, ROOM_NEWEST = (

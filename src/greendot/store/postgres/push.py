@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from greendot.ids import Key, check_text
 from greendot.push.policy_model import divide
-from greendot.store.port import Key, Notice, Notification, check_text
+from greendot.store.inbox import Notice, Notification
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greendot.auth.model import Name, Revocation
-from greendot.store.port import check_text
+from greendot.ids import check_text
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greendot.store.port import BusMode, Key, Member, MemberState, Role, Room, RoomStore, UserRoom
+from greendot.ids import Key
 from greendot.store.postgres.pool import Link, Pool
+from greendot.store.rooms import BusMode, Member, MemberState, Role, Room, RoomStore, UserRoom
 
 ROOM_FIELDS = "r.tenant, r.room, r.open, r.head, r.members_rev, r.bus"
 ROOM = f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE tenant = $1 AND room = $2"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from greendot.ids import Key, check_text
 from greendot.presence.model import ManualStatus
-from greendot.store.port import Key, StatusStore, check_text
 from greendot.store.postgres.pool import Pool
+from greendot.store.status import StatusStore
 
 _PUT = """
     INSERT INTO greendot_status AS s VALUES ($1, $2, $3, $4, $5, 1)

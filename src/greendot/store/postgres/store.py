@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from greendot.errors import StoreUnavailable
-from greendot.store.port import Created, InboxStore, Store, Written
+from greendot.store.inbox import Created, InboxStore
+from greendot.store.port import Store
 from greendot.store.postgres import inbox, messages, migrations
 from greendot.store.postgres.api_keys import PostgresKeys
 from greendot.store.postgres.group_commit import GroupCommit
@@ -23,6 +24,7 @@ from greendot.store.postgres.status import PostgresStatus
 from greendot.store.postgres.tenants import PostgresTenants
 from greendot.store.postgres.user_data import PostgresPeople
 from greendot.store.postgres.visibility import PostgresPrivacy
+from greendot.store.rooms import Written
 from greendot.store.webhooks import Hooked
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from greendot.store.port import Key, Mark, Notification, Record
+from greendot.ids import Key
+from greendot.store.inbox import Mark, Notification
 from greendot.store.postgres.pool import Link, Pool
+from greendot.store.rooms import Record
 from greendot.store.webhooks import (
     MOST_IDS,
     STATES,

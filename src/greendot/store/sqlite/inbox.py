@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from greendot.ids import new_message_id, number_of, numbered_id
-from greendot.store.port import Created, Filter, Inbox, InboxStore, Key, Mark, Marked, Notice, Notification, check_text
+from greendot.ids import Key, check_text, new_message_id, number_of, numbered_id
+from greendot.store.inbox import Created, Filter, Inbox, InboxStore, Mark, Marked, Notice, Notification
 from greendot.store.sqlite.push import SqlitePushes
 from greendot.store.sqlite.webhooks import SqliteHooks, queue, queue_marked
 

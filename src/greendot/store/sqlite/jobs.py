@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from greendot.ids import Key
 from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobRun, JobState, JobStore, Unread
-from greendot.store.port import Key
 from greendot.store.sqlite.thread import DatabaseThread
 
 _STATE = "name, schedule, next_at, fence, holder, until, failures, ran_at, cursor"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from greendot.errors import StaleMembers
-from greendot.ids import new_message_id
-from greendot.store.port import Draft, Key, MessageStore, Record, Written, check_text
+from greendot.ids import Key, check_text, new_message_id
+from greendot.store.rooms import Draft, MessageStore, Record, Written
 from greendot.store.sqlite.rooms import read_room
 from greendot.store.sqlite.webhooks import QUEUE, SqliteHooks
 

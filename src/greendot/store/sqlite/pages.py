@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
+from greendot.store.inbox import Filter, Inbox
 from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
-from greendot.store.port import Filter, Inbox, Member
+from greendot.store.rooms import Member
 from greendot.store.sqlite.inbox import read_inbox, read_notifications
 from greendot.store.sqlite.messages import read_messages
 from greendot.store.sqlite.rooms import COUNT, MEMBERS, read_room

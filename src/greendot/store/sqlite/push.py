@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from greendot.ids import check_text
 from greendot.push.policy_model import divide
-from greendot.store.port import Created, Notice, Notification, check_text
+from greendot.store.inbox import Created, Notice, Notification
 from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled
 from greendot.store.sqlite.thread import DatabaseThread
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from greendot.auth.model import Name, Revocation
-from greendot.store.port import check_text
+from greendot.ids import check_text
 from greendot.store.revocations import KEPT_MS, MOST_KEPT, Numbered, Progress, RevocationStore
 from greendot.store.sqlite.lock import is_locked
 from greendot.store.sqlite.thread import DatabaseThread

@@ -6,7 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from greendot.store.port import BusMode, Key, Member, MemberState, Role, Room, RoomStore, UserRoom
+from greendot.ids import Key
+from greendot.store.rooms import BusMode, Member, MemberState, Role, Room, RoomStore, UserRoom
 from greendot.store.sqlite.thread import DatabaseThread
 
 ROOM = "SELECT tenant, room, open, head, members_rev, bus FROM rooms"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from greendot.ids import Key, check_text
 from greendot.presence.model import ManualStatus
-from greendot.store.port import Key, StatusStore, check_text
 from greendot.store.sqlite.thread import DatabaseThread
+from greendot.store.status import StatusStore
 
 
 class SqliteStatus:

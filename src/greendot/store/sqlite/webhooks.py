@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from greendot.store.port import Mark, Notification, Record
+from greendot.store.inbox import Mark, Notification
+from greendot.store.rooms import Record
 from greendot.store.sqlite.thread import DatabaseThread
 from greendot.store.webhooks import (
     MOST_IDS,

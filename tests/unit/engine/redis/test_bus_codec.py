@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.engine.port import (
+from greendot.engine.messages import (
     AnySent,
     Audit,
     Deliver,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.engine.port import Topic
+from greendot.engine.messages import Topic
 from greendot.engine.redis.keys import (
     TAGS,
     beat_channel,

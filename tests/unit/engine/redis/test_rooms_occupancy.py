@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from greendot.engine.port import Entered, Fenced, Topic
+from greendot.engine.messages import Entered, Topic
+from greendot.engine.port import Fenced
 from greendot.engine.redis import keys
 from greendot.engine.redis.nodes import LeasePeriods
 from greendot.presence.model import SessionEpoch

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from greendot.store.port import Inbox, Mark
+from greendot.store.inbox import Inbox, Mark
 from greendot.testing.store_harness import NOW, T, notice, recounted
 from postgres_server import fresh_schema
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greendot.store.port import Inbox
+from greendot.store.inbox import Inbox
 from greendot.testing.store_harness import T, notice
 from postgres_server import execute, fresh_schema
 

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from greendot.errors import ConfigError, StoreUnavailable, Unstorable
-from greendot.store.port import Inbox
+from greendot.store.inbox import Inbox
 from greendot.store.postgres import PostgresStore
 from greendot.testing.store_harness import NOW, T, draft, notice, numbers, recounted, seq
 from postgres_server import PostgresProcess, fresh_schema, postgres_server

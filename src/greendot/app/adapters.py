@@ -1,0 +1,128 @@
+"""Engine, store and outbox of a server, made from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from greendot.clock import Clock
+from greendot.config import Settings
+from greendot.engine.memory import MemoryEngine
+from greendot.engine.port import Engine
+from greendot.errors import ConfigError, StoreUnavailable
+from greendot.store.port import Store
+from greendot.store.sqlite import SqliteStore
+from greendot.store.sqlite.lock import lock_file
+
+if TYPE_CHECKING:
+    from greendot.engine.redis.engine import Options
+    from greendot.store.postgres import PostgresOutbox
+
+
+def make_engine(settings: Settings, clock: Clock) -> Engine:
+    presence, typing = settings.presence, settings.typing
+    if settings.engine.url != "memory":
+        from greendot.engine.redis.engine import RedisEngine
+
+        return RedisEngine(settings.engine.url, redis_options(settings), clock)
+    return MemoryEngine(
+        clock,
+        grace_ms=round(presence.grace_s * 1000),
+        typing_ttl_ms=round(typing.ttl_s * 1000),
+        typing_throttle_ms=round(typing.throttle_s * 1000),
+        seen_retention_ms=round(presence.last_seen_days * 86_400_000),
+    )
+
+
+def redis_options(settings: Settings) -> Options:
+    from greendot.engine.redis.engine import Options
+    from greendot.engine.redis.nodes import LeasePeriods
+
+    presence, typing, node = settings.presence, settings.typing, settings.node
+    return Options(
+        # Nodes that verify the same tokens trust each other: what signs the one signs the other.
+        key=blake2b(settings.auth.secret.encode(), person=b"greendot-bus").digest(),
+        prefix=settings.engine.prefix,
+        periods=LeasePeriods(node.lease_s, node.renew_s, presence.grace_s),
+        typing_ttl_ms=round(typing.ttl_s * 1000),
+        typing_throttle_ms=round(typing.throttle_s * 1000),
+        seen_retention_ms=round(presence.last_seen_days * 86_400_000),
+    )
+
+
+def lock_store(settings: Settings) -> int | None:
+    """While it is held no backup is put in the file's place, and no second server uses it with an engine of its own:
+    its clients would miss half of what is said."""
+    if settings.store_path in (":memory:", ""):
+        return None
+    # Nodes that share an engine hear each other.
+    lock = lock_file(settings.store_path, alone=settings.engine.url == "memory")
+    if lock is None:
+        raise ConfigError(
+            f"another Greendot is running on {settings.store_path}; with the memory engine they would not hear each "
+            "other. Stop it, or give this one a store of its own with --store sqlite:///FILE"
+        )
+    return lock
+
+
+def make_store(settings: Settings) -> Store:
+    hooked = {tenant: hook.events for tenant, hook in settings.hooks.items()}
+    pushed = Pushed(settings)
+    if settings.on_postgres:
+        from greendot.store.postgres import PostgresStore
+
+        migrate = settings.store.migrate or settings.server.dev
+        return PostgresStore(
+            settings.store.url, pool=settings.store.pool, migrate=migrate, hooked=hooked, pushed=pushed
+        )
+    path = settings.store_path
+    if path != ":memory:":
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make the folder of the store {path}: {error.strerror}") from None
+    return SqliteStore(path, hooked=hooked, pushed=pushed)
+
+
+class Pushed(Collection[str]):
+    """The tenants that push. They cannot be listed: all that nothing else is said of do as [push] says."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __contains__(self, tenant: object) -> bool:
+        return isinstance(tenant, str) and self._settings.push_of(tenant).pushes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([tenant for tenant in ("default", *self._settings.tenants) if tenant in self])
+
+    def __len__(self) -> int:
+        return len([*self])
+
+
+def pushes(settings: Settings) -> Callable[[str], bool]:
+    """Whether a tenant does."""
+    return lambda tenant: settings.push_of(tenant).pushes
+
+
+def make_outbox(settings: Settings) -> PostgresOutbox:
+    from greendot.store.postgres import PostgresOutbox
+
+    return PostgresOutbox(settings.outbox_url, settings.outbox.poll_s)
+
+
+async def check_outbox(settings: Settings) -> None:
+    """ConfigError if the outbox is not there and may not be made. One that cannot be reached now is waited for."""
+    if not settings.outbox.url:
+        return
+    outbox = make_outbox(settings)
+    try:
+        await outbox.check()
+    except StoreUnavailable:
+        return
+    except ConfigError:
+        if not (settings.store.migrate or settings.server.dev):
+            raise
+        await outbox.install()

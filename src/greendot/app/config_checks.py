@@ -1,0 +1,69 @@
+"""Checks of settings that need keys and files, beyond the settings' own rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from greendot.app.jobs import check_timetables
+from greendot.app.tokens import make_tokens
+from greendot.app.webhooks import call_terms
+from greendot.clock import SystemClock
+from greendot.config import Look, Settings
+from greendot.engine.redis.url import parse
+from greendot.errors import ConfigError
+from greendot.transport.tls import Certificate
+
+if TYPE_CHECKING:
+    pass
+
+
+def looks() -> tuple[Look, ...]:
+    """What is asked of settings beyond their own rules: keys and files that can be used."""
+    return (
+        Look(("auth",), _check_keys),
+        Look(("engine.url",), lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context()),
+        Look(("tls",), lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key)),
+        Look(("webhooks.ca_file",), lambda settings: settings.webhooks.ca_file and call_terms(settings)),
+        Look(("jobs",), check_timetables),
+        Look(("push", "tenants"), _check_accounts, ("push",)),
+    )
+
+
+def secret_look() -> Look:
+    """And what only a server needs."""
+    return Look(("auth", "engine.url", "server.dev"), _check_secret_unless_made, ("auth.secret",))
+
+
+def _check_secret_unless_made(settings: Settings) -> None:
+    if not settings.server.dev:
+        _check_secret(settings)
+
+
+def _check_keys(settings: Settings) -> None:
+    # Keys that others publish are fetched when a server runs.
+    make_tokens(msgspec.structs.replace(settings.auth, jwks_url=""), SystemClock().monotonic)
+
+
+def _check_accounts(settings: Settings) -> None:
+    if settings.pushes:
+        from greendot.app.push import check_accounts
+
+        check_accounts(settings)
+
+
+def _check_secret(settings: Settings) -> None:
+    auth = settings.auth
+    if not (auth.secret or auth.keys or auth.jwks_url):
+        raise ConfigError(
+            "auth.secret is not set, so no token could be verified. Set GREENDOT_AUTH_SECRET to a long random text "
+            "(openssl rand -hex 32), or name other keys (auth.keys, auth.jwks_url), or try things out with: "
+            "greendot serve --dev"
+        )
+    if not auth.secret and settings.engine.url != "memory":
+        raise ConfigError(
+            "auth.secret is not set, and nodes that share a Redis sign with it what they tell each other. Set "
+            "GREENDOT_AUTH_SECRET, the same for all (openssl rand -hex 32). Where it is not to sign tokens, name in "
+            "auth.algorithms those that may, without HS256."
+        )

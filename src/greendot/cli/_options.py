@@ -1,0 +1,30 @@
+"""Options and output that several commands share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from greendot.config import check_id
+
+engine_option = click.option("--engine", metavar="URL", help="The servers' engine: redis://HOST:PORT.")
+tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose users and rooms.")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+
+
+def check_ids(what: str, names: tuple[str, ...], tenant: str) -> None:
+    for name in names:
+        check_id(what, name)
+    check_id("tenant", tenant)
+
+
+def print_json(answer: Any) -> None:
+    click.echo(msgspec.json.encode(answer))
+
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most N."
+)
+after_option = click.option("--after", metavar="ID", help="Go on after this one.")

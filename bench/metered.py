@@ -119,7 +119,7 @@ async def way(stack: AsyncExitStack, *, counted: bool) -> Way:
     redis = _Redis()
     bus = of["engine.redis.bus"].RedisBus(redis, of["engine.redis.bus_codec"].BusCodec(b"k" * 32), "gd:")
     engine_time = of["engine.redis.engine_time"].EngineTime(of["clock"].SystemClock())
-    engine_time.heard(int(time.time() * 1000))
+    engine_time.observe(int(time.time() * 1000))
     bus.now = engine_time.now
     bus._want(of["engine.port"].Topic("room", "default", "lobby"))
     bus.attach(served.node)

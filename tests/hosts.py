@@ -21,7 +21,7 @@ class RecordingHost:
         self.told: list[tuple[str, Any]] = []
         self.ends: list[str] = []  # nodes whose sessions stopped counting
 
-    def heard(self, topic: Topic, message: Message) -> None:
+    def receive(self, topic: Topic, message: Message) -> None:
         self.messages.append((topic, message))
 
     def lost(self, part: Part) -> None:

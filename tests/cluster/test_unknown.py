@@ -196,7 +196,7 @@ async def test_nobody_leaves_a_room_that_is_looked_through_before_the_loss_is_kn
         await bob.request(type="room.join", room="den")
         async with hold(first.node.engine, "restore"):
             redis.command("FLUSHALL")
-            await second.node.rooms.look_around(Part())  # as after the death of a node
+            await second.node.rooms.check_occupancy(Part())  # as after the death of a node
             found = await bob.request(type="room.present", room="den")
             assert (found["users"], found.get("stale")) == (["ann", "bob"], True)
         await eventually(lambda: is_settled(second, "ann"), "ann is restored")

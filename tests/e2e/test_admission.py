@@ -122,11 +122,11 @@ async def test_nobody_goes_offline_by_being_sent_away() -> None:
         await served.advance(4, [watcher])
         # So many are before her that she is sent away, for longer than her session would have counted.
         for second in (0.0, 10.0, 20.0):
-            served.node.overload_monitor.look(Load(lag_s=9, worked_s=9), second)
+            served.node.overload_monitor.measure(Load(lag_s=9, worked_s=9), second)
         back = await say_hello(served, "ann", resume={"session": ann.welcome["session"]})
         wait_s = await sent_away(back)
         for second in range(30):
-            served.node.overload_monitor.look(Load(), 30.0 + second)
+            served.node.overload_monitor.measure(Load(), 30.0 + second)
         assert wait_s > 1
         told = await served.advance(wait_s + 3, [watcher])
         assert told == [[]]

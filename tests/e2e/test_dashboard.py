@@ -405,7 +405,7 @@ async def test_who_reads_nothing_is_sent_the_next_sample_and_not_all() -> None:
         await served.advance(1)
         size = onlooker.socket  # type: ignore[attr-defined]
         for _ in range(2_000):
-            await served.greendot.dashboard._look()  # type: ignore[union-attr]
+            await served.greendot.dashboard._refresh()  # type: ignore[union-attr]
         assert size.get_write_buffer_size() < 1_000_000
         await client.end()
 
@@ -576,7 +576,7 @@ async def test_the_tail_is_bounded_and_sheds_first() -> None:
         assert len(tail["events"]) == MOST_EVENTS
         assert tail["skipped"] == 20
         for at in (0.0, 0.1, 0.2, 0.3):
-            served.node.overload_monitor.look(Load(lag_s=10.0), at)
+            served.node.overload_monitor.measure(Load(lag_s=10.0), at)
         assert served.node.overload is None  # only signals are shed, and the tail
         await ann.request(type="room.send", room="lobby", body="taken all the same")
         (tail,) = [frame["data"] for frame in await seen(served, client) if frame["type"] == "tail"]

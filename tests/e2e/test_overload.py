@@ -24,7 +24,7 @@ def load(served: Served, level: Level) -> None:
         if overload_monitor.level is level:
             return
         now += 0.5
-        overload_monitor.look(flood if overload_monitor.level < level else calm, now)
+        overload_monitor.measure(flood if overload_monitor.level < level else calm, now)
     raise AssertionError(f"it stays {overload_monitor.level.name}")
 
 

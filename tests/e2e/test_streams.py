@@ -255,7 +255,7 @@ async def test_a_record_that_knows_of_members_the_store_has_forgotten_is_decided
         store.standings = counted  # type: ignore[method-assign]
         for _, message in bus.waiting:
             assert isinstance(message, Deliver)
-            served.node.heard(LOBBY, msgspec.structs.replace(message, members_rev=1_000_000))
+            served.node.receive(LOBBY, msgspec.structs.replace(message, members_rev=1_000_000))
             async with asyncio.timeout(5):
                 await served.settle()
         assert numbers(await ann.quiet()) == [1, 2]

@@ -66,7 +66,7 @@ def test_whatever_nodes_and_scripts_tell_a_node_goes_on(caplog: pytest.LogCaptur
         ours = BusCodec(b"a key for tests, thirty-two long")
 
         async def hear(topic: Topic, message: Any) -> None:
-            served.node.heard(topic, message)
+            served.node.receive(topic, message)
             async with asyncio.timeout(10):  # what follows from it comes to an end
                 await served.settle()
 

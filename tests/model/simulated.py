@@ -248,7 +248,7 @@ class SimulatedEngine(MemoryEngine):
 
     def arrived(self, topic: Topic, message: Message) -> None:
         if self._host is not None and (topic.kind in ("user", "node") or topic in self._topics):
-            self._host.heard(topic, message)
+            self._host.receive(topic, message)
 
     # What takes a round trip with Redis takes time here.
 

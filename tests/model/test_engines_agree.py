@@ -181,7 +181,7 @@ class RedisSide(Side):
         """The other one finds out, and both see it at their next look, long before the grace is over."""
         await self.nodes[1 - node].engine.lives.bury(self.incarnation(node), renewed)
         for each in self.nodes:
-            await each.engine.lives.look()
+            await each.engine.lives.refresh()
 
     async def reborn(self, node: int) -> None:
         """It is refused wherever it comes, and goes on under a new name by itself."""

@@ -199,7 +199,7 @@ class Dashboard:
         socket.send(frames.event("welcome", welcome, self._desk.clock.now_ms()))
         if self._timer is None:
             self._turn = 0
-            self._timer = self._desk.timers.set(0.0, self._due)
+            self._timer = self._desk.timers.set(0.0, self._on_timer)
 
     async def _tenants(self, viewer: Viewer | None) -> list[str]:
         if viewer is None or not viewer.every:
@@ -278,11 +278,11 @@ class Dashboard:
 
     # --- the look ---
 
-    def _due(self, _: object) -> None:
-        self._timer = self._desk.timers.set(EVERY_S, self._due)
-        self._desk.tasks.spawn(self._look())
+    def _on_timer(self, _: object) -> None:
+        self._timer = self._desk.timers.set(EVERY_S, self._on_timer)
+        self._desk.tasks.spawn(self._refresh())
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         turn, self._turn = self._turn, self._turn + 1
         if turn % NODES_EVERY == 0:
             try:

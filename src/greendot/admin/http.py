@@ -100,12 +100,12 @@ class OperationRoutes:
         try:
             await self._store.ping()
         except StoreUnavailable as error:
-            return await self._told(request, "the store does not answer", str(error))
+            return await self._unready_reason(request, "the store does not answer", str(error))
         if (trouble := self._engine.trouble) is not None:
-            return await self._told(request, "the engine does not answer", trouble)
+            return await self._unready_reason(request, "the engine does not answer", trouble)
         return None
 
-    async def _told(self, request: Request, what: str, why: str) -> str:
+    async def _unready_reason(self, request: Request, what: str, why: str) -> str:
         """Why names hosts and logins: it is for operators. Anybody may ask."""
         try:
             await self._keys.admit(request, "operator")

@@ -46,10 +46,10 @@ class MetricsPage:
         now = self._sources.clock.monotonic()
         if self._look is None or has_come(self._again_at, now):
             self._again_at = now + KEEP_S
-            self._look = self._sources.tasks.begin(self._look_around())
+            self._look = self._sources.tasks.begin(self._measure())
         return await asyncio.shield(self._look)  # who goes away does not end it for the others
 
-    async def _look_around(self) -> Numbers:
+    async def _measure(self) -> Numbers:
         return [*await self._store(), *_output(self._sources)]
 
     async def _store(self) -> Numbers:

@@ -189,7 +189,7 @@ class NodeReporter:
         there = [self._session(session) for session in sessions[:MOST_SESSIONS]]
         if watched is None:
             return UserReport(there)
-        return UserReport(there, len(watched.channel.listeners), _told(watched))
+        return UserReport(there, len(watched.channel.listeners), _watch_mode(watched))
 
     def _topic(self, topic: Topic) -> TopicReport:
         if topic.kind == "user":
@@ -206,7 +206,7 @@ class NodeReporter:
             frames=len(channel.pending),
             writes=channel.waiting,
             barred=0 if watched is None else len(watched.barred),
-            told="live" if watched is None else _told(watched),
+            told="live" if watched is None else _watch_mode(watched),
             stale=watched is not None and watched.stale,
             unheard_in_ms=None if timer is None else max(0, round((timer.due - now) * 1000)),
         )
@@ -254,7 +254,7 @@ class NodeReporter:
         )
 
 
-def _told(watched: WatchedUser) -> WatchMode:
+def _watch_mode(watched: WatchedUser) -> WatchMode:
     """How those who watch learn of changes."""
     if watched.is_polled:
         return "asked"

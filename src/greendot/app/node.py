@@ -258,7 +258,7 @@ class Node:
             self.connection_limits,
             ConnectionOptions(key, admission.strangers, settings.auth.token_in_query),
         )
-        self.overload_monitor.told += [self.admission.loaded, self.dispatcher.loaded, self.recorder.loaded]
+        self.overload_monitor.listeners += [self.admission.loaded, self.dispatcher.loaded, self.recorder.loaded]
 
     def _commands(self) -> CommandTable:
         """The handlers of all capabilities."""
@@ -368,7 +368,7 @@ class Node:
         self.recovery.lost(part)
 
     def found(self, part: Part, *, intact: bool) -> None:
-        self.revocation_service.look_again()
+        self.revocation_service.refresh()
         self.recovery.found(part, intact=intact)
         self.visibility_updates.lost()
 
@@ -378,7 +378,7 @@ class Node:
     def died(self, incarnation: str) -> None:
         self.recovery.died()
 
-    def heard(self, topic: Topic, message: Message) -> None:
+    def receive(self, topic: Topic, message: Message) -> None:
         self._bus.receive(topic, message)
 
     def _deliver(self, topic: Topic, message: Deliver) -> None:

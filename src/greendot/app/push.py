@@ -87,7 +87,7 @@ class PushService:
 
 def make_pushing(settings: Settings, engine: Presence, store: Store, clock: Clock) -> PushService:
     """With the engine asked who is here."""
-    return PushService(settings, store, RecipientStates(engine, store).look, clock)
+    return PushService(settings, store, RecipientStates(engine, store).read, clock)
 
 
 def policies(push: TenantPush) -> Callable[[str], PushPolicy]:

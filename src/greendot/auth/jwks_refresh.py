@@ -32,9 +32,9 @@ class JwksRefresh:
     def _later(self, keys: RemoteKeys) -> None:
         # Not all nodes at once.
         wait_s = AGAIN_S if keys.away else self._every_s
-        self._context.timers.set(wait_s * random.uniform(0.9, 1.0), self._due, keys)
+        self._context.timers.set(wait_s * random.uniform(0.9, 1.0), self._on_timer, keys)
 
-    def _due(self, keys: RemoteKeys) -> None:
+    def _on_timer(self, keys: RemoteKeys) -> None:
         self._context.tasks.spawn(self._renew(keys))
 
     async def _renew(self, keys: RemoteKeys) -> None:

@@ -64,7 +64,7 @@ class RevocationService:
     ) -> None:
         self.longest_ms = longest_ms
         self._alone = alone
-        self.bus: BusTable = {Revoked: lambda topic, message: self.heard(message, topic.name)}
+        self.bus: BusTable = {Revoked: lambda topic, message: self.receive(message, topic.name)}
         self._engine = engine
         self._store = store
         self._sessions = sessions
@@ -138,7 +138,7 @@ class RevocationService:
             self._engine.publish(Topic("node", "", node), Revoked(kept))
         return closed + await self._rpc.call(needed - {here}, lambda asker, number: Revoked(kept, asker, number))
 
-    def heard(self, message: Revoked, node: str) -> None:
+    def receive(self, message: Revoked, node: str) -> None:
         """Another node was asked to revoke something."""
         self._known.put(message.revocation)
         if message.revocation.kind == "tenant":
@@ -162,7 +162,7 @@ class RevocationService:
         if any(revocation.kind == "tenant" for revocation in revoked):
             for number, session in enumerate(self._sessions.here()):
                 connection = session.connection
-                if self.look_at(session):
+                if self.recheck(session):
                     closed += connection is not None
                 if number % AT_ONCE == AT_ONCE - 1:
                     await asyncio.sleep(0)
@@ -185,13 +185,13 @@ class RevocationService:
         closed = 0
         for session in [*self._affected(revoked)]:
             connection = session.connection
-            if self.look_at(session):
+            if self.recheck(session):
                 closed += connection is not None
                 if (session.tenant, session.id) in _values(revoked, "session"):
                     self._context.tasks.spawn(self._revoke_token(session.grants))
         return closed
 
-    def look_at(self, session: Session) -> bool:
+    def recheck(self, session: Session) -> bool:
         """End the session if it is covered; whether it was just now."""
         if session.revoked or not self._known.covers(session.grants, session.id):
             return False
@@ -232,7 +232,7 @@ class RevocationService:
 
     # --- what was not heard ---
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Something may have been said that was not heard here."""
         self._asked = -inf
         self._context.tasks.spawn(self._read_in_turn())
@@ -244,9 +244,9 @@ class RevocationService:
         # Not all nodes at once.
         # A store that is away is not asked more often, nor the log filled with it.
         every_s = EVERY_ALONE_S if self._alone and not self._failed else EVERY_S
-        self._context.timers.set(every_s * random.uniform(0.9, 1.0), self._due)
+        self._context.timers.set(every_s * random.uniform(0.9, 1.0), self._on_timer)
 
-    def _due(self, _: None) -> None:
+    def _on_timer(self, _: None) -> None:
         self._later()
         self._context.tasks.spawn(self._read_in_turn())
 

@@ -30,7 +30,7 @@ class Tenants:
     def start(self) -> None:
         """From now on those go whose tenant is registered no more."""
         if self._strict:
-            self._context.timers.set(BELIEVED_S, self._due)
+            self._context.timers.set(BELIEVED_S, self._on_timer)
 
     async def admit(self, tenant: str) -> None:
         """TokenError unless its users may be here."""
@@ -47,11 +47,11 @@ class Tenants:
     async def _is_known(self, tenant: str) -> bool:
         return not self._strict or tenant in self._named or await self._registered.get(tenant) is not None
 
-    def _due(self, _: None) -> None:
-        self._context.timers.set(BELIEVED_S, self._due)
-        self._context.tasks.spawn(self._look())
+    def _on_timer(self, _: None) -> None:
+        self._context.timers.set(BELIEVED_S, self._on_timer)
+        self._context.tasks.spawn(self._refresh())
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         sessions = self._context.registry.sessions.values()
         try:
             for tenant in {session.tenant for session in sessions if session.connection is not None}:

@@ -77,7 +77,7 @@ class _Answers:
     def __init__(self, rpc: ClusterRpc) -> None:
         self._rpc = rpc
 
-    def heard(self, topic: Topic, message: Message) -> None:
+    def receive(self, topic: Topic, message: Message) -> None:
         if isinstance(message, Acknowledged):
             self._rpc.acknowledged(topic, message)
 

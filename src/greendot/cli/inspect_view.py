@@ -55,7 +55,7 @@ def _belongings(it: dict[str, Any], now: int) -> list[str]:
     devices = [(d["device"], d["provider"], ago(d["used_at"], now), left(d["kept_until"] - now)) for d in it["devices"]]
     lines += _table(("PUSHED TO", "BY", "USED", "REMOVED IN, UNLESS USED"), devices)
     pushes = [
-        (str(p["number"]), _due(p["due_at"] - now), str(p["attempts"]), p["reason"] or "new") for p in it["pushes"]
+        (str(p["number"]), _due_in(p["due_at"] - now), str(p["attempts"]), p["reason"] or "new") for p in it["pushes"]
     ]
     return lines + _table(("NOTIFICATION", "PUSH DUE", "TRIES", "WHY"), pushes)
 
@@ -153,7 +153,7 @@ def _until(until: int | None, now: int) -> str:
     return "" if until is None else f", ends in {left(until - now)}"
 
 
-def _due(ms: int) -> str:
+def _due_in(ms: int) -> str:
     return "now" if ms <= 0 else f"in {duration(ms)}"
 
 

@@ -81,9 +81,9 @@ class Follow:
             except Gone as gone:
                 if not self._began:
                     raise
-                _tell(f"{gone} Waiting for it …")
+                _note(f"{gone} Waiting for it …")
                 await back(self._at)
-                _tell("It is there again; what happened meanwhile was not seen.")
+                _note("It is there again; what happened meanwhile was not seen.")
 
     async def _follow(self, live: Live) -> None:
         await live.ask(**self._wanted)
@@ -97,7 +97,7 @@ class Follow:
                 samples += 1
                 if samples == READY and not self._began:
                     self._began = True
-                    _tell(f"Following {', '.join(self._wanted['kinds'])}. Ctrl-C ends it.")
+                    _note(f"Following {', '.join(self._wanted['kinds'])}. Ctrl-C ends it.")
 
     def _show(self, told: dict[str, Any], *, with_tenant: bool) -> None:
         self._shown += len(told["events"])
@@ -113,7 +113,7 @@ class Follow:
     def sum_up(self) -> None:
         if self._began:
             left_out = f", {self._left_out} left out" if self._left_out else ""
-            _tell(f"{several(self._shown, 'event')}{left_out}.")
+            _note(f"{several(self._shown, 'event')}{left_out}.")
 
 
 def line(event: dict[str, Any], *, with_tenant: bool) -> str:
@@ -137,6 +137,6 @@ def _short(body: str) -> str:
     return body if len(body) <= MOST_BODY else f"{body[: MOST_BODY - 1]}…"
 
 
-def _tell(text: str) -> None:
+def _note(text: str) -> None:
     """Beside the events, so that they alone are in a pipe."""
     click.echo(text, err=True)

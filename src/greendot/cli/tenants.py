@@ -78,7 +78,7 @@ def list_tenants(after: str | None, limit: int, as_json: bool, store: str | None
 def show(tenant: str, as_json: bool, store: str | None, config: Path | None) -> None:
     """How much of TENANT's there is in the store. It counts."""
     check_id("tenant", tenant)
-    registered, rows = on_store(store_settings(store, config), lambda there: _look(there, tenant))
+    registered, rows = on_store(store_settings(store, config), lambda there: _count(there, tenant))
     if as_json:
         print_json({"tenant": tenant, "registered_at": registered and registered.created_at, "records": rows})
         return
@@ -105,7 +105,7 @@ def delete(tenant: str, yes: bool, as_json: bool, engine: str | None, store: str
     settings = with_dev_secret(store_settings(store, config, engine))
 
     async def erase(there: Store) -> tuple[int, Ended]:
-        registered, rows = await _look(there, tenant)
+        registered, rows = await _count(there, tenant)
         if registered is None and not rows:
             raise ConfigError(f"there is nothing of a tenant {tenant!r} in the store.")
         if rows and not yes:
@@ -127,7 +127,7 @@ def delete(tenant: str, yes: bool, as_json: bool, engine: str | None, store: str
     sys.exit(ended.report(tenant))
 
 
-async def _look(there: Store, tenant: str) -> tuple[RegisteredTenant | None, dict[str, int]]:
+async def _count(there: Store, tenant: str) -> tuple[RegisteredTenant | None, dict[str, int]]:
     return await there.tenant(tenant), await there.tenant_rows(tenant)
 
 

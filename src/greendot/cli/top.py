@@ -52,7 +52,7 @@ def top(once: bool, every: int, as_json: bool, url: str | None, config: Path | N
         sys.exit(128 + screen.ended_by)
 
 
-async def _look(live: Live) -> dict[str, Any]:
+async def _next_sample(live: Live) -> dict[str, Any]:
     """The next sample."""
     while True:
         frame = await live.next()
@@ -107,7 +107,7 @@ class Screen:
 
     async def _follow(self, live: Live, stack: ExitStack) -> None:
         while True:
-            frame = await _look(live)
+            frame = await _next_sample(live)
             if self._shown is None:
                 self._shown = Shown(live.url, live.welcome, frame["data"], frame["ts"])
                 self._terminal = stack.enter_context(Terminal(self._pressed, self._draw))
@@ -117,7 +117,7 @@ class Screen:
                 self._take()
             self._draw()
             for _ in range(self._every - 1):
-                await _look(live)
+                await _next_sample(live)
 
     async def _wait(self, why: str) -> None:
         """Say that it is gone, and for how long, until it may be worth another attempt."""
@@ -180,14 +180,14 @@ class Reel:
 
     async def _follow(self, live: Live) -> None:
         for _ in range(READY - 1):
-            await _look(live)
+            await _next_sample(live)
         while True:
-            frame = await _look(live)
+            frame = await _next_sample(live)
             self._print(live, frame)
             if self._once:
                 return
             for _ in range(self._every - 1):
-                await _look(live)
+                await _next_sample(live)
                 check_reader()
 
     def _print(self, live: Live, frame: dict[str, Any]) -> None:

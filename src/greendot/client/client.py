@@ -193,7 +193,7 @@ class Client:
         if isinstance(event, StateChanged) and event.state == "connected":
             self._throttle.clear()
             self._active_at = float("-inf")
-        self._audience.tell(event, self._end_error())
+        self._audience.publish(event, self._end_error())
 
     def _end_error(self) -> Exception | None:
         return None if isinstance(self._session.error, Closed) else self._session.error
@@ -253,7 +253,7 @@ class Client:
     async def activity(self) -> None:
         """The person is there, and not idle. Call it at every move: one frame per 5 s is sent."""
         now = time.monotonic()
-        if now - self._active_at >= ACTIVITY_REPEAT_S and self._session.tell(commands.Activity()):
+        if now - self._active_at >= ACTIVITY_REPEAT_S and self._session.send_unanswered(commands.Activity()):
             self._active_at = now
 
     async def refresh_token(self) -> int:
@@ -339,12 +339,12 @@ class Client:
         times = self._session.view.typing_times
         if not self._throttle.start(room, time.monotonic(), times):
             return
-        if not self._session.tell(commands.TypingStart(room=room)):
+        if not self._session.send_unanswered(commands.TypingStart(room=room)):
             self._throttle.forget(room)
 
     async def stop_typing(self, room: str) -> None:
         if self._throttle.stop(room):
-            self._session.tell(commands.TypingStop(room=room))
+            self._session.send_unanswered(commands.TypingStop(room=room))
 
     async def signal(
         self, kind: str, *, room: str | None = None, user: str | None = None, body: Any = UNSET, key: str | None = None
@@ -356,7 +356,7 @@ class Client:
         if (room is None) == (user is None):
             raise ValueError("a signal goes to a room or to a user: give one of the two")
         content = UNSET if body is UNSET else raw(body)
-        self._session.tell(commands.SignalSend(kind=kind, room=room, user=user, body=content, key=key))
+        self._session.send_unanswered(commands.SignalSend(kind=kind, room=room, user=user, body=content, key=key))
 
 
 def _new_key() -> str:

@@ -64,7 +64,7 @@ class Consumers:
         # A loop was left with some still waiting. The next program is told them, unless this one goes on without.
         self._left = dict(waiting)
 
-    def tell(self, event: Event, end: Exception | None) -> None:
+    def publish(self, event: Event, end: Exception | None) -> None:
         """With the event that the client is closed, iterators end, with `end` if that was not the program's wish."""
         self._callbacks.deliver(event)
         if self._callbacks.takes(event.type):

@@ -26,7 +26,7 @@ class HeartbeatTimer:
         self._beating = self._loop.call_later(self._interval * random.uniform(0.5, 1.0), self._beat)
         self._listening = self._loop.call_later(self._patience, self._listen)
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """Anything came from the other side."""
         self._heard = self._loop.time()
 

@@ -131,7 +131,7 @@ class Link(WSListener):
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if self._pulse is not None:
-            self._pulse.heard()
+            self._pulse.received()
         match frame.msg_type:
             case WSMsgType.TEXT | WSMsgType.CONTINUATION:
                 self._parts.append(frame.get_payload_as_bytes())

@@ -133,7 +133,7 @@ class Session:
             raise Disconnected(reason=self.state)
         return await self._link.request(command, kind, fold)
 
-    def tell(self, command: Command) -> bool:
+    def send_unanswered(self, command: Command) -> bool:
         """Say something that is worth nothing later: without a link it is dropped. Whether it was said."""
         self.check_open()
         if self._link is None:

@@ -138,7 +138,7 @@ class Recovery:
         """Another node's sessions count no longer: who was in a room by them has left it."""
         self._deaths += 1
         if self._deaths == 1:
-            self._context.tasks.spawn(self._look_around())
+            self._context.tasks.spawn(self._check_rooms())
 
     def audit(self) -> None:
         """Compare what the engine has of this node with what it holds."""
@@ -206,11 +206,11 @@ class Recovery:
                 if isinstance(result, BaseException):
                     raise result
 
-    async def _look_around(self) -> None:
+    async def _check_rooms(self) -> None:
         while self._deaths:
             deaths = self._deaths
             try:
-                await self._parts.rooms.look_around(Part())
+                await self._parts.rooms.check_occupancy(Part())
             except EngineUnavailable as error:
                 log(log_events.WORK_LATER, work="looking through rooms", reason=error)
                 await self._context.timers.sleep(AGAIN_S)

@@ -50,7 +50,7 @@ class TokenRefresh:
         if (grants.tenant, grants.user) != session.key:
             raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
         await self._replace(connection, session, grants)
-        self._revocation_service.look_at(session)  # the new token may have been revoked meanwhile
+        self._revocation_service.recheck(session)  # the new token may have been revoked meanwhile
         return RefreshReply(grants.expires_at)
 
     async def _replace(self, connection: Connection, session: Session, grants: Grants) -> None:

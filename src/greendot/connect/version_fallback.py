@@ -28,10 +28,10 @@ class VersionFallback:
         unread = self._unread.get(connection)
         if unread is None:
             unread = self._unread[connection] = set()
-            self._context.timers.set(LONGEST_S * random.uniform(0.5, 1.0), self._due, connection)
+            self._context.timers.set(LONGEST_S * random.uniform(0.5, 1.0), self._on_timer, connection)
         unread.update(types)
 
-    def _due(self, connection: Connection) -> None:
+    def _on_timer(self, connection: Connection) -> None:
         now = self._context.clock.now_ms()
         for of in sorted(self._unread.pop(connection)):
             connection.send(encode_event(Refresh(of), now))

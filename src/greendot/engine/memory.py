@@ -307,7 +307,7 @@ class MemoryEngine:
             self._seen[key] = (record.face, record.name, self.now_ms())
             self._forget_seen()
         if record.turned is not None and not (change is not None and change.restored):
-            self._tell("user", key, record.turned)
+            self._publish("user", key, record.turned)
         if change is not None:
             self.publish(Topic("watch", *key), change)
 
@@ -318,7 +318,7 @@ class MemoryEngine:
         if not of.users:
             del self._tenants[key[0]]
 
-    def _tell(self, kind: Literal["user", "room"], key: Key, on: bool) -> None:
+    def _publish(self, kind: Literal["user", "room"], key: Key, on: bool) -> None:
         if self.turned is not None:
             self.turned(Transition(kind, *key, on))
 
@@ -374,7 +374,7 @@ class MemoryEngine:
         if occupants is None:
             occupants = self._occupants[tenant, room] = Occupants()
             if not restoring:
-                self._tell("room", (tenant, room), True)
+                self._publish("room", (tenant, room), True)
         if occupants.enter(user, ref, self.now_ms(), self._nodes):
             self.publish(Topic("room", tenant, room), Entered(user, restoring))
 
@@ -385,7 +385,7 @@ class MemoryEngine:
         left = occupants.exit(user, ref.session, self.now_ms(), self._nodes)
         if occupants.empty:
             del self._occupants[tenant, room]
-            self._tell("room", (tenant, room), False)
+            self._publish("room", (tenant, room), False)
         if left:
             self.publish(Topic("room", tenant, room), Left(user))
 
@@ -409,7 +409,7 @@ class MemoryEngine:
     def publish(self, topic: Topic, message: Message) -> None:
         self._published += 1
         if self._host is not None and (topic in self._topics or topic.kind in ("user", "node")):
-            self._host.heard(topic, message)
+            self._host.receive(topic, message)
 
     async def reach(self, node: str, message: Message) -> bool:
         if node == self._incarnation:

@@ -94,7 +94,7 @@ User = str
 class Host(Protocol):
     """The node an engine works for. What it is told, it is told in the loop's thread and must not take long."""
 
-    def heard(self, topic: Topic, message: Message) -> None:
+    def receive(self, topic: Topic, message: Message) -> None:
         """A message on one of the node's topics."""
         ...
 

@@ -42,12 +42,12 @@ class Badges:
     def changed(self, keys: Iterable[Key]) -> None:
         self._changed.update(dict.fromkeys(keys))
         if self._changed and self._timer is None:
-            self._timer = self._context.timers.set_next(EVERY_S, self._due)
+            self._timer = self._context.timers.set_next(EVERY_S, self._on_timer)
 
-    def _due(self, _: None) -> None:
-        self._context.tasks.spawn(self._tell())
+    def _on_timer(self, _: None) -> None:
+        self._context.tasks.spawn(self._deliver())
 
-    async def _tell(self) -> None:
+    async def _deliver(self) -> None:
         # One at a time: of two reads of the same inbox the older must not be told last.
         changed, self._changed = [*self._changed], {}
         wait_s = EVERY_S
@@ -64,7 +64,7 @@ class Badges:
             self._changed.update(dict.fromkeys(changed))
             wait_s = AGAIN_S
         finally:
-            self._timer = self._context.timers.set_next(wait_s, self._due) if self._changed else None
+            self._timer = self._context.timers.set_next(wait_s, self._on_timer) if self._changed else None
 
     def _send(self, key: Key, inbox: Inbox) -> None:
         frame = encode_event(InboxBadge(inbox.unread, inbox.unseen), self._context.clock.now_ms())

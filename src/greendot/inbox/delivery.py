@@ -59,9 +59,9 @@ class InboxDelivery:
         self._heads: BatchedReads[Key, Inbox] = BatchedReads(context, store.inboxes, Inbox())
         self._turns = asyncio.Semaphore(READERS)
         self._timer: Timer | None = None
-        self.badges = Badges(store, context, metrics, self._told)
+        self.badges = Badges(store, context, metrics, self._badges_sent)
         self.receipts = Receipts(store, context)
-        self.redelivery = Redelivery(store, context, metrics, self._send, self._hears)
+        self.redelivery = Redelivery(store, context, metrics, self._send, self._is_attached)
         self.bus: BusTable = {Notified: self._notified, InboxChanged: self.received}
 
     # --- devices come and go ---
@@ -101,7 +101,7 @@ class InboxDelivery:
         local = self._local.get(key)
         if local is None:
             local = self._local[key] = LocalInbox(key)
-            self._look_later()
+            self._set_timer()
         return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:
@@ -193,7 +193,7 @@ class InboxDelivery:
             return iter(())
         return (c for c in self._context.registry.connections_of(*local.key) if c.hears_inbox and not c.closing)
 
-    def _hears(self, local: LocalInbox) -> bool:
+    def _is_attached(self, local: LocalInbox) -> bool:
         return any(True for _ in self._devices(local))
 
     def _send(self, local: LocalInbox, frame: bytes) -> int:
@@ -245,7 +245,7 @@ class InboxDelivery:
             # The head first: what it counts and a page does not show is not to be announced any more.
             head = (await self._heads.get(local.key)).head
             found: list[Notification] = []
-            if head > local.cursor and self._hears(local):
+            if head > local.cursor and self._is_attached(local):
                 async with self._turns:
                     found = await self._store.notifications(
                         *local.key, after=local.cursor, before=head + 1, limit=RECOVER
@@ -275,14 +275,14 @@ class InboxDelivery:
 
     # --- comparing ---
 
-    def _look_later(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is None:
-            self._timer = self._context.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._due)
+            self._timer = self._context.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._on_timer)
 
-    def _due(self, _: None) -> None:
+    def _on_timer(self, _: None) -> None:
         self._timer = None
         if self._local:
-            self._look_later()
+            self._set_timer()
             self._context.tasks.spawn(self._compare_quietly())
 
     async def _compare_quietly(self) -> None:
@@ -314,7 +314,7 @@ class InboxDelivery:
         if (local := self._local.get(key)) is not None:
             self._show(local, inbox)
 
-    def _told(self, inboxes: Mapping[Key, Inbox]) -> None:
+    def _badges_sent(self, inboxes: Mapping[Key, Inbox]) -> None:
         """The devices know these counts now."""
         for key, inbox in inboxes.items():
             if (local := self._local.get(key)) is not None:

@@ -33,9 +33,9 @@ class Receipts:
 
     def _later(self) -> None:
         if self._timer is None and self._waiting:
-            self._timer = self._context.timers.set_next(EVERY_S, self._due)
+            self._timer = self._context.timers.set_next(EVERY_S, self._on_timer)
 
-    def _due(self, _: None) -> None:
+    def _on_timer(self, _: None) -> None:
         self._timer = None
         self._context.tasks.spawn(self.flush())
 

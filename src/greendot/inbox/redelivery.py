@@ -80,20 +80,20 @@ class Redelivery:
         if local.urged is not None:
             due = min(urged.due for urged in local.urged.values())
             delay_s = max(0.0, due - self._context.timers.now())
-            local.urge_timer = self._context.timers.set(delay_s, self._due, local)
+            local.urge_timer = self._context.timers.set(delay_s, self._on_timer, local)
 
-    def _due(self, local: LocalInbox) -> None:
+    def _on_timer(self, local: LocalInbox) -> None:
         local.urge_timer = None
         if self._hears(local):  # else it is sent when a device comes
-            self._context.tasks.spawn(self._again(local))
+            self._context.tasks.spawn(self._redeliver(local))
 
-    async def _again(self, local: LocalInbox) -> None:
+    async def _redeliver(self, local: LocalInbox) -> None:
         try:
             pending = await self.pending(local.key)
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="sending again what is not acknowledged", reason=error)
             if local.urged is not None:
-                local.urge_timer = self._context.timers.set(AGAIN_S, self._due, local)
+                local.urge_timer = self._context.timers.set(AGAIN_S, self._on_timer, local)
             return
         if local.urged is None:
             return

@@ -89,7 +89,7 @@ class InboxService:
         if is_many:
             await self._context.slices.turn()
         with span("bus.publish", kind="user"):
-            await self._publish(self._told(kept, [made.notification for made in created if made is not None]))
+            await self._publish(self._published(kept, [made.notification for made in created if made is not None]))
         if is_many:
             await self._context.slices.turn()
         if any(notice.push for notice in kept):
@@ -115,7 +115,7 @@ class InboxService:
         with span("store.commit", channel="inbox"):
             return await self._store.notify(notices)
 
-    def _told(self, notices: Sequence[Notice], made: Sequence[Notification]) -> Iterator[tuple[Topic, Message]]:
+    def _published(self, notices: Sequence[Notice], made: Sequence[Notification]) -> Iterator[tuple[Topic, Message]]:
         """One message per user, or a few if there is much. What was written before is told again: whoever wrote it may
         have ended before it was told, and who has heard of it drops it."""
         users: dict[Key, list[Notification]] = {}

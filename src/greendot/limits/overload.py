@@ -30,7 +30,7 @@ class OverloadMonitor:
     """One for each node. `start` begins measuring; a test tells it measurements with `look` instead."""
 
     def __init__(self, breaker: OverloadLevels, engine: Engine, hub: Hub, metrics: Metrics) -> None:
-        self.told: list[Callable[[Level], None]] = []  # called with the level when it changes
+        self.listeners: list[Callable[[Level], None]] = []  # called with the level when it changes
         self._breaker = breaker
         self._engine = engine
         self._hub = hub
@@ -79,10 +79,10 @@ class OverloadMonitor:
     def _measure(self) -> None:
         now, worked = monotonic(), thread_time()
         lag_s, worked_s, self._worked = max(0.0, now - self._due), worked - self._worked, worked
-        self.look(Load(lag_s, self._hub.backlog, self._engine.lag_s, worked_s), now)
+        self.measure(Load(lag_s, self._hub.backlog, self._engine.lag_s, worked_s), now)
         self._arm()
 
-    def look(self, load: Load, now: float) -> None:
+    def measure(self, load: Load, now: float) -> None:
         """Take a measurement into account."""
         self._load = load
         self._metrics.loop_lag.observe(load.lag_s)
@@ -91,7 +91,7 @@ class OverloadMonitor:
             self._multiply()
         self._worst[0] = max(self._worst[0], load.lag_s)
         before = self.level
-        level = self._breaker.look(load, now)
+        level = self._breaker.update(load, now)
         if level is not before:
             self._changed(before, level)
 
@@ -111,7 +111,7 @@ class OverloadMonitor:
             log(log_events.OVERLOAD_EASED)
         self._hub.shedding = level >= Level.SHEDDING
         self._engine.level = level
-        for notify in self.told:
+        for notify in self.listeners:
             notify(level)
 
     def gauges(self) -> Iterator[tuple[str, float]]:

@@ -58,7 +58,7 @@ class OverloadLevels:
         self._left_at = -inf  # when the node was last found to be normal again
         self._times = 1.0  # the hold, for this time
 
-    def look(self, load: Load, now: float) -> Level:
+    def update(self, load: Load, now: float) -> Level:
         """The level from now on."""
         passed = max(0.0, min(now - self._looked_at, max(STEP_S, load.worked_s)))
         self._looked_at = now

@@ -26,9 +26,9 @@ class EventRecorder:
         """How much this node has to do has changed: what is only looked at goes first."""
         self.tail.shedding = level >= Level.SHEDDING
 
-    def _tell(self, event: RecordedEvent, body: bytes = b"") -> None:
+    def _record(self, event: RecordedEvent, body: bytes = b"") -> None:
         self.tail.expire(self._clock.monotonic())  # whoever looked may have gone without a word
-        self.tail.tell(event, body)
+        self.tail.record(event, body)
 
     # --- sessions ---
 
@@ -47,7 +47,7 @@ class EventRecorder:
 
     def _session(self, session: Session, what: str, detail: str | None = None, number: int | None = None) -> None:
         now = self._clock.now_ms()
-        self._tell(
+        self._record(
             RecordedEvent(now, "connects", what, *session.key, session=session.id, number=number, detail=detail or None)
         )
 
@@ -58,44 +58,44 @@ class EventRecorder:
             return
         if turn.kind == "user":
             what = "online" if turn.on else "offline"
-            self._tell(RecordedEvent(self._clock.now_ms(), "presence", what, turn.tenant, turn.name))
+            self._record(RecordedEvent(self._clock.now_ms(), "presence", what, turn.tenant, turn.name))
         else:
             what = "occupied" if turn.on else "vacated"
-            self._tell(RecordedEvent(self._clock.now_ms(), "rooms", what, turn.tenant, room=turn.name))
+            self._record(RecordedEvent(self._clock.now_ms(), "rooms", what, turn.tenant, room=turn.name))
 
     def idled(self, session: Session) -> None:
         if self.tail.open:
             what = "idle" if session.idle else "active"
-            self._tell(RecordedEvent(self._clock.now_ms(), "presence", what, *session.key, session=session.id))
+            self._record(RecordedEvent(self._clock.now_ms(), "presence", what, *session.key, session=session.id))
 
     def stated(self, key: tuple[str, str], manual: ManualStatus) -> None:
         if self.tail.open:
-            self._tell(RecordedEvent(self._clock.now_ms(), "presence", "status set", *key, detail=manual.status))
+            self._record(RecordedEvent(self._clock.now_ms(), "presence", "status set", *key, detail=manual.status))
 
     # --- rooms ---
 
     def joined(self, session: Session, room: str) -> None:
         if self.tail.open:
-            self._tell(RecordedEvent(self._clock.now_ms(), "rooms", "joined", *session.key, room, session.id))
+            self._record(RecordedEvent(self._clock.now_ms(), "rooms", "joined", *session.key, room, session.id))
 
     def left(self, session: Session, room: str) -> None:
         if self.tail.open:
-            self._tell(RecordedEvent(self._clock.now_ms(), "rooms", "left", *session.key, room, session.id))
+            self._record(RecordedEvent(self._clock.now_ms(), "rooms", "left", *session.key, room, session.id))
 
-    def said(self, tenant: str, record: Record) -> None:
+    def message(self, tenant: str, record: Record) -> None:
         if self.tail.open:
             what = {"edit": "edited", "delete": "deleted"}.get(record.op or "", "message")
             event = RecordedEvent(record.at, "rooms", what, tenant, record.user, record.room, number=record.seq)
-            self._tell(event, record.body)
+            self._record(event, record.body)
 
     def member(self, what: str, tenant: str, room: str, user: str) -> None:
         if self.tail.open:
-            self._tell(RecordedEvent(self._clock.now_ms(), "rooms", what, tenant, user, room))
+            self._record(RecordedEvent(self._clock.now_ms(), "rooms", what, tenant, user, room))
 
     def typed(self, session: Session, room: str, *, on: bool) -> None:
         if self.tail.open:
             what = "typing" if on else "stopped typing"
-            self._tell(RecordedEvent(self._clock.now_ms(), "typing", what, *session.key, room, session.id))
+            self._record(RecordedEvent(self._clock.now_ms(), "typing", what, *session.key, room, session.id))
 
     # --- what was not done ---
 
@@ -104,7 +104,9 @@ class EventRecorder:
         if self.tail.open and session is not None:
             what = "no command" if command is None else str(command.__struct_config__.tag)
             room = getattr(command, "room", None)
-            self._tell(RecordedEvent(self._clock.now_ms(), "errors", code, *session.key, room, session.id, detail=what))
+            self._record(
+                RecordedEvent(self._clock.now_ms(), "errors", code, *session.key, room, session.id, detail=what)
+            )
 
     # --- notifications ---
 
@@ -112,4 +114,4 @@ class EventRecorder:
         if self.tail.open:
             for it in notices:
                 event = RecordedEvent(it.created_at, "notifications", "notified", it.tenant, it.user, detail=it.kind)
-                self._tell(event, it.body)
+                self._record(event, it.body)

@@ -106,7 +106,7 @@ class EventTail:
             del self._lines[name]
         self.open = bool(self._lines)
 
-    def tell(self, event: RecordedEvent, body: bytes = b"") -> None:
+    def record(self, event: RecordedEvent, body: bytes = b"") -> None:
         """It happened."""
         if body and self._bodies and event.kind in ("rooms", "notifications"):
             text = body.decode(errors="replace")

@@ -357,9 +357,9 @@ class Supervisor:
 def _perform(work: Work, number: int, report: int) -> int:
     """Do the work; the exit code it ends with."""
     try:
-        work(number, lambda: _tell(report, _READY))
+        work(number, lambda: _report(report, _READY))
     except GreendotError as error:
-        _tell(report, str(error).encode(errors="replace")[: _MOST_SAID // 2])
+        _report(report, str(error).encode(errors="replace")[: _MOST_SAID // 2])
         return 2
     return 0
 
@@ -371,7 +371,7 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-def _tell(report: int, words: bytes) -> None:
+def _report(report: int, words: bytes) -> None:
     try:
         os.write(report, words)
     except BrokenPipeError:

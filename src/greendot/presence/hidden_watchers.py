@@ -55,7 +55,7 @@ class HiddenWatchers:
         self._watched.detach(watched.channel.topic, connection)  # and with it what waits to be written to it
         self._celebrities.left(watched, connection)
         if watched.face.state != "offline" and not watched.is_polled:
-            self._tell(watched, connection, gone)
+            self._deliver(watched, connection, gone)
 
     def lift(self, watched: WatchedUser, connection: Connection) -> Presence | None:
         """It may see the user again. What it is to be told; None if it was not barred, or nothing is different."""
@@ -86,7 +86,7 @@ class HiddenWatchers:
     def tell_again(self, watched: WatchedUser) -> None:
         """Whether the user is followed is told to them too: that it is not would tell them apart."""
         for connection, shown in watched.barred.items():
-            self._tell(watched, connection, shown)
+            self._deliver(watched, connection, shown)
 
     def _gone(self, watched: WatchedUser) -> Presence:
         """As if the user had gone offline this moment, to those who saw them."""
@@ -104,6 +104,6 @@ class HiddenWatchers:
         shown = structs.replace(shown, stale=watched.stale or UNSET)
         return polled(shown, self._now_ms()) if seen_before and watched.is_polled else shown
 
-    def _tell(self, watched: WatchedUser, connection: Connection, shown: Presence) -> None:
+    def _deliver(self, watched: WatchedUser, connection: Connection, shown: Presence) -> None:
         frame = encode_event(self._current(watched, shown), self._context.clock.now_ms())
         connection.send(frame, record=False, key=("presence", watched.user))

@@ -35,7 +35,7 @@ class StatusService:
         self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer
         # Of those of them who have set one: a version, and when it came (monotonic seconds).
         self._seen: dict[Key, tuple[int, float]] = {}
-        self.bus: BusTable = {StatusChanged: lambda topic, message: self.look_again((topic.tenant, topic.name))}
+        self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
 
     async def set(self, key: Key, manual: ManualStatus) -> Snapshot:
         """Keep what the user set and show it. Refused when it would be over before it began."""
@@ -62,7 +62,7 @@ class StatusService:
         else:
             self._note(key, snapshot)
 
-    def look_again(self, key: Key) -> None:
+    def refresh(self, key: Key) -> None:
         """The status was set, here or elsewhere."""
         self._context.tasks.spawn(self._settle(key))
 

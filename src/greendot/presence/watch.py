@@ -357,9 +357,9 @@ class WatchService:
                 snapshots = await self._engine.read(tenant, [watched.channel.topic.name for watched in chunk])
                 for watched, snapshot, face in zip(chunk, snapshots, before, strict=True):
                     if has_come(watched.held_until, now):  # not lost again meanwhile
-                        self._again(watched, snapshot, settled=intact or watched.face is not face)
+                        self._retry(watched, snapshot, settled=intact or watched.face is not face)
 
-    def _again(self, watched: WatchedUser, snapshot: Snapshot, *, settled: bool) -> None:
+    def _retry(self, watched: WatchedUser, snapshot: Snapshot, *, settled: bool) -> None:
         """What was read. Unless `settled`, it stands even if its version is older: what was newer is lost."""
         if snapshot.stale:
             self._await_restored(watched)

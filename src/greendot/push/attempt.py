@@ -61,7 +61,7 @@ class Attempt(NamedTuple):
             sent=[device.device for device, one in zip(to, sent, strict=True) if one.outcome == "sent"],
         )
         if any(one.outcome == "failed" for one in sent):
-            return self._again(found, max(one.wait_s for one in sent), expires_at)
+            return self._retry(found, max(one.wait_s for one in sent), expires_at)
         there = {device.device for device in self.push.devices}
         refused = [one.reason for one in found.results if one.outcome == "refused" and one.device in there]
         return self._given_up(found, refused[0]) if refused else found
@@ -69,7 +69,7 @@ class Attempt(NamedTuple):
     def put_off(self, reason: str) -> Settled:
         """It could not even be tried. In the end it is given up too."""
         found = Settled(self.push.id, storable(reason), results=self.push.results, tried=True)
-        return self._again(found, 0.0, None)
+        return self._retry(found, 0.0, None)
 
     def _result(self, device: Device, sent: SendResult, before: Result | None) -> Result:
         attempts = sent.is_tried + (before.attempts if before is not None else 0)
@@ -77,7 +77,7 @@ class Attempt(NamedTuple):
             device.device, device.provider, sent.outcome, self.now, attempts, storable(sent.reason[:MOST_REASON])
         )
 
-    def _again(self, found: Settled, wait_s: float, expires_at: int | None) -> Settled:
+    def _retry(self, found: Settled, wait_s: float, expires_at: int | None) -> Settled:
         # Being held back is no failure of its own: that wait grows by itself.
         attempts = self.push.attempts + found.tried
         again_s = pause_s(attempts, self.chance, wait_s) if found.tried else wait_s

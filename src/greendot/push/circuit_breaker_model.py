@@ -56,6 +56,6 @@ class CircuitBreaker(Struct):
                 self.pauses += 1
                 self.rests_until = now + min(self.longest_s, pause_s(self.pauses, chance))
 
-    def told(self, now: float, wait_s: float) -> None:
+    def asked_to_rest(self, now: float, wait_s: float) -> None:
         """The other side wants to be left alone for so long."""
         self.told_until = max(self.told_until, now + wait_s)

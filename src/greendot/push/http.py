@@ -108,7 +108,7 @@ class DeviceRoutes:
     @operation("GET /v1/users/{user}/push")
     async def choices(self, request: Request, user: str) -> PushChoices:
         """When a user is not to be disturbed."""
-        return _told(await self._store.choices(*self._key(request, user)))
+        return _choices_body(await self._store.choices(*self._key(request, user)))
 
     @operation("PUT /v1/users/{user}/push")
     async def choose(self, request: Request, user: str, body: PushChoices) -> PushChoices:
@@ -120,7 +120,7 @@ class DeviceRoutes:
         quiet = body.quiet_hours or QuietHours("00:00", "00:00")
         chosen = Choices(body.time_zone, _minutes(quiet.begins), _minutes(quiet.ends))
         await self._store.put_choices(*self._key(request, user), chosen)
-        return _told(chosen)
+        return _choices_body(chosen)
 
     def _key(self, request: Request, user: str) -> tuple[str, str]:
         return self._keys.tenant(request), user
@@ -131,7 +131,7 @@ def _shown(device: Device) -> ShownDevice:
     return ShownDevice(device.device, device.provider, token, device.created_at, device.used_at)
 
 
-def _told(chosen: Choices) -> PushChoices:
+def _choices_body(chosen: Choices) -> PushChoices:
     if chosen.quiet_begins == chosen.quiet_ends:
         return PushChoices(chosen.zone)
     return PushChoices(chosen.zone, QuietHours(_clock(chosen.quiet_begins), _clock(chosen.quiet_ends)))

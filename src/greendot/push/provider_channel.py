@@ -152,7 +152,7 @@ class ProviderChannel:
             place.is_stuck = place.is_stuck and not went_well
             self._slots.prove(place.host, went_well)
         if sent.wait_s > 0 and sent.is_tried:
-            rests.told(now, sent.wait_s)
+            rests.asked_to_rest(now, sent.wait_s)
         self._note(was_open, rests.is_open, sent)
         return sent
 

@@ -40,7 +40,7 @@ class RecipientStates:
         self._engine = engine
         self._store = store
 
-    async def look(self, rooms: Rooms) -> dict[Key, RecipientState]:
+    async def read(self, rooms: Rooms) -> dict[Key, RecipientState]:
         """How each stands; `rooms` are those the notifications for each are about."""
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -46,14 +46,14 @@ class RoomDelivery:
         self._timer: Timer | None = None
         self._changed = changed  # told of a room whose members are not those known here
 
-    def _look_later(self) -> None:
+    def _set_timer(self) -> None:
         """While there are rooms here their heads are compared with the store's."""
         if self._timer is None:
-            self._timer = self._context.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._due)
+            self._timer = self._context.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._on_timer)
 
     def begin(self, local: LocalRoom, head: int) -> None:
         """A room is followed from here on; what came while its head was read finds its place."""
-        self._look_later()
+        self._set_timer()
         self._forward(local, local.line.skip_to(head))
         if local.hinted > local.cursor:
             self._miss(local, 0.0)
@@ -126,10 +126,10 @@ class RoomDelivery:
 
     # --- comparing ---
 
-    def _due(self, _: None) -> None:
+    def _on_timer(self, _: None) -> None:
         self._timer = None
         if self._local.within(Part()):
-            self._look_later()
+            self._set_timer()
             self._context.tasks.spawn(self._compare_quietly())
 
     async def _compare_quietly(self) -> None:

@@ -132,7 +132,7 @@ class RoomMembers:
             return None
         return local
 
-    async def look_again(self, local: LocalRoom) -> list[str]:
+    async def refresh(self, local: LocalRoom) -> list[str]:
         """The members have changed. Answers the listening users who may no longer be in the room."""
         topic = local.channel.topic
         sessions = {c.session.user: c.session for c in local.channel.listeners if c.session is not None}

@@ -160,11 +160,11 @@ class RoomMessages:
             if traceparent is None:
                 self._engine.publish(Topic("room", tenant, room), told)
             else:
-                self._tell_traced(Topic("room", tenant, room), told, record.id)
-            self._context.recorder.said(tenant, record)
+                self._publish_traced(Topic("room", tenant, room), told, record.id)
+            self._context.recorder.message(tenant, record)
         return record
 
-    def _tell_traced(self, topic: Topic, told: Deliver, message: str) -> None:
+    def _publish_traced(self, topic: Topic, told: Deliver, message: str) -> None:
         with span("bus.publish", kind=topic.kind):
             log(log_events.RECORD_WRITTEN, message=message, tenant=topic.tenant, channel=topic.name)
             self._engine.publish(topic, told)

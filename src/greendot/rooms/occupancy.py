@@ -93,7 +93,7 @@ class RoomOccupancy:
         self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
         self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
         self._held_until = float("-inf")  # monotonic seconds
-        self._counting = CountThrottle(context.timers, self._tell_count)
+        self._counting = CountThrottle(context.timers, self._deliver_count)
         self.room_view = RoomView(channel, context, visibility, lambda: self._users)
         self.stale = False  # some may be missing: it was read while lost records were being restored
 
@@ -179,7 +179,7 @@ class RoomOccupancy:
 
     # --- from the bus ---
 
-    def heard(self, message: Entered | Left) -> bool:
+    def receive(self, message: Entered | Left) -> bool:
         """Whether it shows that the engine has forgotten who is there, before this node found out."""
         user, entered = message.user, isinstance(message, Entered)
         for meanwhile in self._readings.values():
@@ -246,7 +246,7 @@ class RoomOccupancy:
             self.room_view.appears(user)
             if self._order is not None:
                 insort(self._order, user)
-            self._tell(user, RoomEntered(self._room, user), self.room_view.skipped(user))
+            self._deliver(user, RoomEntered(self._room, user), self.room_view.skipped(user))
 
     def _leave(self, user: str) -> None:
         # The engine may not know yet of a session that is here.
@@ -259,7 +259,7 @@ class RoomOccupancy:
                 del self._order[bisect_left(self._order, user)]
             blind = self.room_view.skipped(user)
             self.room_view.goes(user)
-            self._tell(user, RoomLeft(self._room, user), blind)
+            self._deliver(user, RoomLeft(self._room, user), blind)
 
     @property
     def _tenant(self) -> str:
@@ -273,7 +273,7 @@ class RoomOccupancy:
     def _is_large(self) -> bool:
         return max(len(self._channel.listeners), len(self._users)) > self._large
 
-    def _tell(self, user: str, event: Event, skip: list[Connection]) -> None:
+    def _deliver(self, user: str, event: Event, skip: list[Connection]) -> None:
         if self._is_large:
             self._counting.soon()
         elif self._channel.listeners:
@@ -282,10 +282,10 @@ class RoomOccupancy:
             self._context.hub.offer(self._channel, frame, key=key, skip=skip)
             self.room_view.named()
 
-    def _tell_count(self) -> None:
+    def _deliver_count(self) -> None:
         """To everybody how many are there: one more for those who are, and whom nobody else sees."""
         hidden = [user for user in self._statuses.invisible(self._tenant) if self._devices(user)]
-        self.room_view.tell_count(self._count_frame, RoomKey(self._room, ("present",)), hidden, 1)
+        self.room_view.deliver_count(self._count_frame, RoomKey(self._room, ("present",)), hidden, 1)
 
     def _count_frame(self, count: int) -> bytes:
         return encode_event(RoomCount(self._room, count), self._context.clock.now_ms())

@@ -268,9 +268,9 @@ class RoomService:
             return
         match message:
             case Typing():
-                local.typing.heard(message)
+                local.typing.receive(message)
             case Entered() | Left():
-                if local.present.heard(message):
+                if local.present.receive(message):
                     local.present.hold(self._limits.hold_s)
                     self._context.timers.set(self._limits.hold_s, self._restored, local)
             case MembersChanged():
@@ -297,12 +297,12 @@ class RoomService:
         """Look up who may listen, before anything more is delivered."""
         if local.unchecked is None:
             local.unchecked, local.checking = [], asyncio.get_running_loop().create_future()
-            self._context.tasks.spawn(self._look_again(local))
+            self._context.tasks.spawn(self._refresh_members(local))
 
-    async def _look_again(self, local: LocalRoom) -> None:
+    async def _refresh_members(self, local: LocalRoom) -> None:
         covered = len(local.unchecked or ())  # what came before the store is asked is decided by what it says
         try:
-            for user in await self.membership.look_again(local):
+            for user in await self.membership.refresh(local):
                 self._let_go(local.channel.topic.tenant, local.channel.topic.name, user, "removed")
         except StoreUnavailable:
             # Nobody can say who may hear it: what waits is read again when somebody can.
@@ -390,9 +390,9 @@ class RoomService:
         for local in self._local.within(part):
             topic = local.channel.topic
             local.typing.resync(await self._engine.typers(topic.tenant, topic.name))
-        await self.look_around(part)
+        await self.check_occupancy(part)
 
-    async def look_around(self, part: Part) -> None:
+    async def check_occupancy(self, part: Part) -> None:
         """See who is in the rooms, and tell what is different."""
         rooms = self._local.within(part)
         for at in range(0, len(rooms), AT_ONCE):
@@ -406,9 +406,9 @@ class RoomService:
     def _restored(self, local: LocalRoom) -> None:
         """One that was seen to be restored before this node knew of any loss."""
         if self._local.get(local.channel.topic) is local:
-            self._context.tasks.spawn(self._look_quietly(local))
+            self._context.tasks.spawn(self._check_quietly(local))
 
-    async def _look_quietly(self, local: LocalRoom) -> None:
+    async def _check_quietly(self, local: LocalRoom) -> None:
         try:
             await local.present.read(self._engine)
         except EngineUnavailable:  # perhaps for a moment, in which no loss is found that has all read again

@@ -99,11 +99,11 @@ class SessionRooms:
             self._telling[seat] = True
         else:
             self._telling[seat] = False
-            self._context.tasks.spawn(self._tell(seat))
+            self._context.tasks.spawn(self._update_engine(seat))
 
-    async def _tell(self, seat: SessionRoom, *, again: bool = False) -> None:
+    async def _update_engine(self, seat: SessionRoom, *, again: bool = False) -> None:
         try:
-            await self._say(seat)
+            await self._write(seat)
         except EngineUnavailable:
             self._context.timers.set(RETRY_S * random.uniform(1, 2), self._tell_again, seat)
             return
@@ -112,9 +112,9 @@ class SessionRooms:
             self._context.timers.set(DOUBT_S, self._changed, seat)
 
     def _tell_again(self, seat: SessionRoom) -> None:
-        self._context.tasks.spawn(self._tell(seat, again=True))
+        self._context.tasks.spawn(self._update_engine(seat, again=True))
 
-    async def _say(self, seat: SessionRoom, *, restoring: bool = False) -> None:
+    async def _write(self, seat: SessionRoom, *, restoring: bool = False) -> None:
         """How it is now, and how it has become meanwhile: one word after the other."""
         session, room = seat
         changed = True
@@ -141,6 +141,6 @@ class SessionRooms:
             return
         self._telling[seat] = False
         try:
-            await self._say(seat, restoring=True)
+            await self._write(seat, restoring=True)
         finally:
             del self._telling[seat]

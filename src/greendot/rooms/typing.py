@@ -57,7 +57,7 @@ class RoomTyping:
         self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
         self._unknown: dict[str, Typing] = {}  # who types, and it is being looked up who may see them
-        self._counting = CountThrottle(context.timers, self._tell_count)
+        self._counting = CountThrottle(context.timers, self._deliver_count)
         self.room_view = RoomView(channel, context, visibility, lambda: self._entries.keys())
 
     def seed(self, typists: Iterable[Typist]) -> None:
@@ -73,9 +73,9 @@ class RoomTyping:
         """
         for user, name, remaining in typists:
             if user not in self._entries:
-                self.heard(Typing(user, name, remaining))
+                self.receive(Typing(user, name, remaining))
 
-    def heard(self, typing: Typing) -> None:
+    def receive(self, typing: Typing) -> None:
         """A start, a repetition or a stop from the bus."""
         if typing.expires_in_ms <= 0:
             self._unknown.pop(typing.user, None)
@@ -100,7 +100,7 @@ class RoomTyping:
         self._hold(typing.user, typing.name, typing.expires_in_ms)
         if not self._is_large:
             event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
-            self._tell(typing.user, event, self.room_view.skipped(typing.user))
+            self._deliver(typing.user, event, self.room_view.skipped(typing.user))
         elif not known or self._context.timers.now() - self._counting.told_at >= REPEAT_COUNT * self._ttl_ms / 1000:
             self._counting.soon()
 
@@ -170,17 +170,17 @@ class RoomTyping:
         if self._is_large:
             self._counting.soon()
         else:
-            self._tell(user, TypingStopped(self._room, user), blind)
+            self._deliver(user, TypingStopped(self._room, user), blind)
 
-    def _tell(self, user: str, event: Event, skip: list[Connection]) -> None:
+    def _deliver(self, user: str, event: Event, skip: list[Connection]) -> None:
         key = RoomKey(self._room, ("typing", user))
         frame = encode_event(event, self._context.clock.now_ms())
         self._context.hub.offer(self._channel, frame, key=key, skip=skip, low=True)
 
-    def _tell_count(self) -> None:
+    def _deliver_count(self) -> None:
         """To everybody how many others are typing: one less for those who type themselves."""
         key = RoomKey(self._room, ("typing",))
-        self.room_view.tell_count(self._count_frame, key, [*self._entries], -1, lapses=True)
+        self.room_view.deliver_count(self._count_frame, key, [*self._entries], -1, lapses=True)
 
     def _count_frame(self, count: int) -> bytes:
         return encode_event(TypingCount(self._room, count, self._ttl_ms), self._context.clock.now_ms())

@@ -237,7 +237,7 @@ class _Connection(asyncio.Protocol):
             for event in self._state.receive_data(data):
                 self._heard += 1
                 self._heard_at = self._loop.time()
-                self._hear(event)
+                self._receive(event)
         except H2Error:
             self._end(NotCalled(f"{self._host} does not speak HTTP/2 as expected"))
         self._flush()
@@ -246,7 +246,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(NotCalled(f"{self._host} has cut off the connection"))
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         match event:
             case RemoteSettingsChanged():
                 if not self.greeted.done():

@@ -104,11 +104,11 @@ class IngressPolicy:
         origin = headers.get(b"origin")
         if not self._rules.origins.allows(origin, headers.get(b"host", b""), secure=secure):
             self._metrics.realtime_refused_origin_total += 1
-            self._tell(origin)
+            self._log_refusal(origin)
             return WRONG_ORIGIN
         return self.crowded(visit) or address
 
-    def _tell(self, origin: bytes | None) -> None:
+    def _log_refusal(self, origin: bytes | None) -> None:
         """An operator who forgot to list a page must find out; one who is attacked must not drown in it."""
         if self._now() >= self._told_at + TELL_S:
             self._told_at = self._now()

@@ -84,7 +84,7 @@ class VisibilityCache:
         looking = known.get((tenant, viewer)) if rule.is_mutual else PLAIN
         if looking is None or seen is None:
             return "hidden"
-        said = rule.policy == "ask" and self._visibility_webhook.said(tenant, viewer, target)
+        said = rule.policy == "ask" and self._visibility_webhook.answer(tenant, viewer, target)
         rule = rule.in_room if in_room else rule
         return may_see(rule, Person(viewer, looking), Person(target, seen), self._now_ms(), said=said)
 
@@ -251,7 +251,7 @@ class VisibilityCache:
         for user in users:
             self._visibility_webhook.forget(tenant, user)
 
-    async def look_around(self, tenants: Collection[str]) -> list[str]:
+    async def stale_tenants(self, tenants: Collection[str]) -> list[str]:
         """See where anybody hides, in case that was not heard of. Answers the tenants that matter, or did; nothing more
         is known of tenants that are not named."""
         self._hiding = {tenant: hides for tenant, hides in self._hiding.items() if tenant in tenants}
@@ -267,7 +267,7 @@ class VisibilityCache:
                     await self._begin(tenant)
         return [*{*mattered, *(tenant for tenant in self._hiding if self.matters(tenant))}]
 
-    async def look_again(self, tenant: str) -> None:
+    async def refresh(self, tenant: str) -> None:
         """Read everything of a tenant that is in use again, in case a change was not heard of; forget the rest."""
         used = set[str]()
         if self.matters(tenant):

@@ -120,7 +120,7 @@ class RoomView:
         """The listeners to be left out when something is told of the target."""
         return [*self._devices(target), *self.blind(target)]
 
-    def tell_count(
+    def deliver_count(
         self, make: Callable[[int], bytes], key: object, others: Iterable[str], also: int, *, lapses: bool = False
     ) -> None:
         """To each listener how many they see; `also` is added for `others`, such as those who do not count themselves.

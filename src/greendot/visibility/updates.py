@@ -73,7 +73,7 @@ class VisibilityUpdates:
         self._asking_again: set[str] = set()  # tenants whose apps did not answer
         webhook.unanswered = self._unanswered
         self.commands: CommandTable = {PrivacySet: self._privacy_set}
-        self.bus: BusTable = {VisibilityChanged: lambda topic, message: self.heard(message, topic.name)}
+        self.bus: BusTable = {VisibilityChanged: lambda topic, message: self.receive(message, topic.name)}
 
     async def _privacy_set(self, connection: Connection, session: Session, command: PrivacySet) -> Outcome:
         kept = await self.set_privacy(session.key, command.last_seen, command.hide_from)
@@ -82,7 +82,7 @@ class VisibilityUpdates:
     def start(self) -> None:
         # An answer of the app that is half as old as it may be is asked for again.
         period_s = min(AGAIN_S, self._webhook.shortest_s / 2)
-        self._timer = self._context.timers.set(period_s * random.uniform(0.8, 1.0), self._due)
+        self._timer = self._context.timers.set(period_s * random.uniform(0.8, 1.0), self._on_timer)
 
     # --- changes, made here ---
 
@@ -92,30 +92,30 @@ class VisibilityUpdates:
             return (await self._store.privacies([key])).get(key, Privacy())
         users = None if hide_from is None else frozenset(hide_from) - {key[1]}
         kept = await self._store.put_privacy(*key, last_seen=last_seen, hide_from=users)
-        await self._tell(*key)
+        await self._publish(*key)
         return kept
 
     async def put_contact(self, key: Key, other: str, at: int) -> None:
         if not await self._store.put_contact(*key, other, at, most=MOST_CONTACTS):
             raise Refused(Err.TOO_MANY, f"a user may have at most {MOST_CONTACTS} contacts")
-        await self._tell(*key)
+        await self._publish(*key)
 
     async def remove_contact(self, key: Key, other: str) -> None:
         await self._store.remove_contact(*key, other)
-        await self._tell(*key)
+        await self._publish(*key)
 
     async def members_changed(self, tenant: str, user: str) -> None:
         """The user is in other rooms than before."""
         if self._cache.rule(tenant).policy == "shared_rooms":
-            await self._tell(tenant, user)
+            await self._publish(tenant, user)
 
-    async def _tell(self, tenant: str, user: str) -> None:
+    async def _publish(self, tenant: str, user: str) -> None:
         nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
         await self._rpc.call(nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number))
 
     # --- changes, heard of ---
 
-    def heard(self, message: VisibilityChanged, node: str) -> None:
+    def receive(self, message: VisibilityChanged, node: str) -> None:
         """Some node, or this one, waits until this one has acted on it."""
         self._context.tasks.spawn(self._act(message, node))
 
@@ -163,29 +163,29 @@ class VisibilityUpdates:
 
     def lost(self) -> None:
         """Messages may have been missed."""
-        self._context.tasks.spawn(self._look_again())
+        self._context.tasks.spawn(self._refresh_all())
 
-    def _due(self, _: None) -> None:
+    def _on_timer(self, _: None) -> None:
         self.start()
-        self._context.tasks.spawn(self._look_again())
+        self._context.tasks.spawn(self._refresh_all())
 
     def _unanswered(self, tenant: str) -> None:
         if tenant not in self._asking_again:
             self._asking_again.add(tenant)
-            self._context.timers.set(REST_S, self._ask_again, tenant)
+            self._context.timers.set(REST_S, self._retry_webhook, tenant)
 
-    def _ask_again(self, tenant: str) -> None:
+    def _retry_webhook(self, tenant: str) -> None:
         self._asking_again.discard(tenant)
         self._context.tasks.spawn(self._review_all(tenant))
 
     async def _review_all(self, tenant: str) -> None:
         await self._review(tenant, None)
 
-    async def _look_again(self) -> None:
+    async def _refresh_all(self) -> None:
         visibility = self._cache
         try:
-            for tenant in await visibility.look_around(self._context.registry.tenants):
-                await visibility.look_again(tenant)
+            for tenant in await visibility.stale_tenants(self._context.registry.tenants):
+                await visibility.refresh(tenant)
                 await self._review(tenant, None)
         except (StoreUnavailable, EngineUnavailable) as error:
             log(log_events.WORK_LATER, work="who may see whom", reason=error)

@@ -90,7 +90,7 @@ class VisibilityWebhook:
         self._failed: dict[str, tuple[int, float]] = {}  # tenants: how often in a row, and when it was last
         self.failures = 0
 
-    def said(self, tenant: str, viewer: str, target: str) -> bool:
+    def answer(self, tenant: str, viewer: str, target: str) -> bool:
         """Whether the app said so, and lately enough."""
         return self._answer(tenant, viewer, target, self._keep(tenant)) is True
 
@@ -142,11 +142,11 @@ class VisibilityWebhook:
         if times >= FAILURES and self._context.timers.now() - last < REST_S:
             return {}
         found: dict[Pair, bool] = {}
-        for answers in await asyncio.gather(*(self._ask(tenant, some) for some in _requests(pairs))):
+        for answers in await asyncio.gather(*(self._call(tenant, some) for some in _requests(pairs))):
             found |= answers
         return found
 
-    async def _ask(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
+    async def _call(self, tenant: str, pairs: Sequence[Pair]) -> dict[Pair, bool]:
         app, now, changes = (
             self._clients.get(tenant) or self._clients.get(""),
             self._context.timers.now(),

@@ -26,7 +26,7 @@ async def test_who_is_heard_is_not_given_up() -> None:
     silent: list[int] = []
 
     def beat() -> None:
-        pulse.heard()
+        pulse.received()
         beats.append(1)
         if len(beats) == 8:
             enough.set()

@@ -23,7 +23,7 @@ class Node:
         levels = [self.breaker.level]
         for _ in range(round(seconds / EVERY_S)):
             self.now += EVERY_S
-            level = self.breaker.look(load, self.now)
+            level = self.breaker.update(load, self.now)
             if level is not levels[-1]:
                 levels.append(level)
         return levels
@@ -56,7 +56,7 @@ def test_a_process_that_was_stopped_is_not_flooded() -> None:
     node = Node()
     node.run(Load(), 1)
     node.now += 30
-    assert node.breaker.look(Load(lag_s=30, worked_s=0.01), node.now) is NORMAL
+    assert node.breaker.update(Load(lag_s=30, worked_s=0.01), node.now) is NORMAL
     assert node.run(Load(), 1) == [NORMAL]
 
 
@@ -68,7 +68,7 @@ def test_a_turn_of_the_loop_that_took_a_second_of_work_is_enough() -> None:
     node = Node()
     node.run(Load(), 1)
     node.now += 1
-    assert node.breaker.look(Load(lag_s=1, worked_s=0.98), node.now) is SHEDDING
+    assert node.breaker.update(Load(lag_s=1, worked_s=0.98), node.now) is SHEDDING
 
 
 def test_it_is_normal_again_soon_after_all_is_well() -> None:
@@ -100,7 +100,7 @@ def test_a_load_that_comes_back_with_every_recovery_is_held_for_longer_but_never
         node.now += EVERY_S
         before = node.breaker.level
         load = Load() if before else LATE
-        if node.breaker.look(load, node.now) is not before:
+        if node.breaker.update(load, node.now) is not before:
             changes.append(node.now)
     assert len(changes) / 2 <= 30 / (LONGEST * HOLD_S) + 2  # and not one a second
     assert node.run(Load(), LONGEST * HOLD_S + 0.2)[-1] is NORMAL
@@ -169,17 +169,17 @@ def test_all_is_well_below_a_part_of_what_is_too_much() -> None:
 def test_a_level_is_left_at_the_measurement_that_completes_the_hold() -> None:
     breaker = OverloadLevels(BOUNDS, HOLD_S)
     for now in (0.0, 1.0):
-        breaker.look(LATE, now)
-    assert [breaker.look(Load(), now) for now in (1.5, 2.0)] == [SHEDDING, NORMAL]
+        breaker.update(LATE, now)
+    assert [breaker.update(Load(), now) for now in (1.5, 2.0)] == [SHEDDING, NORMAL]
 
 
 @pytest.mark.parametrize(("calm_s", "held_s"), [(RELAPSE_S - 1, 2 * HOLD_S), (RELAPSE_S, HOLD_S)])
 def test_a_flood_soon_after_another_is_held_twice_as_long(calm_s: float, held_s: float) -> None:
     breaker = OverloadLevels(BOUNDS, HOLD_S)
-    assert [breaker.look(VERY_LATE, now) for now in (0, 1, 2)] == [NORMAL, SHEDDING, REFUSING]
-    assert [breaker.look(Load(), now) for now in (2.5, 3, 3.5, 4)] == [REFUSING, SHEDDING, SHEDDING, NORMAL]
+    assert [breaker.update(VERY_LATE, now) for now in (0, 1, 2)] == [NORMAL, SHEDDING, REFUSING]
+    assert [breaker.update(Load(), now) for now in (2.5, 3, 3.5, 4)] == [REFUSING, SHEDDING, SHEDDING, NORMAL]
     again = 4 + calm_s
-    assert [breaker.look(VERY_LATE, now) for now in (again, again + 1)] == [SHEDDING, REFUSING]
-    assert [breaker.look(Load(), now) for now in (again + 1.5, again + 2)] == [REFUSING, SHEDDING]
-    levels = [breaker.look(Load(), again + 2 + half / 2) for half in range(1, round(2 * held_s) + 1)]
+    assert [breaker.update(VERY_LATE, now) for now in (again, again + 1)] == [SHEDDING, REFUSING]
+    assert [breaker.update(Load(), now) for now in (again + 1.5, again + 2)] == [REFUSING, SHEDDING]
+    levels = [breaker.update(Load(), again + 2 + half / 2) for half in range(1, round(2 * held_s) + 1)]
     assert levels == [SHEDDING] * (len(levels) - 1) + [NORMAL]

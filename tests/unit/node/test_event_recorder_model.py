@@ -30,7 +30,7 @@ def numbers(tail: EventTail, name: TailKey, now: float = 0.0) -> list[int | None
 
 def test_nothing_is_kept_while_nobody_looks() -> None:
     tail = EventTail()
-    tail.tell(event())
+    tail.record(event())
     assert not tail.open
     assert numbers(tail, ANN) == []
 
@@ -40,7 +40,7 @@ def test_what_happens_between_two_looks_is_taken_once_and_in_order() -> None:
     tail.take(ANN, KINDS, 0.0)
     assert tail.open
     for number in (1, 2, 3):
-        tail.tell(event(number))
+        tail.record(event(number))
     assert numbers(tail, ANN) == [1, 2, 3]
     assert numbers(tail, ANN) == []
 
@@ -49,8 +49,8 @@ def test_each_who_looks_gets_what_is_theirs() -> None:
     tail = EventTail()
     for name in (ANN, OPERATOR):
         tail.take(name, KINDS, 0.0)
-    tail.tell(event(1))
-    tail.tell(event(2, tenant="rival"))
+    tail.record(event(1))
+    tail.record(event(2, tenant="rival"))
     assert numbers(tail, ANN) == [1]
     assert numbers(tail, OPERATOR) == [1, 2]
 
@@ -58,8 +58,8 @@ def test_each_who_looks_gets_what_is_theirs() -> None:
 def test_kinds_that_were_not_asked_for_are_not_kept() -> None:
     tail = EventTail()
     tail.take(ANN, ["presence"], 0.0)
-    tail.tell(event(1, "rooms"))
-    tail.tell(event(2, "presence"))
+    tail.record(event(1, "rooms"))
+    tail.record(event(2, "presence"))
     assert numbers(tail, ANN) == [2]
 
 
@@ -67,7 +67,7 @@ def test_a_line_that_is_full_leaves_out_what_comes_and_counts_it() -> None:
     tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     for number in range(MOST + 7):
-        tail.tell(event(number))
+        tail.record(event(number))
     taken = tail.take(ANN, KINDS, 0.5)
     assert [found.number for found in taken.events] == [*range(MOST)]
     assert taken.skipped == 7
@@ -78,14 +78,14 @@ def test_a_node_with_too_much_to_do_keeps_nothing_and_says_how_much() -> None:
     tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
     tail.shedding = True
-    tail.tell(event())
+    tail.record(event())
     assert tail.take(ANN, KINDS, 0.0) == ([], 1)
 
 
 def test_a_line_nobody_asks_for_ends_by_itself() -> None:
     tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
-    tail.tell(event(1))
+    tail.record(event(1))
     tail.expire(HOLD_S)
     assert not tail.open
     assert numbers(tail, ANN, HOLD_S) == []
@@ -102,7 +102,7 @@ def test_what_people_write_is_left_out_unless_it_is_allowed() -> None:
     for bodies, shown in ((False, None), (True, '"hi"')):
         tail = EventTail(bodies=bodies)
         tail.take(ANN, KINDS, 0.0)
-        tail.tell(event(), b'"hi"')
+        tail.record(event(), b'"hi"')
         assert [found.body for found in tail.take(ANN, KINDS, 0.0).events] == [shown]
 
 
@@ -110,7 +110,7 @@ def test_what_people_write_is_left_out_unless_it_is_allowed() -> None:
 def test_a_long_body_is_cut(body: bytes) -> None:
     tail = EventTail(bodies=True)
     tail.take(ANN, KINDS, 0.0)
-    tail.tell(event(), body)
+    tail.record(event(), body)
     (found,) = tail.take(ANN, KINDS, 0.0).events
     assert found.body is not None
     assert len(found.body) == BODY
@@ -131,9 +131,9 @@ def test_who_wants_some_events_only_is_not_kept_others(only: EventFilter, expect
     tail = EventTail()
     tail.take(ANN, KINDS, 0.0, only)
     for number, user, room in ((1, "ann", "den"), (2, "ann", "hall"), (3, "bob", "den")):
-        tail.tell(RecordedEvent(1_000, "rooms", "joined", "acme", user, room, number=number))
+        tail.record(RecordedEvent(1_000, "rooms", "joined", "acme", user, room, number=number))
     for number in range(MOST):
-        tail.tell(RecordedEvent(1_000, "rooms", "joined", "acme", "carl", "cellar", number=100 + number))
+        tail.record(RecordedEvent(1_000, "rooms", "joined", "acme", "carl", "cellar", number=100 + number))
     taken = tail.take(ANN, KINDS, 0.0, only)
     assert [event.number for event in taken.events][:3] == expected
     assert taken.skipped == (3 if only == EventFilter() else 0)  # nor counted
@@ -146,7 +146,7 @@ def test_the_first_look_finds_nothing_and_nothing_left_out() -> None:
 def test_who_wants_no_kind_any_more_gets_nothing() -> None:
     tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
-    tail.tell(event())
+    tail.record(event())
     assert tail.take(ANN, (), 1.0) == ([], 0)
     assert not tail.open
 
@@ -154,7 +154,7 @@ def test_who_wants_no_kind_any_more_gets_nothing() -> None:
 def test_what_was_collected_for_who_stayed_away_too_long_is_forgotten() -> None:
     tail = EventTail()
     tail.take(ANN, KINDS, 0.0)
-    tail.tell(event())
+    tail.record(event())
     assert numbers(tail, ANN, HOLD_S) == []
 
 
@@ -165,5 +165,5 @@ def test_bodies_are_shown_where_that_is_allowed_and_cut_where_they_are_longer() 
         (EventTail(bodies=True), b"." * (BODY + 1), "." * (BODY - 1) + "…"),
     ):
         tail.take(ANN, KINDS, 0.0)
-        tail.tell(event(), sent)
+        tail.record(event(), sent)
         assert [found.body for found in tail.take(ANN, KINDS, 0.0).events] == [shown]

@@ -82,8 +82,8 @@ def test_a_try_of_which_nothing_is_known_lets_another_try() -> None:
 
 def test_who_says_how_long_to_wait_is_obeyed_even_if_something_goes_well_meanwhile() -> None:
     rests = CircuitBreaker(after=5)
-    rests.told(0, 30)
-    rests.told(1, 5)
+    rests.asked_to_rest(0, 30)
+    rests.asked_to_rest(1, 5)
     succeed(rests, 2)
     assert rests.wait_s(10) == 20
     assert rests.wait_s(30) == 0
@@ -95,7 +95,7 @@ def test_it_never_rests_for_ever(story: list[tuple[str, float, float]]) -> None:
     for what, passed, chance in story:
         now += passed
         if what == "told":
-            rests.told(now, 30)
+            rests.asked_to_rest(now, 30)
         elif rests.wait_s(now) == 0:
             went_well = {"well": True, "ill": False, "unknown": None}[what]
             rests.end(now, chance, was_try=rests.begin(), went_well=went_well)

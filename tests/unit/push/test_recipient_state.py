@@ -20,7 +20,7 @@ ANN, BOB = (T, "ann"), (T, "bob")
 class Host:
     """Nobody listens."""
 
-    def heard(self, topic: object, message: object) -> None: ...
+    def receive(self, topic: object, message: object) -> None: ...
     def lost(self, part: object) -> None: ...
     def found(self, part: object, *, intact: bool) -> None: ...
     def reborn(self, incarnation: str) -> None: ...
@@ -47,7 +47,7 @@ class Cast:
 
     async def look(self, room: str | None = None, user: str = "ann") -> RecipientState:
         key = (T, user)
-        return (await self.facts.look({key: {room} if room else set()}))[key]
+        return (await self.facts.read({key: {room} if room else set()}))[key]
 
 
 @asynccontextmanager
@@ -71,7 +71,7 @@ async def test_each_is_seen_as_they_are() -> None:
     async with staged() as cast:
         await cast.comes("ann")
         await cast.comes("bob", idle=True)
-        found = await cast.facts.look({ANN: (), BOB: (), (T, "eve"): (), ("t2", "ann"): ()})
+        found = await cast.facts.read({ANN: (), BOB: (), (T, "eve"): (), ("t2", "ann"): ()})
         assert found == {
             ANN: RecipientState("online"),
             BOB: RecipientState("idle"),
@@ -132,5 +132,5 @@ async def test_where_the_engine_is_away_nothing_is_known() -> None:
     async with staged() as cast:
         cast.engine.__class__ = Away
         await cast.comes("ann")
-        assert await cast.facts.look({ANN: (), BOB: ()}) == {ANN: RecipientState("online"), BOB: RecipientState(None)}
+        assert await cast.facts.read({ANN: (), BOB: ()}) == {ANN: RecipientState("online"), BOB: RecipientState(None)}
         cast.engine.__class__ = MemoryEngine

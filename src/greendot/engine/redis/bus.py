@@ -77,7 +77,7 @@ class RedisBus:
 
     async def subscribe(self, topics: Iterable[Topic]) -> None:
         wanted = [self._want(topic) for topic in topics]
-        await self._tell(self._on, wanted)
+        await self._subscribe_link(self._on, wanted)
 
     async def unsubscribe(self, topics: Iterable[Topic]) -> None:
         unwanted = []
@@ -87,7 +87,7 @@ class RedisBus:
             if heard is not None:
                 unwanted.append((channel, heard.partition))
         try:
-            await self._tell(self._off, unwanted)
+            await self._subscribe_link(self._off, unwanted)
         except EngineUnavailable:
             pass  # the connection is gone, and what was subscribed on it
 
@@ -97,7 +97,7 @@ class RedisBus:
         self._heard[channel.encode()] = Heard(topic, partition, self._messages.reader(channel, topic))
         return channel, partition
 
-    async def _tell(self, command: str, channels: Iterable[tuple[str, int]]) -> None:
+    async def _subscribe_link(self, command: str, channels: Iterable[tuple[str, int]]) -> None:
         by_server: dict[Primary, list[tuple[str, int]]] = {}
         for channel, partition in channels:
             by_server.setdefault(self._servers.of(partition), []).append((channel, partition))
@@ -143,7 +143,7 @@ class RedisBus:
             except Malformed:
                 self.counts.invalid += 1
                 return
-            host.heard(topic, message)
+            host.receive(topic, message)
         elif push[0] == self._ended and (heard := self._heard.get(push[1])) is not None:
             self.silenced(heard.partition)  # Redis ends subscriptions by itself when their slot goes elsewhere
 
@@ -196,7 +196,7 @@ class RedisBus:
         """To this node alone: the message is for it, or cannot go any further now."""
         heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._heard
         if heard and self._host is not None:
-            self._host.heard(topic, message)
+            self._host.receive(topic, message)
 
     def _route(self, topic: Topic, message: Message) -> None:
         """To the nodes that hold sessions of the user: ask which, in the order the messages came."""

@@ -69,7 +69,7 @@ class BusCodec:
         def read(data: bytes) -> tuple[Topic, Message]:
             try:
                 if data[:1] != b"m":
-                    return topic, _told(text_mac.copy(), data)
+                    return topic, _script_message(text_mac.copy(), data)
                 seal, body = mac.copy(), data[17:]
                 seal.update(body)
                 if not compare_digest(seal.digest(), data[1:17]):
@@ -106,7 +106,7 @@ class BusCodec:
         return blake2b(name.ljust(len(name) // _BLOCK * _BLOCK + _BLOCK + 1, b"\0"), digest_size=_MAC, key=self._key)
 
 
-def _told(mac: object, data: bytes) -> Message:
+def _script_message(mac: object, data: bytes) -> Message:
     body = data[41:]
     mac.update(body)  # type: ignore[attr-defined]
     if not compare_digest(mac.hexdigest().encode(), data[1:41]):  # type: ignore[attr-defined]

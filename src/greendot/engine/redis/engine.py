@@ -135,13 +135,13 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             await asyncio.gather(*(check(server) for server in self.servers.all.values()))
             await self.lives.bury_abandoned()
             await self.lives.begin(range(keys.PARTITIONS))
-            await self.lives.look()
+            await self.lives.refresh()
             self._host = host
             self.bus.attach(host)
             for server in self.servers.all.values():
                 await self._settle_in(server, server.partitions)
             await self._listen()
-            self.losses.told(self.losses.state(Part()))  # it has nothing to restore
+            self.losses.reported(self.losses.state(Part()))  # it has nothing to restore
             self.time.learnt(alone=len(self._verbs.alive) == 1)
         except BaseException:
             self._host = None
@@ -275,7 +275,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._lose(server.partitions)  # before the others' lives are looked at: they may be lost, too
             self._spawn(f"lost {server.address}", self._lost_state(server))
         try:
-            table = await self.lives.look()
+            table = await self.lives.refresh()
         except EngineUnavailable:
             self.losses.review({}, {})  # nobody is waited for longer than a lease, whatever is known of them
             raise
@@ -291,7 +291,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
                 self._spawn("bury risen", self.lives.bury_risen(risen))
             else:
                 self.losses.review(table.lives, table.restored())
-            await self._look_around()
+            await self._check_nodes()
         if self._clock.monotonic() >= self._restore_at and self._host is not None:
             self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
             self._host.found(Part(), intact=True)
@@ -309,7 +309,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._sweep_at = self._clock.monotonic() + SWEEP_LOOK_S * random.uniform(0.8, 1.0)
             self._spawn("sweep", self.sweeper.sweep_if_due())
 
-    async def _look_around(self) -> None:
+    async def _check_nodes(self) -> None:
         """One partition at a time, whether this node is known there: where it is not, its sessions do not count."""
         self._looked_at = (self._looked_at + 1) % keys.PARTITIONS
         if not await self.census.visit(self._looked_at, self.lives.incarnation, self._verbs.alive):

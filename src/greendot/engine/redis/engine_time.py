@@ -39,7 +39,7 @@ class EngineTime:
         """As verbs take it."""
         return "" if self._offset_ms is None else str(int(self._clock.monotonic() * 1000 + self._offset_ms))
 
-    def heard(self, told_ms: int, partition: int = 0, correction: str = _NONE) -> int:
+    def observe(self, told_ms: int, partition: int = 0, correction: str = _NONE) -> int:
         """What time it is in a partition. Answers by how much its correction must change; 0: our own was adapted."""
         off = told_ms - self.now()
         now = self._clock.monotonic()

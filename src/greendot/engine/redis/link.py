@@ -113,7 +113,7 @@ class Link(asyncio.Protocol):
         self._unsent.append(_pack(tuple(command)))  # type: ignore[arg-type]
         self._expected.append(expected)
         if self._watch is None:
-            self._watch = self._loop.call_later(DEADLINE_S / 2, self._look, self._answered, 1)
+            self._watch = self._loop.call_later(DEADLINE_S / 2, self._check_deadline, self._answered, 1)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
@@ -193,7 +193,7 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _look(self, answered: int, halves: int) -> None:
+    def _check_deadline(self, answered: int, halves: int) -> None:
         """Nothing answered for a whole deadline although something waited all the time: the link is dead.
 
         Looked at twice in each, so that what falls silent right after an answer is found in half a deadline more.
@@ -205,7 +205,7 @@ class Link(asyncio.Protocol):
         if silent == 2:
             self.abort()
             return
-        self._watch = self._loop.call_later(DEADLINE_S / 2, self._look, self._answered, silent + 1)
+        self._watch = self._loop.call_later(DEADLINE_S / 2, self._check_deadline, self._answered, silent + 1)
 
 
 def _fail(expected: asyncio.Future[Any] | _Confirmations | None, reason: str) -> None:

@@ -52,7 +52,7 @@ class Losses:
         partitions = part.numbers if isinstance(part, Partitions) else range(PARTITIONS)
         return {partition: self._watchdog.state(partition) for partition in partitions}
 
-    def told(self, since: RecordsState) -> None:
+    def reported(self, since: RecordsState) -> None:
         """This node has told the engine all its sessions in these partitions, beginning in the state `since`.
 
         Partitions that were lost again meanwhile do not count.
@@ -69,7 +69,7 @@ class Losses:
 
     async def over(self, since: RecordsState) -> None:
         """See `engine.base.Engine.restored`."""
-        self.told(since)
+        self.reported(since)
         waited = frozenset(since)
         if not self._open.keys().isdisjoint(waited):
             future = asyncio.get_running_loop().create_future()

@@ -162,7 +162,7 @@ class Nodes:
 
     # --- the others ---
 
-    async def look(self) -> NodeTable:
+    async def refresh(self) -> NodeTable:
         """Renew the lease if it is time, and see everybody's. EngineUnavailable starts the observation anew."""
         now = self._clock.monotonic()
         if now - self._looked_at > 2.5 * self._periods.sample:
@@ -171,7 +171,7 @@ class Nodes:
         renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2
         renew = renew or told != (self._level_told, self._restored_told)
         try:
-            table = await self._look(self.incarnation, renew, *told)
+            table = await self._read_table(self.incarnation, renew, *told)
         except EngineUnavailable:
             self._observed.clear()
             self.refusing = frozenset()  # nobody can say any more
@@ -186,13 +186,15 @@ class Nodes:
 
     async def table(self) -> NodeTable:
         """Everybody's, without any life of our own."""
-        return await self._look("", renew=False)
+        return await self._read_table("", renew=False)
 
-    async def _look(self, incarnation: str, renew: bool, level: Level = Level.NORMAL, restored: str = "") -> NodeTable:
+    async def _read_table(
+        self, incarnation: str, renew: bool, level: Level = Level.NORMAL, restored: str = ""
+    ) -> NodeTable:
         arguments = incarnation, "1" if renew else "", int(level), restored
         now, leases, lives = await self._on(HOME, "look", *arguments, leases=True)
         if self._verbs.time.learning or not self._verbs.time.known:
-            self._verbs.time.heard(now)
+            self._verbs.time.observe(now)
         nodes = {node: life for node, life in _pairs(lives).items() if not node.startswith("~")}
         return NodeTable(nodes, _pairs(leases), now)
 

@@ -120,9 +120,9 @@ class OnlinePages:
         partition, bucket = divmod(position, keys.BUCKETS)
         some = range(partition, min(partition + AT_ONCE, keys.PARTITIONS))
         if not self._servers.sharded:
-            return await self._look(tenant, some, bucket, wanted)
+            return await self._read_buckets(tenant, some, bucket, wanted)
         # A partition of a cluster is a script of its own. What lies behind one that was not read whole is void.
-        looks = [self._look(tenant, [one], bucket if one == partition else 0, wanted) for one in some]
+        looks = [self._read_buckets(tenant, [one], bucket if one == partition else 0, wanted) for one in some]
         seen, buckets = Seen(position), list[tuple[int, list[bytes]]]()
         for (one, found), number in zip(await asyncio.gather(*looks), some, strict=True):
             seen = seen.plus(one)
@@ -131,7 +131,9 @@ class OnlinePages:
                 break
         return seen, buckets
 
-    async def _look(self, tenant: str, partitions: Sequence[int], bucket: int, wanted: int) -> tuple[Seen, Buckets]:
+    async def _read_buckets(
+        self, tenant: str, partitions: Sequence[int], bucket: int, wanted: int
+    ) -> tuple[Seen, Buckets]:
         first = partitions[0] * keys.BUCKETS
         names = [keys.buckets(self._prefix, partition, 0)[0] for partition in partitions]
         arguments = (f"{tenant}/", bucket, keys.BUCKETS, MOST_READ, wanted)

@@ -42,16 +42,16 @@ class Verbs:
         where = keys.user_keys(self.prefix, tenant, user)
         names = (where.presence, where.nodes, where.seen)
         answer = await self._on(where.partition, name, names, (where.field, where.channel), arguments)
-        return self._heard("user", tenant, user, answer)
+        return self._observed("user", tenant, user, answer)
 
     async def on_room(self, name: str, tenant: str, room: str, *arguments: Argument) -> Any:
         """A verb on who is in one room."""
         partition = keys.partition_of(tenant, room)
         names = (keys.present_key(self.prefix, tenant, room), keys.nodes_key(self.prefix, partition))
         channel = keys.channel(self.prefix, Topic("room", tenant, room))
-        return self._heard("room", tenant, room, await self._on(partition, name, names, (channel,), arguments))
+        return self._observed("room", tenant, room, await self._on(partition, name, names, (channel,), arguments))
 
-    def _heard(self, kind: Literal["user", "room"], tenant: str, name: str, answer: Any) -> Any:
+    def _observed(self, kind: Literal["user", "room"], tenant: str, name: str, answer: Any) -> Any:
         """What the verb answers by itself. Beside it may stand that somebody came or went."""
         if not (isinstance(answer, list) and answer and answer[0] == b"!"):
             return answer

@@ -96,7 +96,7 @@ class Primary:
         try:
             self.commands = await connect(self._link, self._place, self.address, self._tls)
             self.pushes = await connect(self._link, self._place, self.address, self._tls)
-            await self._look()
+            await self._check_role()
             await asyncio.gather(*(self.commands.call("SCRIPT", "LOAD", s.source) for s in SCRIPTS.values()))
             await self._owner.came_up(self)
             if self._gone.is_set():
@@ -118,7 +118,7 @@ class Primary:
         self._drop()
         return True
 
-    async def _look(self) -> None:
+    async def _check_role(self) -> None:
         assert self.commands is not None
         role, info = await asyncio.gather(self.commands.call("ROLE"), self.commands.call("INFO", "server"))
         if role[0] != b"master":

@@ -81,7 +81,7 @@ class Watchdog:
             message = self._verbs.messages.write_beat(server.beat_channel, server.beat_sent)
             answer = await server.call("EVALSHA", sha, 1, name, server.beat_channel, self._verbs.publish, message)
             epoch, told, correction = answer[0].decode(), int(answer[1]), answer[2].decode()
-            if self._verbs.time.heard(told, server.beat_partition, correction):
+            if self._verbs.time.observe(told, server.beat_partition, correction):
                 await self._set_right(await self._nodes.register(server.partitions))
         except EngineUnavailable as error:
             self._verbs.servers.refused(server, error)
@@ -135,7 +135,7 @@ class Watchdog:
         changes: dict[str, int] = {}  # by correction: where it is the same, so is the change
         for partition, (_, told, correction) in answers.items():
             if correction not in changes:
-                changes[correction] = self._verbs.time.heard(told, partition, correction)
+                changes[correction] = self._verbs.time.observe(told, partition, correction)
         wrong = ((p, correction) for p, (_, _, correction) in answers.items() if changes[correction])
         await asyncio.gather(*(self._correct(p, old, str(int(old) + changes[old])) for p, old in wrong))
 

@@ -1,11 +1,11 @@
 """A node's engine without a gateway, in a process of its own so that it has a core of its own.
 
-    node.py fill URL USERS            restore so many users, one session each; keep them until told
-    node.py cycle URL USERS CYCLES    connect and leave so often, one user after the other
-    node.py read URL USERS            restore so many users; then, for each line `FIRST STEP COUNT ROUNDS`, time reads
-    node.py reap URL                  a second node besides; told to, it leaves, and the first reaps what it left
-    node.py hear URL TOPICS           subscribe to so many rooms; for each line, say what was heard since the last
-    node.py speak URL TOPICS RATE S   publish to those rooms, so many messages per second, for S seconds
+    engine_node.py fill URL USERS            restore so many users, one session each; keep them until told
+    engine_node.py cycle URL USERS CYCLES    connect and leave so often, one user after the other
+    engine_node.py read URL USERS            restore so many users; then, for each line `FIRST STEP COUNT ROUNDS`, time reads
+    engine_node.py reap URL                  a second node besides; told to, it leaves, and the first reaps what it left
+    engine_node.py hear URL TOPICS           subscribe to so many rooms; for each line, say what was heard since the last
+    engine_node.py speak URL TOPICS RATE S   publish to those rooms, so many messages per second, for S seconds
 
 Each answers a line of JSON when it is ready and one for each line it is told. It leaves when its stdin ends.
 """
@@ -62,12 +62,12 @@ class Host:
         self.heard_count = 0
         self.ages_ns: list[int] = []
         if stamped:
-            self.heard = self._heard_stamped  # type: ignore[method-assign]
+            self.receive = self._receive_stamped  # type: ignore[method-assign]
 
-    def heard(self, topic: Topic, message: Message) -> None:
+    def receive(self, topic: Topic, message: Message) -> None:
         self.heard_count += 1
 
-    def _heard_stamped(self, topic: Topic, message: Message) -> None:
+    def _receive_stamped(self, topic: Topic, message: Message) -> None:
         if isinstance(message, Deliver):
             self.heard_count += 1
             self.ages_ns.append(time.monotonic_ns() - int(message.frame[STAMP]))
@@ -179,7 +179,7 @@ async def hear(url: str, topics: int) -> None:
         answer(topics=topics)
         while line := await told():
             if line == "ages":
-                host.heard = host._heard_stamped  # type: ignore[method-assign]
+                host.receive = host._receive_stamped  # type: ignore[method-assign]
             ages, host.ages_ns = sorted(host.ages_ns), []
             count, host.heard_count = host.heard_count, 0
             share = {f"p{p:g}_ms": ages[int(len(ages) * p / 100)] / 1e6 for p in (50, 99, 99.9) if ages}

@@ -221,9 +221,18 @@ class Node:
 
     def _make_connect(self) -> None:
         settings, engine, context = self.settings, self.engine, self._context
-        entry = self.tokens, self.tenant_registry, self.revocation_service
-        promises = settings.presence.heartbeat_s, self.rate_limits, self.connection_limits
-        handshake = Handshake(self.sessions, self.rooms, self.inbox_delivery, context, entry, promises)
+        handshake = Handshake(
+            self.sessions,
+            self.rooms,
+            self.inbox_delivery,
+            context,
+            self.tokens,
+            self.tenant_registry,
+            self.revocation_service,
+            self.rate_limits,
+            self.connection_limits,
+            settings.presence.heartbeat_s,
+        )
         admission = settings.admission
         rate = admission.hellos_per_s if settings.limits.enabled else None
         queue = HelloQueue[Connection](rate, admission.hellos_at_once, admission.waiting)

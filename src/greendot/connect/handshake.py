@@ -53,20 +53,26 @@ class Handshake:
         rooms: RoomService,
         inboxes: InboxDelivery,
         context: NodeContext,
-        entry: tuple[Tokens, Tenants, RevocationService],  # who may come
-        promises: tuple[
-            float, RateLimits, ConnectionLimits
-        ],  # how often to be heard, how much to say, how many may be here
+        tokens: Tokens,
+        tenants: Tenants,
+        revocation_service: RevocationService,
+        rate_limits: RateLimits,
+        connection_limits: ConnectionLimits,
+        heartbeat_s: float,
     ) -> None:
         self._sessions = sessions
         self._rooms = rooms
         self._inboxes = inboxes
-        self._tokens, self._tenant_registry, self._revocation_service = entry
+        self._tokens = tokens
+        self._tenants = tenants
+        self._revocation_service = revocation_service
         self._registry = context.registry
         self._clock = context.clock
         self._surge = context.surge
         self._recorder = context.recorder
-        self._heartbeat_s, self._rate_limits, self._connection_limits = promises
+        self._rate_limits = rate_limits
+        self._connection_limits = connection_limits
+        self._heartbeat_s = heartbeat_s
         self._dialects = Dialects()
 
     def user_of(self, hello: Hello) -> tuple[str, str] | None:
@@ -115,7 +121,7 @@ class Handshake:
     async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> bool:
         connection.hold()
         try:
-            await self._tenant_registry.admit(grants.tenant)
+            await self._tenants.admit(grants.tenant)
             with self._connection_limits.entering(connection, grants, hello):
                 opened = await self._sessions.open(connection, grants, hello)
             session = opened.session

@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
 import uvloop  # noqa: E402
 
+from fake_providers import PlayedFcm, playing  # noqa: E402
 from greendot.app.adapters import make_store  # noqa: E402
 from greendot.app.push import make_pushing  # noqa: E402
 from greendot.clock import SystemClock  # noqa: E402
@@ -36,7 +37,6 @@ from greendot.push.policy_model import PushCandidate, PushPolicy, RecipientState
 from greendot.store.inbox import Notice  # noqa: E402
 from greendot.store.port import Store  # noqa: E402
 from greendot.store.push import Device  # noqa: E402
-from played import PlayedFcm, playing  # noqa: E402
 from redis_servers.tls import certificates  # noqa: E402
 
 T = "default"

@@ -14,6 +14,7 @@ import pytest
 from cluster.nodes import GRACE_S, LEASE_S, node, redis_url, serving
 from e2e.processes import Process, running, start, until
 from e2e.pushed import push_settings
+from fake_providers import Asked, PlayedFcm, playing
 from greendot.app.push import make_senders
 from greendot.clock import SystemClock
 from greendot.config import load
@@ -21,7 +22,6 @@ from greendot.push.policy_model import PushPolicy, RecipientState
 from greendot.push.worker import LEASE_MS, PushWorker, TenantPushConfig, WorkerPace
 from greendot.store.sqlite import SqliteStore
 from greendot.testing.clock import ShiftedClock
-from played import Asked, PlayedFcm, playing
 from redis_servers import RedisProcess
 from redis_servers.tls import certificates
 

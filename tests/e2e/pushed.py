@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from e2e.processes import Answer, ask
+from fake_providers import PlayedFcm, playing
 from greendot.testing.server import API_KEY, Served, serving
-from played import PlayedFcm, playing
 from redis_servers.tls import Certificates, certificates
 
 

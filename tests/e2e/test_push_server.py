@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from e2e.pushed import Pushed, pushing
+from fake_providers import Answer
 from greendot.errors import EngineUnavailable
 from greendot.presence.model import Snapshot
 from greendot.testing import WireClient
 from greendot.testing.clock import START_MS
-from played import Answer
 from postgres_server import fresh_schema
 
 

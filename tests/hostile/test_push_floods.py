@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from e2e.processes import API_KEY, ask, running, until
+from fake_providers import PlayedWebPush, playing
 from greendot.push.providers.signing import new_vapid_key
 from greendot.store.inbox import Notice
 from greendot.store.push import Device
 from greendot.store.sqlite import SqliteStore
 from hostile.probe import metric, probing
-from played import PlayedWebPush, playing
 from redis_servers.tls import certificates
 
 HOSTS, USERS = 30, 300

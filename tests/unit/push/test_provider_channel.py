@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from fake_providers import PlayedFcm, PlayedWebPush, playing
+from fake_providers.fcm import refusal
 from greendot.push.payload import PushPayload, SendResult
 from greendot.push.provider_channel import DRY_RUN, ChannelLimits, ProviderChannel, SharedChannels
 from greendot.push.providers.fcm import Fcm
@@ -18,8 +20,6 @@ from greendot.store.push import Device
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
 from parcels import PARCEL, device, parcel
-from played import PlayedFcm, PlayedWebPush, playing
-from played.fcm import refusal
 from redis_servers.tls import Certificates
 
 PHONE = device("fcm", "a-token")

@@ -14,12 +14,12 @@ from h2.errors import ErrorCodes
 from h2.exceptions import StreamClosedError
 from h2.settings import SettingCodes
 
+from fake_providers import Answer, Asked, Played, playing, until
+from fake_providers import http2 as played_http2
 from greendot.transport import http2_client
 from greendot.transport.address_model import networks
 from greendot.transport.http2_client import MultiplexedCaller
 from greendot.transport.http_client import MOST_ANSWER, NotAllowed, NotCalled, Terms
-from played import Answer, Asked, Played, playing, until
-from played import http2 as played_http2
 from receiver import receiving
 from redis_servers.tls import Certificates, certificates
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from fake_providers import Answer, PlayedApns, playing, until
+from fake_providers.apns import KEY_ID, TEAM, TOPIC
 from greendot.push.payload import SendResult
 from greendot.push.providers.apns import Account, Apns
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
 from parcels import BODY, device, parcel
-from played import Answer, PlayedApns, playing, until
-from played.apns import KEY_ID, TEAM, TOPIC
 from redis_servers.tls import Certificates
 
 NOW = 1_800_000_000_000

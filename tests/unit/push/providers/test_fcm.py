@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from fake_providers import Answer, PlayedFcm, playing, until
+from fake_providers.fcm import refusal
 from greendot.push.payload import SendResult
 from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
 from parcels import BODY, device, parcel
-from played import Answer, PlayedFcm, playing, until
-from played.fcm import refusal
 from redis_servers.tls import Certificates
 
 PHONE = device("fcm", "fcm-token-of-a-phone")

@@ -9,9 +9,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from fake_providers import PlayedApns, PlayedFcm
 from greendot.push.providers.google_auth import read_account
 from greendot.push.providers.signing import BadKey, ec_key, new_vapid_key, rsa_key
-from played import PlayedApns, PlayedFcm
 from signers import signer
 
 

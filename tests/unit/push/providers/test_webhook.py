@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from fake_providers import Answer, PlayedApp, playing
+from fake_providers.webhook import SECRET
 from greendot.push.payload import SendResult
 from greendot.push.providers.webhook import PushWebhook
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
 from parcels import BODY, device, parcel
-from played import Answer, PlayedApp, playing
-from played.webhook import SECRET
 from redis_servers.tls import Certificates
 
 PHONE = device("webhook", "anything: it is handed through")

@@ -13,6 +13,7 @@ import jwt
 import pytest
 from msgspec import Raw
 
+from fake_providers import Answer, PlayedWebPush, playing
 from greendot.push.payload import SendResult
 from greendot.push.providers.signing import new_vapid_key
 from greendot.push.providers.webpush import MOST_SERVICES, Vapid, WebPush
@@ -21,7 +22,6 @@ from greendot.store.push import Device
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
 from parcels import BODY, device, parcel
-from played import Answer, PlayedWebPush, playing
 from redis_servers.tls import Certificates
 
 NOW = 1_800_000_000_000

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from fake_providers.requests import Answer, Asked
+from fake_providers.server import Played
 from greendot.protocol.webhooks import BadSignature, check_signature
-from played.requests import Answer, Asked
-from played.server import Played
 
 SECRET = "the secret of a push webhook, for tests only"
 

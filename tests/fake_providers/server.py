@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
+from fake_providers.http1 import Http1
+from fake_providers.http2 import Http2
+from fake_providers.requests import Answer, Asked, Does
 from greendot.clock import Clock, SystemClock
-from played.http1 import Http1
-from played.http2 import Http2
-from played.requests import Answer, Asked, Does
 from redis_servers.tls import Certificates
 
 

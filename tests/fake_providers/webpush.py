@@ -13,8 +13,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from played.requests import Answer, Asked
-from played.server import Played
+from fake_providers.requests import Answer, Asked
+from fake_providers.server import Played
 
 MOST_BYTES = 4_096
 DAY_S = 86_400

@@ -10,8 +10,8 @@ from uuid import UUID
 import jwt
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from played.requests import Answer, Asked
-from played.server import Played
+from fake_providers.requests import Answer, Asked
+from fake_providers.server import Played
 from signers import signer
 
 KEY_ID, TEAM, TOPIC = "KEY1234567", "TEAM123456", "example.app"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from played.requests import Answer, Asked
+from fake_providers.requests import Answer, Asked
 
 if TYPE_CHECKING:
-    from played.server import Played
+    from fake_providers.server import Played
 
 DRIP_S = 0.05
 

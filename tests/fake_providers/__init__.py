@@ -6,12 +6,12 @@ What it does with the next requests is put into `script`; `behave` decides about
 
 from __future__ import annotations
 
-from played.apns import PlayedApns
-from played.fcm import PlayedFcm
-from played.requests import Answer, Asked, Does
-from played.server import Played, playing, until
-from played.webhook import PlayedApp
-from played.webpush import PlayedWebPush
+from fake_providers.apns import PlayedApns
+from fake_providers.fcm import PlayedFcm
+from fake_providers.requests import Answer, Asked, Does
+from fake_providers.server import Played, playing, until
+from fake_providers.webhook import PlayedApp
+from fake_providers.webpush import PlayedWebPush
 
 __all__ = [
     "Answer",

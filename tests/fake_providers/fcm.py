@@ -12,8 +12,8 @@ import msgspec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from msgspec import Meta, Struct
 
-from played.requests import Answer, Asked
-from played.server import Played
+from fake_providers.requests import Answer, Asked
+from fake_providers.server import Played
 from signers import signer
 
 PROJECT = "a-project"

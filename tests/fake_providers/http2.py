@@ -11,10 +11,10 @@ from h2.events import DataReceived, RequestReceived, StreamEnded
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from played.requests import Answer, Asked
+from fake_providers.requests import Answer, Asked
 
 if TYPE_CHECKING:
-    from played.server import Played
+    from fake_providers.server import Played
 
 DRIP_S = 0.05
 STREAMS = 100

@@ -2,9 +2,9 @@
 
     engine_node.py fill URL USERS            restore so many users, one session each; keep them until told
     engine_node.py cycle URL USERS CYCLES    connect and leave so often, one user after the other
-    engine_node.py read URL USERS            restore so many users; then, for each line `FIRST STEP COUNT ROUNDS`, time reads
+    engine_node.py read URL USERS            restore users; for each line `FIRST STEP COUNT ROUNDS`, time reads
     engine_node.py reap URL                  a second node besides; told to, it leaves, and the first reaps what it left
-    engine_node.py hear URL TOPICS           subscribe to so many rooms; for each line, say what was heard since the last
+    engine_node.py hear URL TOPICS           subscribe to so many rooms; for each line, count messages
     engine_node.py speak URL TOPICS RATE S   publish to those rooms, so many messages per second, for S seconds
 
 Each answers a line of JSON when it is ready and one for each line it is told. It leaves when its stdin ends.
@@ -154,7 +154,7 @@ async def read(url: str, users: int) -> None:
                 start = time.perf_counter()
                 found = await e.read(TENANT, asked)
                 took.append(time.perf_counter() - start)
-            assert all(snapshot.face.state == "online" for snapshot in found)
+            assert all(snapshot.visible.state == "online" for snapshot in found)
             answer(p50_us=median(took) * 1e6, cpu_us=(time.process_time() - cpu) / rounds * 1e6)
 
 

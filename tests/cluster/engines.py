@@ -96,4 +96,4 @@ async def come(node: RedisNode, user: str, conn: int = 1) -> SessionEpoch:
 
 
 async def state(node: RedisNode, user: str) -> str:
-    return str((await node.engine.read(TENANT, [user]))[0].face.state)
+    return str((await node.engine.read(TENANT, [user]))[0].visible.state)

@@ -79,7 +79,7 @@ def assert_nobody_died(*nodes: RedisNode) -> None:
 
 def assert_versions_rose(node: RedisNode, *users: str) -> None:
     for user in users:
-        versions = [change.face.version for change in changes(node, user) if change.public]
+        versions = [change.visible.version for change in changes(node, user) if change.public]
         assert versions == sorted(set(versions))
         assert versions[-1] < now_ms() + 60_000
 
@@ -151,9 +151,9 @@ async def test_the_grace_of_a_dead_node_is_as_long_when_the_clock_jumps(
         await until(lambda: any(not c.devices for c in changes(first, "ann")), "its user is offline")
         assert_in_time(time.monotonic() - began, LEASE_S + GRACE_S)
         (change,) = [c for c in changes(first, "ann") if not c.devices]
-        assert change.face.state == "offline"
-        assert change.face.last_seen is not None
-        assert abs(change.face.last_seen - now_ms() + (time.monotonic() - died) * 1000) < 2_000, (
+        assert change.visible.state == "offline"
+        assert change.visible.last_seen is not None
+        assert abs(change.visible.last_seen - now_ms() + (time.monotonic() - died) * 1000) < 2_000, (
             "last seen when it died"
         )
         assert not any(what == "reborn" for what, _ in first.host.told + second.host.told)

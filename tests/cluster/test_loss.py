@@ -66,7 +66,7 @@ async def snapshot(node: Process, users: list[str]) -> dict[str, dict[str, Any]]
     return {entry["user"]: entry for entry in reply.get("presence", [])}
 
 
-def faces(entries: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+def visibles(entries: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     return {
         user: (entry["state"], entry["name"], entry["status_text"], sorted(entry["devices"]), "stale" in entry)
         for user, entry in entries.items()
@@ -134,7 +134,7 @@ async def test_what_redis_forgets_is_restored_in_time_and_no_watcher_notices(
             lap = Lap(*(node.pid for node in nodes))
 
             async def complete() -> bool:
-                return faces(await snapshot(first, users)) == faces(before)
+                return visibles(await snapshot(first, users)) == visibles(before)
 
             allowed = COMPLETE_S + (RECONNECT_S if lose is restart else 0)
             await eventually(complete, "everybody is back")
@@ -186,7 +186,7 @@ async def test_restarts_that_follow_each_other_are_seen_by_nobody(tmp_path: Path
             await clients.crowd(node, users[at::2])
         marker = await clients.join(nodes[1], "marker")
         watchers = await clients.watchers(nodes, *users, "marker")
-        before = faces(await snapshot(nodes[0], users))
+        before = visibles(await snapshot(nodes[0], users))
 
         async def lose() -> None:
             lost = sum([await counted(node, "realtime_pubsub_gaps_total") for node in nodes])
@@ -199,7 +199,7 @@ async def test_restarts_that_follow_each_other_are_seen_by_nobody(tmp_path: Path
             await eventually(restoring, "the sessions are on their way back")
 
         async def complete() -> bool:
-            return faces(await snapshot(nodes[0], users)) == before
+            return visibles(await snapshot(nodes[0], users)) == before
 
         read = [await counted(node, "realtime_resync_total") for node in nodes]
 

@@ -172,7 +172,7 @@ async def test_a_slot_that_moves_under_traffic_takes_its_topics_and_users_along(
             assert await state(second, user) in ("online", "idle")
             assert without.owner(slot) is target
             assert await first.engine.sessions(TENANT, user) == await second.engine.sessions(TENANT, user) != []
-        versions = [m.face.version for m in changes(second, 0) if m.public]
+        versions = [m.visible.version for m in changes(second, 0) if m.public]
         assert versions == sorted(versions)
         assert False in findings(second)
 

@@ -73,11 +73,11 @@ class Person:
 
     def look(self) -> None:
         """From now on nobody is to be seen coming or going."""
-        faces = {user: (entry.state, entry.version) for user, entry in self.client.people.items()}
+        visibles = {user: (entry.state, entry.version) for user, entry in self.client.people.items()}
 
         def looked_at(entry: Presence) -> None:
             # Whoever was away themselves is shown everybody again, as they are.
-            if (entry.state, entry.version) != faces[entry.user]:
+            if (entry.state, entry.version) != visibles[entry.user]:
                 self.changes.append(entry)
 
         self.client.on(Presence, looked_at)

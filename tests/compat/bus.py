@@ -50,14 +50,18 @@ RECORDED_AS = {
 }
 
 
+FIELDS_RECORDED_AS = {"visible": "face"}
+
+
 def kind(message: Any) -> str:
     name = type(message).__name__
     return RECORDED_AS.get(name, name)
 
 
 def fields(message: Any) -> Any:
-    """As plain data, the same for classes that have grown fields since."""
-    return msgspec.json.decode(msgspec.json.encode(msgspec.structs.asdict(message)))
+    """As plain data, the same for classes that have grown fields since, under the names of recordings."""
+    named = {FIELDS_RECORDED_AS.get(name, name): value for name, value in msgspec.structs.asdict(message).items()}
+    return msgspec.json.decode(msgspec.json.encode(named))
 
 
 def sent() -> list[dict[str, Any]]:

@@ -82,8 +82,8 @@ def test_one_face_is_kept_while_both_agree(redis: Partition) -> None:
     redis.of_user("status", "ann", "", 1, "", "")
     record = redis.record("ann")
     assert record is not None
-    face, own, name, manual, heard, seats = record.split("|")
-    assert (face[0], own, name, manual, heard, seats) == ("o", "", "Ann", "a,1", "", "n1-s1")
+    visible, own, name, manual, heard, seats = record.split("|")
+    assert (visible[0], own, name, manual, heard, seats) == ("o", "", "Ann", "a,1", "", "n1-s1")
 
 
 def test_a_verb_of_quite_another_time_is_refused_and_changes_nothing(redis: Partition) -> None:
@@ -215,8 +215,8 @@ def test_a_last_seen_is_forgotten_when_its_time_is_over(redis: Partition) -> Non
 
 
 def test_users_who_are_not_offline_are_counted_and_reading_stops_when_it_is_enough(redis: Partition) -> None:
-    for bucket, user, face in ((0, "t/ann", "o5"), (0, "t/bob", "f5"), (0, "u/eve", "o5"), (1, "t/zoe", "i5")):
-        redis("HSET", f"bucket:{bucket:02x}", user, f"{face}||x|a||n1-s1")
+    for bucket, user, visible in ((0, "t/ann", "o5"), (0, "t/bob", "f5"), (0, "u/eve", "o5"), (1, "t/zoe", "i5")):
+        redis("HSET", f"bucket:{bucket:02x}", user, f"{visible}||x|a||n1-s1")
     online = ["bucket:00"]
     assert redis.verb("online", online, "t/", 0, 2, 100, 0) == [1, 0, 4, 2]
     assert redis.verb("online", online, "t/", 0, 2, 3, 0) == [0, 1, 3, 1]

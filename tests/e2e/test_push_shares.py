@@ -41,7 +41,7 @@ class HangingHosts:
     def is_known(self, place: str) -> bool:
         return False
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
         host = self.place(device)
         self.under_way[device.tenant] += 1
         self.changed.set()

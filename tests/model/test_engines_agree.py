@@ -102,12 +102,12 @@ class Side:
         """Half seconds since the story began: what both sides must agree on."""
         return ms and (ms - self.start_ms + 100) // 500
 
-    def face(self, face: VisibleState) -> Any:
-        stamps = [self.stamp(ms) for ms in (face.since, face.last_seen, face.version, face.until)]
-        return face.state, face.text, face.status, *stamps
+    def visible(self, visible: VisibleState) -> Any:
+        stamps = [self.stamp(ms) for ms in (visible.since, visible.last_seen, visible.version, visible.until)]
+        return visible.state, visible.text, visible.status, *stamps
 
     def snapshot(self, shown: Snapshot) -> Any:
-        return self.face(shown.face), self.face(shown.own), shown.name, shown.devices
+        return self.visible(shown.visible), self.visible(shown.own), shown.name, shown.devices
 
     def changes(self, host: RecordingHost, tenant: str) -> dict[str, list[Any]]:
         """What was told of each user and of the room, in order."""
@@ -118,7 +118,7 @@ class Side:
             if topic.tenant == tenant and isinstance(message, Change):
                 flags = message.public, message.private, message.restored
                 found[topic.name].append(
-                    (self.face(message.face), self.face(message.own), message.name, message.devices, *flags)
+                    (self.visible(message.visible), self.visible(message.own), message.name, message.devices, *flags)
                 )
         return found
 

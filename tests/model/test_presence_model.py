@@ -282,7 +282,7 @@ class PresenceMachine(RuleBasedStateMachine):
         if person.said and (person.manual is None or manual.rev >= person.status(self.now).rev):
             person.manual = manual
         self.look(user)
-        assert (snapshot.face.state, snapshot.face.text) == person.shown
+        assert (snapshot.visible.state, snapshot.visible.text) == person.shown
 
     @rule(user=users, text=st.sampled_from([None, "lunch", "back soon"]))
     def the_words_change(self, user: str, text: str | None) -> None:
@@ -320,10 +320,10 @@ class PresenceMachine(RuleBasedStateMachine):
 
     def check(self, user: str, snapshot: Snapshot) -> None:
         """A read shows what the model shows, and to the last field what was last told: no change was missed."""
-        person, face = self.people[user], snapshot.face
-        assert face == (self.told(user) or [NOBODY])[-1]
-        assert (face.state, face.text) == person.shown
-        assert (face.since, face.last_seen) == (person.since, person.last_seen)
+        person, visible = self.people[user], snapshot.visible
+        assert visible == (self.told(user) or [NOBODY])[-1]
+        assert (visible.state, visible.text) == person.shown
+        assert (visible.since, visible.last_seen) == (person.since, person.last_seen)
         there = person.sessions(self.now, self.ends)
         assert snapshot.devices == sorted({session.device for session in there.values()})
         if there:
@@ -333,35 +333,35 @@ class PresenceMachine(RuleBasedStateMachine):
             assert snapshot.name == user.title()
 
     def told(self, user: str) -> list[VisibleState]:
-        return [change.face for change in self.published[user] if change.public]
+        return [change.visible for change in self.published[user] if change.public]
 
     @invariant()
     def the_last_change_told_is_what_the_model_shows(self) -> None:
         for user, person in self.people.items():
-            faces = self.told(user)
-            last = faces[-1] if faces else NOBODY
+            visibles = self.told(user)
+            last = visibles[-1] if visibles else NOBODY
             assert (last.state, last.text) == person.shown
             assert (last.since, last.last_seen) == (person.since, person.last_seen)
 
     @invariant()
     def nothing_is_told_twice(self) -> None:
         for user in USERS:
-            shown = [(NOBODY.state, NOBODY.text), *((face.state, face.text) for face in self.told(user))]
+            shown = [(NOBODY.state, NOBODY.text), *((visible.state, visible.text) for visible in self.told(user))]
             assert all(one != next_one for one, next_one in pairwise(shown))
 
     @invariant()
     def versions_of_what_is_told_strictly_grow(self) -> None:
         for user in USERS:
-            versions = [NOBODY.version, *(face.version for face in self.told(user))]
+            versions = [NOBODY.version, *(visible.version for visible in self.told(user))]
             assert all(one < next_one for one, next_one in pairwise(versions))
 
     @invariant()
     def what_is_not_told_to_others_does_not_move_what_they_read(self) -> None:
         for user in USERS:
-            face = NOBODY
+            visible = NOBODY
             for change in self.published[user]:
-                assert change.public or change.face == face
-                face = change.face
+                assert change.public or change.visible == visible
+                visible = change.visible
 
 
 TestPresence = PresenceMachine.TestCase

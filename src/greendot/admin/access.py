@@ -96,11 +96,11 @@ class Viewer(Struct, frozen=True):
         return self.tenant
 
 
-async def viewer_of(desk: DashboardServices, key: str) -> Viewer | None:
+async def viewer_of(services: DashboardServices, key: str) -> Viewer | None:
     """Who shows this key; None if it opens nothing here. StoreUnavailable if that cannot be said now."""
-    if desk.key and hmac.compare_digest(_hash(desk.key), _hash(key)):
+    if services.key and hmac.compare_digest(_hash(services.key), _hash(key)):
         return Viewer("admin.key", nodes=True, every=True)
-    caller = await desk.keys.known(key)
+    caller = await services.keys.known(key)
     if caller is None or not (caller.may("admin") or caller.may("operator")):
         return None
     tenant = caller.tenant if caller.may("admin") else None

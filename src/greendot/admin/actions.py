@@ -42,8 +42,8 @@ class Offer(NamedTuple):
 class Actions:
     """Offers that were made to one onlooker. The latest counts: nobody decides two things at once."""
 
-    def __init__(self, desk: DashboardServices) -> None:
-        self._desk = desk
+    def __init__(self, services: DashboardServices) -> None:
+        self._services = services
         self._numbers = 0
         self._offer: Offer | None = None
 
@@ -65,7 +65,7 @@ class Actions:
             sessions = await self._sessions(tenant, act.user)
             count = len(sessions)
         self._numbers += 1
-        self._offer = Offer(act, tenant, sessions, all_of, self._desk.clock.monotonic() + HOLDS_S)
+        self._offer = Offer(act, tenant, sessions, all_of, self._services.clock.monotonic() + HOLDS_S)
         title, says = _sentence(act, f" of tenant {all_of}" if all_of else "", tenant, count)
         return {"number": self._numbers, "title": title, "says": says, "do": act.do, "count": count}
 
@@ -75,7 +75,7 @@ class Actions:
             raise Refused(Err.FORBIDDEN, "this key is for a tenant: nodes are for the server's own key")
         if not any(it.node == node and it.state == "live" for it in nodes):
             raise Refused(Err.BAD_FIELD, f"there is no live node {node!r}")
-        answer = await self._desk.cluster.ask_one(node, NodeQuery(tenant), WITHIN_S)
+        answer = await self._services.cluster.ask_one(node, NodeQuery(tenant), WITHIN_S)
         if answer is None:
             raise Refused(Err.UNAVAILABLE, f"node {node} does not answer; try again in a moment")
         there = read_node(answer)
@@ -84,7 +84,7 @@ class Actions:
     async def confirm(self, viewer: Viewer, number: int) -> dict[str, Any]:
         """Do it, and say what was done."""
         offer, self._offer = self._offer, None
-        if offer is None or number != self._numbers or self._desk.clock.monotonic() > offer.ends_at:
+        if offer is None or number != self._numbers or self._services.clock.monotonic() > offer.ends_at:
             raise Refused(Err.BAD_FIELD, "this was not asked for, or too long ago: ask again")
         tenant = viewer.at(offer.tenant)
         done, count = await self._do(offer, tenant)
@@ -115,17 +115,17 @@ class Actions:
         act, closed = offer.act, 0
         if act.node is not None:
             end = DisconnectAll(act.code, act.reason, offer.all_of)
-            if (answer := await self._desk.cluster.ask_one(act.node, end, WITHIN_S)) is None:
+            if (answer := await self._services.cluster.ask_one(act.node, end, WITHIN_S)) is None:
                 raise Refused(Err.UNAVAILABLE, f"node {act.node} does not answer: whether it closed any is not known")
             closed = read_ended(answer).sessions
         else:
             sessions = offer.sessions if act.user is None else await self._sessions(tenant, act.user)
             for session in sessions:
-                closed += await self._desk.node.disconnect(session, act.code, act.reason, tenant)
+                closed += await self._services.node.disconnect(session, act.code, act.reason, tenant)
         return f"{_many(closed, 'session')} disconnected ({act.code})", closed
 
     async def _revoke(self, act: Act, tenant: str) -> tuple[str, int]:
-        now, revocation_service = self._desk.clock.now_ms(), self._desk.revocation_service
+        now, revocation_service = self._services.clock.now_ms(), self._services.revocation_service
         if act.user is not None:
             revocation = Revocation(tenant, "user", act.user, revocation_service.expires_at(now), now)
         else:
@@ -135,12 +135,12 @@ class Actions:
 
     async def _notify(self, act: Act, tenant: str) -> str:
         body = msgspec.json.encode({"text": act.text or TEXT})
-        notice = Notice(tenant, act.user or "", KIND, body, "", self._desk.clock.now_ms())
-        (made,) = await self._desk.inbox_service.notify([notice])
+        notice = Notice(tenant, act.user or "", KIND, body, "", self._services.clock.now_ms())
+        (made,) = await self._services.inbox_service.notify([notice])
         return "notified" if made is None else f"notified: number {made.notification.seq} in the inbox"
 
     async def _sessions(self, tenant: str, user: str) -> tuple[str, ...]:
-        return tuple(seat.session for seat in await self._desk.engine.sessions(tenant, user))
+        return tuple(seat.session for seat in await self._services.engine.sessions(tenant, user))
 
 
 def _sentence(act: Act, all_of: str, tenant: str, sessions: int) -> tuple[str, str]:

@@ -80,11 +80,11 @@ class _Look:
 class Dashboard:
     """See the module (gateway.onlooker.Audience)."""
 
-    def __init__(self, desk: DashboardServices) -> None:
-        self._desk = desk
+    def __init__(self, services: DashboardServices) -> None:
+        self._services = services
         self._looks: dict[Socket, _Look] = {}
         self._admission: ViewerAdmission[Socket] = ViewerAdmission()
-        self._finding = Lookup(desk)
+        self._finding = Lookup(services)
         self._gathered: dict[Group, ClusterSummary] = {}
         self._nodes: list[NodeInfo] = []
         self._jobs: list[dict[str, Any]] = []
@@ -92,7 +92,7 @@ class Dashboard:
         self._timer: Any = None
 
     @property
-    def onlookers(self) -> int:
+    def viewers(self) -> int:
         return len(self._looks)
 
     # --- sockets ---
@@ -100,16 +100,16 @@ class Dashboard:
     def opened(self, socket: Socket) -> None:
         if (displaced := self._admission.open(socket)) is not None:
             self._refuse(displaced, Close.OVERLOADED, "too many sockets wait to sign in: come back")
-        look = self._looks[socket] = _Look(Actions(self._desk))
-        look.deadline = self._desk.timers.set(HELLO_S, self._too_late, socket)
+        look = self._looks[socket] = _Look(Actions(self._services))
+        look.deadline = self._services.timers.set(HELLO_S, self._too_late, socket)
 
     def gone(self, socket: Socket) -> None:
         self._admission.remove(socket)
         look = self._looks.pop(socket, None)
         if look is not None:
-            self._desk.timers.cancel(look.deadline)
+            self._services.timers.cancel(look.deadline)
         if not self._looks:
-            self._desk.timers.cancel(self._timer)
+            self._services.timers.cancel(self._timer)
             self._timer = None
             self._gathered.clear()
 
@@ -127,12 +127,12 @@ class Dashboard:
         elif isinstance(command, frames.Hello):
             look.asked = True
             self._admission.key_sent(socket)
-            self._desk.tasks.spawn(self._hello(socket, look, command))
+            self._services.tasks.spawn(self._hello(socket, look, command))
         elif look.viewer is None or look.commands >= MOST_COMMANDS:
             self._reject(socket, look, command.id, Err.RATE_LIMITED, "wait for the answers to what was asked")
         else:
             look.commands += 1
-            self._desk.tasks.spawn(self._answer(socket, look, command))
+            self._services.tasks.spawn(self._answer(socket, look, command))
 
     def _reject(self, socket: Socket, look: _Look, id: CommandId | None, code: str, message: str) -> None:
         """Answer a frame with an error. Before the welcome only a few are answered, and before a hello one."""
@@ -158,7 +158,7 @@ class Dashboard:
 
     def _refuse(self, socket: Socket, code: int, reason: str) -> None:
         """Close a socket and free its place at once: a peer that does not read must not keep it."""
-        self._desk.metrics.dashboard_refused_total += 1
+        self._services.metrics.dashboard_refused_total += 1
         socket.close(code, reason)
         self.gone(socket)
 
@@ -166,7 +166,7 @@ class Dashboard:
 
     async def _hello(self, socket: Socket, look: _Look, hello: frames.Hello) -> None:
         try:
-            viewer = await viewer_of(self._desk, hello.key)
+            viewer = await viewer_of(self._services, hello.key)
             tenants = await self._tenants(viewer)
         except StoreUnavailable:
             if socket in self._looks:
@@ -174,10 +174,10 @@ class Dashboard:
             return
         if socket not in self._looks:
             return
-        self._desk.timers.cancel(look.deadline)
+        self._services.timers.cancel(look.deadline)
         if viewer is None:
             # Each guess takes its time, and the number of waiting sockets is bounded.
-            look.deadline = self._desk.timers.set(WRONG_S, self._wrong_key, socket)
+            look.deadline = self._services.timers.set(WRONG_S, self._wrong_key, socket)
             return
         if (full := self._admission.admit(socket, viewer)) is not None:
             self._refuse(socket, Close.OVERLOADED, full)
@@ -186,31 +186,31 @@ class Dashboard:
         log(log_events.DASHBOARD_OPENED, key=viewer.name)
         welcome = {
             "version": __version__,
-            "node": self._desk.node.incarnation,
+            "node": self._services.node.incarnation,
             "key": viewer.name,
             "nodes": viewer.nodes,
             "tenant": viewer.tenant,
             "every": viewer.every,
             "tenants": tenants,
             "kinds": KINDS if viewer.tail is not None else (),
-            "bodies": self._desk.dev,
+            "bodies": self._services.dev,
             "every_ms": round(EVERY_S * 1000),
         }
-        socket.send(frames.event("welcome", welcome, self._desk.clock.now_ms()))
+        socket.send(frames.event("welcome", welcome, self._services.clock.now_ms()))
         if self._timer is None:
             self._turn = 0
-            self._timer = self._desk.timers.set(0.0, self._on_timer)
+            self._timer = self._services.timers.set(0.0, self._on_timer)
 
     async def _tenants(self, viewer: Viewer | None) -> list[str]:
         if viewer is None or not viewer.every:
             return [] if viewer is None or viewer.tenant is None else [viewer.tenant]
-        registered = await self._desk.store.tenants(None, MOST_SHOWN_TENANTS)
+        registered = await self._services.store.tenants(None, MOST_SHOWN_TENANTS)
         return sorted({"default", *(it.tenant for it in registered)})
 
     async def _still_counts(self, socket: Socket, look: _Look) -> bool:
         """Whether its key does. While the store is away nobody is sent away for that."""
         try:
-            viewer = await viewer_of(self._desk, look.key)
+            viewer = await viewer_of(self._services, look.key)
         except StoreUnavailable:
             return True
         if viewer is None or viewer != look.viewer:
@@ -268,7 +268,7 @@ class Dashboard:
     async def _seen(self) -> list[NodeInfo]:
         """The nodes as they are now: who asks once must not be answered with those of the look before."""
         try:
-            self._nodes = await self._desk.engine.nodes()
+            self._nodes = await self._services.engine.nodes()
         except EngineUnavailable:
             pass  # as in a look
         return self._nodes
@@ -279,14 +279,14 @@ class Dashboard:
     # --- the look ---
 
     def _on_timer(self, _: object) -> None:
-        self._timer = self._desk.timers.set(EVERY_S, self._on_timer)
-        self._desk.tasks.spawn(self._refresh())
+        self._timer = self._services.timers.set(EVERY_S, self._on_timer)
+        self._services.tasks.spawn(self._refresh())
 
     async def _refresh(self) -> None:
         turn, self._turn = self._turn, self._turn + 1
         if turn % NODES_EVERY == 0:
             try:
-                self._nodes = await self._desk.engine.nodes()
+                self._nodes = await self._services.engine.nodes()
             except EngineUnavailable:
                 pass  # those known last are asked; whoever cannot be reached does not answer
         looks = {socket: look for socket, look in self._looks.items() if look.viewer is not None}
@@ -305,7 +305,7 @@ class Dashboard:
 
     async def _look_at_jobs(self) -> None:
         """They are of the whole cluster, as the nodes are."""
-        store = self._desk.store
+        store = self._services.store
         try:
             states = await store.jobs()
             last = [await store.job_runs(state.name, 1) for state in states]
@@ -328,7 +328,7 @@ class Dashboard:
         # What waits for those who see nodes is not what waits for those who do not, even of one tenant.
         names = "nodes" if group.view.nodes else "tenant", group.user or "", group.room or "", group.node or ""
         return SampleQuery(
-            asker="/".join((self._desk.node.incarnation, *names)).rstrip("/"),
+            asker="/".join((self._services.node.incarnation, *names)).rstrip("/"),
             nodes=group.view.nodes,
             tenant=group.view.tenant,
             tail=group.tail,
@@ -340,9 +340,9 @@ class Dashboard:
 
     async def _show(self, group: Group, sockets: list[Socket]) -> None:
         question = self._question(group, sockets)
-        answers = await self._desk.cluster.ask(self._live(), question, WITHIN_S)
+        answers = await self._services.cluster.ask(self._live(), question, WITHIN_S)
         samples = {node: read_sample(text) for node, text in answers.items()}
-        now = self._desk.clock.now_ms()
+        now = self._services.clock.now_ms()
         gathering = self._gathered.get(group) or ClusterSummary(group.view)
         shown = gathering.frame(self._nodes, samples, now)
         if group.view.nodes:
@@ -371,7 +371,7 @@ class Dashboard:
         skipped, look.missed = skipped + look.missed, 0
         if events or skipped:
             events.sort(key=lambda event: event["at"])
-            socket.send(frames.event("tail", {"events": events, "skipped": skipped}, self._desk.clock.now_ms()))
+            socket.send(frames.event("tail", {"events": events, "skipped": skipped}, self._services.clock.now_ms()))
 
 
 def _wanted(look: _Look, samples: dict[str, Sample]) -> tuple[list[dict[str, Any]], int]:

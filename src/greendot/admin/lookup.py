@@ -38,20 +38,20 @@ DAY_MS = 86_400_000
 class Lookup:
     """Reads, and changes nothing. It shows what the user's own devices are shown: hiding is from other users."""
 
-    def __init__(self, desk: DashboardServices) -> None:
-        self._desk = desk
+    def __init__(self, services: DashboardServices) -> None:
+        self._services = services
 
     async def user(self, tenant: str, user: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
-        desk = self._desk
+        services = self._services
         answers, seats, rooms, inbox, statuses, devices = await asyncio.gather(
-            desk.cluster.ask(_live(nodes), UserQuery(tenant, user), WITHIN_S),
-            desk.engine.sessions(tenant, user),
-            desk.store.rooms_of(tenant, user),
-            desk.store.inbox(tenant, user),
-            desk.store.statuses([(tenant, user)]),
-            desk.store.devices(tenant, user),
+            services.cluster.ask(_live(nodes), UserQuery(tenant, user), WITHIN_S),
+            services.engine.sessions(tenant, user),
+            services.store.rooms_of(tenant, user),
+            services.store.inbox(tenant, user),
+            services.store.statuses([(tenant, user)]),
+            services.store.devices(tenant, user),
         )
-        (snapshot,) = await desk.engine.read(tenant, [user])
+        (snapshot,) = await services.engine.read(tenant, [user])
         read = {node: read_user(text) for node, text in answers.items()}
         there = {found.session: (node, found) for node, it in read.items() for found in it.sessions}
         sessions = [_session(node, found) for node, found in there.values()]
@@ -60,7 +60,7 @@ class Lookup:
         joined = {room for session in sessions for room in session["rooms"]}
         # Open rooms are everybody's: those that the user has nothing to do with say nothing of the user.
         rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
-        manual, revocation = statuses.get((tenant, user)), desk.revocation_service.of_user(tenant, user)
+        manual, revocation = statuses.get((tenant, user)), services.revocation_service.of_user(tenant, user)
         return {
             "tenant": tenant,
             "user": user,
@@ -75,21 +75,21 @@ class Lookup:
             ],
             "room_count": len(rooms),
             "inbox": inbox._asdict(),
-            "inbox_kept_ms": round(desk.lasting.inbox_days * DAY_MS),
+            "inbox_kept_ms": round(services.lasting.inbox_days * DAY_MS),
             "typing": await self._typing(tenant, user, joined),
             "watchers": _watchers(read),
             "devices": [self._device(device) for device in devices],
             "pushes": await self._pushes(tenant, user) if inbox.unread else [],
-            "last_seen_kept_ms": round(desk.lasting.last_seen_days * DAY_MS),
+            "last_seen_kept_ms": round(services.lasting.last_seen_days * DAY_MS),
             "nodes": self._leases(nodes, {session["node"] for session in sessions}),
             "revoked_before": None if revocation is None else revocation.before,
-            "known": bool(sessions or rooms or inbox.head or manual or snapshot.face.version or devices),
+            "known": bool(sessions or rooms or inbox.head or manual or snapshot.visible.version or devices),
         }
 
     async def _typing(self, tenant: str, user: str, rooms: set[str]) -> list[dict[str, Any]]:
         """Where, of the rooms the user is in, and when it ends by itself."""
         looked = sorted(rooms)[:MOST_ROOMS]
-        found = await asyncio.gather(*(self._desk.engine.typers(tenant, room) for room in looked))
+        found = await asyncio.gather(*(self._services.engine.typers(tenant, room) for room in looked))
         return [
             {"room": room, "expires_in_ms": typist.remaining}
             for room, typists in zip(looked, found, strict=True)
@@ -99,7 +99,7 @@ class Lookup:
 
     def _device(self, device: Device) -> dict[str, Any]:
         """Not its token: whoever has that can push to it."""
-        kept_until = device.used_at + round(self._desk.lasting.unused_days * DAY_MS)
+        kept_until = device.used_at + round(self._services.lasting.unused_days * DAY_MS)
         return {
             "device": device.device,
             "provider": device.provider,
@@ -109,7 +109,7 @@ class Lookup:
 
     async def _pushes(self, tenant: str, user: str) -> list[dict[str, Any]]:
         """Those that wait."""
-        store = self._desk.store
+        store = self._services.store
         unread = await store.notifications(tenant, user, limit=MOST_PUSHES, only="unread")
         found = await asyncio.gather(*(store.push_of(tenant, it.id) for it in unread))
         return [
@@ -121,12 +121,12 @@ class Lookup:
 
     def _ends(self, nodes: Sequence[NodeInfo]) -> dict[str, int]:
         """When the sessions of dead nodes do, in milliseconds from now."""
-        now = self._desk.engine.now_ms()
+        now = self._services.engine.now_ms()
         return {it.node: max(0, it.ends_at - now) for it in nodes if it.ends_at is not None}
 
     def _leases(self, nodes: Sequence[NodeInfo], of: set[str]) -> list[dict[str, Any]]:
         """How long these nodes live on without renewing, or their sessions if they are dead."""
-        now, lease_ms = self._desk.engine.now_ms(), round(self._desk.lasting.lease_s * 1000)
+        now, lease_ms = self._services.engine.now_ms(), round(self._services.lasting.lease_s * 1000)
         return [
             {
                 "node": it.node,
@@ -148,7 +148,9 @@ class Lookup:
         found: dict[str, Any] = {"node": node, "known": False, "answered": False}
         for lease in self._leases(nodes, {node}):
             found |= lease | {"known": True}
-        text = await self._desk.cluster.ask_one(node, NodeQuery(), WITHIN_S) if found.get("state") == "live" else None
+        text = (
+            await self._services.cluster.ask_one(node, NodeQuery(), WITHIN_S) if found.get("state") == "live" else None
+        )
         if text is not None:
             there = to_builtins(read_node(text))
             there["tenants"] = {name: it for name, it in there["tenants"].items() if viewer.tail in ("", name)}
@@ -157,7 +159,7 @@ class Lookup:
 
     async def topic(self, topic: Topic, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         question = TopicQuery(topic.kind, topic.tenant, topic.name)  # type: ignore[arg-type]  # a node's is not asked for
-        answers = await self._desk.cluster.ask(_live(nodes), question, WITHIN_S)
+        answers = await self._services.cluster.ask(_live(nodes), question, WITHIN_S)
         there = {node: read_topic(text) for node, text in answers.items()}
         rows = [{"node": node} | to_builtins(it) for node, it in sorted(there.items())]
         return {
@@ -171,13 +173,15 @@ class Lookup:
         }
 
     async def room(self, tenant: str, room: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
-        desk = self._desk
+        services = self._services
         found, answers = await asyncio.gather(
-            desk.store.member_page(tenant, room, None, MOST),
-            desk.cluster.ask(_live(nodes), RoomQuery(tenant, room), WITHIN_S),
+            services.store.member_page(tenant, room, None, MOST),
+            services.cluster.ask(_live(nodes), RoomQuery(tenant, room), WITHIN_S),
         )
         try:
-            present, typers = await asyncio.gather(desk.engine.present(tenant, room), desk.engine.typers(tenant, room))
+            present, typers = await asyncio.gather(
+                services.engine.present(tenant, room), services.engine.typers(tenant, room)
+            )
         except EngineUnavailable:
             present, typers = [], []
         listeners = {node: read_room(text).listeners for node, text in answers.items()}

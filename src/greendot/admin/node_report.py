@@ -258,4 +258,4 @@ def _watch_mode(watched: WatchedUser) -> WatchMode:
     """How those who watch learn of changes."""
     if watched.is_polled:
         return "asked"
-    return "live" if watched.crowd is None else "slices"
+    return "live" if watched.celebrity is None else "slices"

@@ -31,27 +31,27 @@ class Ports:
         tls = settings.tls
         self._certificate = Certificate(tls.cert, tls.key) if tls.cert else None
         self._hsts_s = 0 if settings.server.dev else tls.hsts_s
-        onlooker = None if dashboard is None else _dashboard_sockets(dashboard)
-        here = onlooker is not None and not settings.admin.port
+        dashboard_socket = None if dashboard is None else _dashboard_sockets(dashboard)
+        here = dashboard_socket is not None and not settings.admin.port
         app = make_app(services, dev, admin=here, docs=settings.api.docs, metrics=not settings.metrics.port)
         self.main = Listener(
             node.connections,
             Headers(app, self._is_ending),
             self._certificate,
             hsts_s=self._hsts_s,
-            onlooker=onlooker if here else None,
+            dashboard_socket=dashboard_socket if here else None,
         )
-        self.admin = None if onlooker is None or here else self._own(make_admin_app(), onlooker)
+        self.admin = None if dashboard_socket is None or here else self._own(make_admin_app(), dashboard_socket)
         self.metrics = self._own(make_metrics_app(services)) if settings.metrics.port else None
 
-    def _own(self, app: Any, onlooker: Callable[[], Framing] | None = None) -> Listener:
+    def _own(self, app: Any, dashboard_socket: Callable[[], Framing] | None = None) -> Listener:
         """A port for one purpose; no client comes in by it."""
         return Listener(
             self._node.connections,
             Headers(app, self._is_ending),
             self._certificate,
             hsts_s=self._hsts_s,
-            onlooker=onlooker,
+            dashboard_socket=dashboard_socket,
             clients=False,
         )
 

@@ -41,13 +41,17 @@ class PushService:
     def __init__(self, settings: Settings, store: Store, look: Look, clock: Clock) -> None:
         self._senders: list[Sender] = []
         self._terms = push_terms(settings)  # one for all tenants: its bounds hold for all of them together
-        self._own = {name: self._house(settings, name, own.push, clock) for name, own in settings.tenants.items()}
-        self._common = self._house(settings, ALL, settings.push, clock)
+        self._own = {
+            name: self._tenant_config(settings, name, own.push, clock) for name, own in settings.tenants.items()
+        }
+        self._common = self._tenant_config(settings, ALL, settings.push, clock)
         push = settings.push
         pace = WorkerPace(push.concurrency, give_up_ms=round(push.give_up_after_s * 1000))
         self.worker = PushWorker(store, lambda tenant: self._own.get(tenant, self._common), look, clock, pace)
 
-    def _house(self, settings: Settings, tenant: str, push: TenantPush, clock: Clock) -> TenantPushConfig | None:
+    def _tenant_config(
+        self, settings: Settings, tenant: str, push: TenantPush, clock: Clock
+    ) -> TenantPushConfig | None:
         if not push.pushes:
             return None
         senders = make_senders(settings, tenant, push, clock, self._terms)
@@ -128,13 +132,13 @@ def make_senders(
             secrets = (push.webhook_secret, push.webhook_secret_before)
             made["webhook"] = PushWebhook(push.webhook_url, secrets, terms, clock)
 
-    def lane(provider: Provider, sender: ProviderSender, of: str) -> ProviderChannel:
+    def channel(provider: Provider, sender: ProviderSender, of: str) -> ProviderChannel:
         return ProviderChannel(sender, of, provider, clock, bounds, dry_run=push.dry_run)
 
     return {
-        provider: SharedChannels(partial(lane, provider, sender), sender)
+        provider: SharedChannels(partial(channel, provider, sender), sender)
         if tenant == ALL
-        else lane(provider, sender, tenant)
+        else channel(provider, sender, tenant)
         for provider, sender in made.items()
     }
 
@@ -148,7 +152,7 @@ class DryRunProvider:
     def is_known(self, place: str) -> bool:
         return True
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
         raise AssertionError("a dry run sends nothing")
 
     async def close(self) -> None:

@@ -195,10 +195,10 @@ class Relay:
             match parse_row(row):
                 case NoticeRow(id, notice) if notice.expires_at is not None and notice.expires_at <= now:
                     expired.append(id)
-                case NoticeRow() as letter:
-                    notices.append(letter)
-                case MessageRow() as letter:
-                    rooms.setdefault((letter.tenant, letter.room), []).append(letter)
+                case NoticeRow() as entry:
+                    notices.append(entry)
+                case MessageRow() as entry:
+                    rooms.setdefault((entry.tenant, entry.room), []).append(entry)
                 case Aside() as unfit:
                     aside.append(unfit)
         self.counts.expired += len(expired)
@@ -209,33 +209,33 @@ class Relay:
             any(outcome.held for outcome in outcomes),
         )
 
-    async def _notify(self, letters: Sequence[NoticeRow]) -> _Outcome:
-        if len(letters) > 1:
+    async def _notify(self, entries: Sequence[NoticeRow]) -> _Outcome:
+        if len(entries) > 1:
             try:
-                await self._delivery.notify([letter.notice for letter in letters])
-                return _Outcome([letter.id for letter in letters], [])
+                await self._delivery.notify([entry.notice for entry in entries])
+                return _Outcome([entry.id for entry in entries], [])
             except (StoreUnavailable, EngineUnavailable):
                 return _Outcome([], [], held=True)
             except Exception as error:
-                log(log_events.OUTBOX_ONE_BY_ONE, rows=len(letters), reason=type(error).__name__)
-        return await self._one_by_one(letters)
+                log(log_events.OUTBOX_ONE_BY_ONE, rows=len(entries), reason=type(error).__name__)
+        return await self._one_by_one(entries)
 
-    async def _one_by_one(self, letters: Sequence[NoticeRow | MessageRow]) -> _Outcome:
+    async def _one_by_one(self, entries: Sequence[NoticeRow | MessageRow]) -> _Outcome:
         outcome = _Outcome([], [])
-        for letter in letters:
+        for entry in entries:
             try:
-                if isinstance(letter, NoticeRow):
-                    await self._delivery.notify([letter.notice])
+                if isinstance(entry, NoticeRow):
+                    await self._delivery.notify([entry.notice])
                 else:
-                    await self._delivery.append(letter.tenant, letter.room, letter.draft)
-                outcome.done.append(letter.id)
+                    await self._delivery.append(entry.tenant, entry.room, entry.draft)
+                outcome.done.append(entry.id)
             except (StoreUnavailable, EngineUnavailable):
                 return outcome._replace(held=True)
             except GreendotError as error:
-                outcome.aside.append(Aside(letter.id, str(error)[:MOST_REASON]))
+                outcome.aside.append(Aside(entry.id, str(error)[:MOST_REASON]))
             except Exception as error:
-                log(log_events.OUTBOX_NOT_SENT, error, message=letter.id)
-                outcome.aside.append(Aside(letter.id, f"{type(error).__name__}: {error}"[:MOST_REASON]))
+                log(log_events.OUTBOX_NOT_SENT, error, message=entry.id)
+                outcome.aside.append(Aside(entry.id, f"{type(error).__name__}: {error}"[:MOST_REASON]))
         return outcome
 
 

@@ -213,10 +213,10 @@ async def _send(settings: Settings, tenant: str, to: list[Device], *, dry_run: b
     made, sent = new_message_id(), []
     try:
         for device in to:
-            parcel = PushPayload(f"{made}.{device.device}", made, 0, "test", "high", clock.now_ms(), None, *SHOWN)
+            payload = PushPayload(f"{made}.{device.device}", made, 0, "test", "high", clock.now_ms(), None, *SHOWN)
             sender = senders.get(device.provider)
             missing = SendResult("refused", f"{device.provider} is not set up for tenant {tenant}")
-            sent.append(missing if sender is None else await sender.send(device, parcel))
+            sent.append(missing if sender is None else await sender.send(device, payload))
         return sent
     finally:
         for sender in senders.values():

@@ -219,8 +219,8 @@ class MemoryEngine:
         key = (tenant, user)
         record = self._users.get(key)
         if record is None:
-            face, name, _ = self._seen.pop(key, (NOBODY, None, 0))
-            record = self._users[key] = UserPresence(face, name)
+            visible, name, _ = self._seen.pop(key, (NOBODY, None, 0))
+            record = self._users[key] = UserPresence(visible, name)
             self._tenants.setdefault(tenant, _Tenant()).add(user)
         return key, record
 
@@ -267,7 +267,7 @@ class MemoryEngine:
         if there.online <= most_by_id(after) and size <= MOST_LOOKED_AT:
             users = [user for bucket in [*there.users.values()] for user in [*bucket]]
             shown = zip(users, await self.read(tenant, users), strict=True)
-            return page_by_id([user for user, of in shown if of.face.state != "offline"], after, limit, 1 + size)
+            return page_by_id([user for user, of in shown if of.visible.state != "offline"], after, limit, 1 + size)
         now, found, last, work = self.now_ms(), list[str](), "", 1
         first, past = (0, "") if after is None else read_cursor(after, _bucket)
         for number in range(first, BUCKETS):
@@ -281,7 +281,7 @@ class MemoryEngine:
                 key, last, work = (tenant, user), cursor(number, user), work + 1
                 record = self._users[key]
                 self._settled(key, record, record.settle(now, self._nodes))
-                if record.face.state != "offline":
+                if record.visible.state != "offline":
                     found.append(user)
         return Page(sorted(found), None, there.online, work)
 
@@ -304,7 +304,7 @@ class MemoryEngine:
         if record.empty:
             del self._users[key]
             self._forget(key)
-            self._seen[key] = (record.face, record.name, self.now_ms())
+            self._seen[key] = (record.visible, record.name, self.now_ms())
             self._forget_seen()
         if record.turned is not None and not (change is not None and change.restored):
             self._publish("user", key, record.turned)
@@ -325,9 +325,9 @@ class MemoryEngine:
     def _snapshot(self, key: Key) -> Snapshot:
         record = self._users.get(key)
         if record is not None:
-            return Snapshot(record.face, record.own, record.name, record.devices)
-        face, name, _ = self._seen.get(key, (NOBODY, None, 0))
-        return Snapshot(face, face, name, [])
+            return Snapshot(record.visible, record.own, record.name, record.devices)
+        visible, name, _ = self._seen.get(key, (NOBODY, None, 0))
+        return Snapshot(visible, visible, name, [])
 
     def _forget_seen(self) -> None:
         # Two at a time: departures come one by one, so the backlog shrinks, and no single verb pays for all.

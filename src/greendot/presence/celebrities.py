@@ -47,46 +47,46 @@ class Celebrities:
 
     def came(self, watched: WatchedUser, watcher: Connection) -> None:
         """It watches, and is about to be given the newest state."""
-        count, crowd = len(watched.channel.listeners), watched.crowd
-        if crowd is None:
+        count, celebrity = len(watched.channel.listeners), watched.celebrity
+        if celebrity is None:
             if not self._crowding.is_spread(count, was=False):
                 return
-            crowd = watched.crowd = CelebrityWatchers()
-        if not crowd.polled and self._crowding.is_polled(count, was=False):
-            self._switch(watched, crowd, polled=True)
-        if crowd.spread is not None:
-            crowd.spread.came(watcher)
+            celebrity = watched.celebrity = CelebrityWatchers()
+        if not celebrity.polled and self._crowding.is_polled(count, was=False):
+            self._switch(watched, celebrity, polled=True)
+        if celebrity.spread is not None:
+            celebrity.spread.came(watcher)
 
     def left(self, watched: WatchedUser, watcher: Connection) -> None:
         """It watches no longer."""
-        count, crowd = len(watched.channel.listeners), watched.crowd
-        if crowd is None:
+        count, celebrity = len(watched.channel.listeners), watched.celebrity
+        if celebrity is None:
             return
-        if crowd.spread is not None:
-            crowd.spread.left(watcher)
-            self._end_if_done(watched, crowd)
-        if crowd.polled and not self._stays_polled(watched, count):
-            self._switch(watched, crowd, polled=False)
-        self._forget_if_few(watched, crowd)
+        if celebrity.spread is not None:
+            celebrity.spread.left(watcher)
+            self._end_if_done(watched, celebrity)
+        if celebrity.polled and not self._stays_polled(watched, count):
+            self._switch(watched, celebrity, polled=False)
+        self._forget_if_few(watched, celebrity)
 
     def tells(self, watched: WatchedUser) -> bool:
         """Tell watchers what is new: in slices, or when they ask. False: they are few, and to be told at once."""
-        crowd = watched.crowd
-        if crowd is None:
+        celebrity = watched.celebrity
+        if celebrity is None:
             return False
-        if crowd.polled:
+        if celebrity.polled:
             return True
         if not self._crowding.is_spread(len(watched.channel.listeners), was=True):
             self.close(watched)  # whoever was still to be told is told with the others
             return False
-        self._spread(watched, crowd)
+        self._spread(watched, celebrity)
         return True
 
     def close(self, watched: WatchedUser) -> None:
         """Tell nothing more in slices."""
-        if watched.crowd is not None:
-            self._context.timers.cancel(watched.crowd.timer)
-            watched.crowd = None
+        if watched.celebrity is not None:
+            self._context.timers.cancel(watched.celebrity.timer)
+            watched.celebrity = None
             self.polled -= {watched.key} - self._forced
 
     # --- polling ---
@@ -94,53 +94,53 @@ class Celebrities:
     def opened(self, watched: WatchedUser) -> None:
         """It is about to be followed."""
         if watched.key in self._forced:
-            watched.crowd = CelebrityWatchers(polled=True)
+            watched.celebrity = CelebrityWatchers(polled=True)
 
     def _stays_polled(self, watched: WatchedUser, count: int) -> bool:
         return watched.key in self._forced or self._crowding.is_polled(count, was=True)
 
-    def _switch(self, watched: WatchedUser, crowd: CelebrityWatchers, *, polled: bool) -> None:
-        crowd.polled = polled
+    def _switch(self, watched: WatchedUser, celebrity: CelebrityWatchers, *, polled: bool) -> None:
+        celebrity.polled = polled
         watched.shows += 1
         (self.polled.add if polled else self.polled.discard)(watched.key)
         (tenant, user), count = watched.key, len(watched.channel.listeners)
         what = "are told of no change but ask" if polled else "are told of changes again"
         log(log_events.WATCHERS_SWITCHED, tenant=tenant, user=user, outcome=what, watchers=count)
-        self._spread(watched, crowd)
+        self._spread(watched, celebrity)
 
     # --- slices ---
 
-    def _spread(self, watched: WatchedUser, crowd: CelebrityWatchers) -> None:
-        if crowd.spread is not None:
-            crowd.spread.changed()
+    def _spread(self, watched: WatchedUser, celebrity: CelebrityWatchers) -> None:
+        if celebrity.spread is not None:
+            celebrity.spread.changed()
         else:
-            crowd.spread = CelebrityFanout(watched.channel.listeners, active_at, self._context.timers.now())
-            crowd.timer = self._context.timers.set(STEP_S, self._slice, watched)
+            celebrity.spread = CelebrityFanout(watched.channel.listeners, active_at, self._context.timers.now())
+            celebrity.timer = self._context.timers.set(STEP_S, self._slice, watched)
 
     def _slice(self, watched: WatchedUser) -> None:
-        crowd, now = watched.crowd, self._context.timers.now()
-        if crowd is None or crowd.spread is None:
+        celebrity, now = watched.celebrity, self._context.timers.now()
+        if celebrity is None or celebrity.spread is None:
             return
         if watched.channel.pending or watched.channel.queued:  # said at once, and older: it must not come later
-            crowd.timer = self._context.timers.set(STEP_S, self._slice, watched)
+            celebrity.timer = self._context.timers.set(STEP_S, self._slice, watched)
             return
-        due = crowd.spread.due(now, self._crowding.per_s(len(watched.channel.listeners)))
+        due = celebrity.spread.due(now, self._crowding.per_s(len(watched.channel.listeners)))
         if own := self._context.registry.connections_in(watched.channel, watched.user):
             due = [watcher for watcher in due if watcher not in own]
         if due:
             frame = encode_event(watched.shown(self._now_ms()), self._context.clock.now_ms())
             self._context.hub.send_each(due, frame, key=("presence", watched.user))
             self._metrics.presence_spread_total += len(due)
-        crowd.timer = self._context.timers.set(STEP_S, self._slice, watched)
-        self._end_if_done(watched, crowd)
-        self._forget_if_few(watched, crowd)
+        celebrity.timer = self._context.timers.set(STEP_S, self._slice, watched)
+        self._end_if_done(watched, celebrity)
+        self._forget_if_few(watched, celebrity)
 
-    def _end_if_done(self, watched: WatchedUser, crowd: CelebrityWatchers) -> None:
-        if crowd.spread is not None and crowd.spread.done:
-            self._context.timers.cancel(crowd.timer)
-            crowd.spread = crowd.timer = None
+    def _end_if_done(self, watched: WatchedUser, celebrity: CelebrityWatchers) -> None:
+        if celebrity.spread is not None and celebrity.spread.done:
+            self._context.timers.cancel(celebrity.timer)
+            celebrity.spread = celebrity.timer = None
 
-    def _forget_if_few(self, watched: WatchedUser, crowd: CelebrityWatchers) -> None:
+    def _forget_if_few(self, watched: WatchedUser, celebrity: CelebrityWatchers) -> None:
         few = not self._crowding.is_spread(len(watched.channel.listeners), was=True)
-        if few and not crowd.polled and crowd.spread is None:
-            watched.crowd = None
+        if few and not celebrity.polled and celebrity.spread is None:
+            watched.celebrity = None

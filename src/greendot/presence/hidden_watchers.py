@@ -54,7 +54,7 @@ class HiddenWatchers:
         watched.barred[connection] = gone
         self._watched.detach(watched.channel.topic, connection)  # and with it what waits to be written to it
         self._celebrities.left(watched, connection)
-        if watched.face.state != "offline" and not watched.is_polled:
+        if watched.visible.state != "offline" and not watched.is_polled:
             self._deliver(watched, connection, gone)
 
     def lift(self, watched: WatchedUser, connection: Connection) -> Presence | None:
@@ -90,13 +90,13 @@ class HiddenWatchers:
 
     def _gone(self, watched: WatchedUser) -> Presence:
         """As if the user had gone offline this moment, to those who saw them."""
-        if watched.face.state == "offline":
-            face = watched.face
+        if watched.visible.state == "offline":
+            visible = watched.visible
         else:
             now = self._now_ms()
-            version = max(now, watched.face.version + 1, watched.raised + 1)
-            face = structs.replace(NOBODY, since=now, last_seen=now, version=version)
-        shown = entry(watched.user, face, watched.name)
+            version = max(now, watched.visible.version + 1, watched.raised + 1)
+            visible = structs.replace(NOBODY, since=now, last_seen=now, version=version)
+        shown = entry(watched.user, visible, watched.name)
         return without_last_seen(shown) if watched.discreet else shown
 
     def _current(self, watched: WatchedUser, shown: Presence) -> Presence:

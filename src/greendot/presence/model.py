@@ -70,7 +70,7 @@ class SessionRecord(Struct, gc=False):
 class Snapshot(NamedTuple):
     """One user as far as it is known now."""
 
-    face: VisibleState
+    visible: VisibleState
     own: VisibleState
     name: str | None
     devices: list[str]
@@ -83,7 +83,7 @@ class Change(Struct, frozen=True):
     When only the devices or the name are new nobody is told; who keeps a copy for later readers brings it up to date.
     """
 
-    face: VisibleState
+    visible: VisibleState
     own: VisibleState
     name: str | None
     devices: list[str]
@@ -99,11 +99,11 @@ _GONE = NodeLife(None, 0)
 class UserPresence:
     """The record of one user with sessions. Dropped when `empty`; `face` is what remains as last-seen."""
 
-    __slots__ = ("devices", "face", "last_heard", "manual", "name", "own", "seats", "told_name", "turned")
+    __slots__ = ("devices", "last_heard", "manual", "name", "own", "seats", "told_name", "turned", "visible")
 
-    def __init__(self, face: VisibleState = NOBODY, name: str | None = None) -> None:
-        self.face = face
-        self.own = face
+    def __init__(self, visible: VisibleState = NOBODY, name: str | None = None) -> None:
+        self.visible = visible
+        self.own = visible
         self.name = name
         self.told_name = name
         self.seats: dict[str, SessionRecord] = {}
@@ -238,25 +238,27 @@ class UserPresence:
         state = self._state()
         shown: State = "offline" if manual.status == "invisible" else state
         version = max(self.own.version + 1, now)  # whatever changes the face changes its own as well
-        face = self._face(self.face, shown, manual, version, since, self.last_heard if state == "offline" else now)
-        own = self._face(self.own, state, manual, version, since, self.last_heard)
-        public = (face.state, face.text) != (self.face.state, self.face.text)
+        visible = self._visible(
+            self.visible, shown, manual, version, since, self.last_heard if state == "offline" else now
+        )
+        own = self._visible(self.own, state, manual, version, since, self.last_heard)
+        public = (visible.state, visible.text) != (self.visible.state, self.visible.text)
         private = own is not self.own
-        came_or_went = (face.state == "offline") != (self.face.state == "offline")
-        self.turned = face.state != "offline" if came_or_went else None
+        came_or_went = (visible.state == "offline") != (self.visible.state == "offline")
+        self.turned = visible.state != "offline" if came_or_went else None
         devices = sorted({seat.device for seat in self.seats.values()})
         if not public and not private and (devices, self.name) == (self.devices, self.told_name):
             return None
         self.told_name = self.name
         if public:
-            self.face = face
+            self.visible = visible
         # One object serves both faces while they agree: most users are never invisible.
-        self.own = self.face if own == self.face else own
+        self.own = self.visible if own == self.visible else own
         self.devices = devices
-        return Change(self.face, self.own, self.name, devices, public, private)
+        return Change(self.visible, self.own, self.name, devices, public, private)
 
     @staticmethod
-    def _face(
+    def _visible(
         old: VisibleState, state: State, manual: ManualStatus, version: int, since: int, seen: int | None
     ) -> VisibleState:
         text = manual.text if state != "offline" else None
@@ -288,7 +290,7 @@ RECENTLY_MS = 300_000
 
 def entry(
     user: str,
-    face: VisibleState,
+    visible: VisibleState,
     name: str | None,
     devices: list[str] | None = None,
     *,
@@ -299,14 +301,14 @@ def entry(
     return Presence(
         user=user,
         name=name,
-        state=face.state,
-        since=face.since,
-        last_seen=face.last_seen,
-        version=face.version,
-        status_text=face.text,
-        devices=UNSET if devices is None else devices if own or face.state != "offline" else [],
-        status=face.status if own else UNSET,
-        until=face.until if own else UNSET,
+        state=visible.state,
+        since=visible.since,
+        last_seen=visible.last_seen,
+        version=visible.version,
+        status_text=visible.text,
+        devices=UNSET if devices is None else devices if own or visible.state != "offline" else [],
+        status=visible.status if own else UNSET,
+        until=visible.until if own else UNSET,
         stale=stale or UNSET,
     )
 
@@ -330,5 +332,5 @@ def polled(shown: Presence, now: int) -> Presence:
 
 def project(user: str, snapshot: Snapshot, *, own: bool = False) -> Presence:
     """A snapshot as a reader may see it."""
-    face = snapshot.own if own else snapshot.face
-    return entry(user, face, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)
+    visible = snapshot.own if own else snapshot.visible
+    return entry(user, visible, snapshot.name, snapshot.devices, own=own, stale=snapshot.stale)

@@ -55,7 +55,7 @@ class PresenceSnapshots:
     def _known_here(self, tenant: str, user: str, snapshot: Snapshot) -> Snapshot:
         watched = self._watched(Topic("watch", tenant, user))
         if watched is not None and watched.opening is None and not watched.stale:
-            return Snapshot(watched.face, watched.own, watched.name, watched.devices, stale=True)
+            return Snapshot(watched.visible, watched.own, watched.name, watched.devices, stale=True)
         return self._statuses.with_sessions((tenant, user), snapshot)
 
 

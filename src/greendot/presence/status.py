@@ -105,9 +105,9 @@ class StatusService:
         if not sessions or snapshot.own.state != "offline":
             return snapshot
         own = VisibleState("idle" if all(session.idle for session in sessions) else "online")
-        face = snapshot.face if self.is_invisible(key) else own
+        visible = snapshot.visible if self.is_invisible(key) else own
         devices = sorted({session.device for session in sessions})
-        return Snapshot(face, own, sessions[0].grants.name or snapshot.name, devices, stale=True)
+        return Snapshot(visible, own, sessions[0].grants.name or snapshot.name, devices, stale=True)
 
     async def _show(self, key: Key, manual: ManualStatus) -> Snapshot:
         snapshot = await self._engine.set_status(*key, manual)

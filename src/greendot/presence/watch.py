@@ -146,7 +146,7 @@ class WatchService:
             return self._hidden_watchers.snapshot(watched, connection)
         if connection in watched.barred and (lifted := self._hidden_watchers.lift(watched, connection)) is not None:
             return structs.replace(self._snapshot(watched, session), version=lifted.version)
-        if connection not in watched.channel.listeners or watched.crowd is not None:
+        if connection not in watched.channel.listeners or watched.celebrity is not None:
             self._watched.attach(watched, connection)
             self._celebrities.came(watched, connection)
         return self._snapshot(watched, session)
@@ -210,29 +210,29 @@ class WatchService:
         watched = self._watched.get(topic)
         if watched is None or watched.held:
             return
-        if change.restored and not (_same(change.face, watched.face) and _same_own(change.own, watched.own)):
+        if change.restored and not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
             self._await_restored(watched)  # its other sessions may be still to come: showing this would be a flicker
             return
         watched.name, watched.devices = change.name or watched.name, change.devices
-        if change.public and change.face.version > watched.face.version:
-            self._show(watched, change.face)
+        if change.public and change.visible.version > watched.visible.version:
+            self._show(watched, change.visible)
         if change.private and change.own.version > watched.own.version:
             self._show_own(watched, change.own)
 
-    def _show(self, watched: WatchedUser, face: VisibleState, *, anyway: bool = False) -> None:
+    def _show(self, watched: WatchedUser, visible: VisibleState, *, anyway: bool = False) -> None:
         """Others see this now; told unless it looks the same."""
-        before, watched.face = watched.face, face
+        before, watched.visible = watched.visible, visible
         watched.shows += 1
-        if (not anyway and _same(before, face)) or self._celebrities.tells(watched):
+        if (not anyway and _same(before, visible)) or self._celebrities.tells(watched):
             return
         frame = encode_event(watched.shown(self._engine.now_ms()), self._context.clock.now_ms())
         key = ("presence", watched.user)
         self._context.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
 
-    def _show_own(self, watched: WatchedUser, face: VisibleState, *, anyway: bool = False) -> None:
-        before, watched.own = watched.own, face
+    def _show_own(self, watched: WatchedUser, visible: VisibleState, *, anyway: bool = False) -> None:
+        before, watched.own = watched.own, visible
         watched.shows += 1
-        if not anyway and _same_own(before, face):
+        if not anyway and _same_own(before, visible):
             return
         if own := self._devices(watched):
             frame = encode_event(watched.shown_own(), self._context.clock.now_ms())
@@ -284,8 +284,8 @@ class WatchService:
 
     def _reconsider(self, watched: WatchedUser, connections: Iterable[Connection]) -> None:
         discreet, watched.discreet = watched.discreet, self._visibility.is_discreet(*watched.key)
-        if discreet != watched.discreet and watched.face.state == "offline":
-            self._show(watched, watched.face, anyway=True)
+        if discreet != watched.discreet and watched.visible.state == "offline":
+            self._show(watched, watched.visible, anyway=True)
         for connection in connections:
             session = connection.session
             if session is None or watched.user not in (connection.watches or ()):
@@ -336,7 +336,7 @@ class WatchService:
                 await asyncio.sleep(0)
             if not watched.stale:
                 watched.stale = True
-                self._show(watched, watched.face, anyway=True)
+                self._show(watched, watched.visible, anyway=True)
                 self._show_own(watched, watched.own, anyway=True)
                 self._hidden_watchers.tell_again(watched)
 
@@ -351,13 +351,13 @@ class WatchService:
             for at in range(0, len(users), AT_ONCE):
                 now = self._context.timers.now()
                 chunk = [watched for watched in users[at : at + AT_ONCE] if has_come(watched.held_until, now)]
-                before = [watched.face for watched in chunk]
+                before = [watched.visible for watched in chunk]
                 for watched in chunk:
                     watched.held = False  # what is heard from here on is newer than what is being read
                 snapshots = await self._engine.read(tenant, [watched.channel.topic.name for watched in chunk])
-                for watched, snapshot, face in zip(chunk, snapshots, before, strict=True):
+                for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):
                     if has_come(watched.held_until, now):  # not lost again meanwhile
-                        self._retry(watched, snapshot, settled=intact or watched.face is not face)
+                        self._retry(watched, snapshot, settled=intact or watched.visible is not visible)
 
     def _retry(self, watched: WatchedUser, snapshot: Snapshot, *, settled: bool) -> None:
         """What was read. Unless `settled`, it stands even if its version is older: what was newer is lost."""
@@ -365,9 +365,9 @@ class WatchService:
             self._await_restored(watched)
             return
         was_stale, watched.stale = watched.stale, False
-        if snapshot.face.version >= watched.face.version or not settled:
+        if snapshot.visible.version >= watched.visible.version or not settled:
             watched.name, watched.devices = snapshot.name or watched.name, snapshot.devices
-        self._show(watched, _newer(watched.face, snapshot.face, settled), anyway=was_stale)
+        self._show(watched, _newer(watched.visible, snapshot.visible, settled), anyway=was_stale)
         self._show_own(watched, _newer(watched.own, snapshot.own, settled), anyway=was_stale)
         if was_stale:
             self._hidden_watchers.tell_again(watched)
@@ -378,8 +378,8 @@ class WatchService:
         for watched, snapshot in zip(fresh, snapshots, strict=True):
             watched.name, watched.devices = snapshot.name, snapshot.devices
             # A change that came between subscribing and reading may be newer than what was read.
-            watched.face = max(snapshot.face, watched.face, key=lambda face: face.version)
-            watched.own = max(snapshot.own, watched.own, key=lambda face: face.version)
+            watched.visible = max(snapshot.visible, watched.visible, key=lambda visible: visible.version)
+            watched.own = max(snapshot.own, watched.own, key=lambda visible: visible.version)
             if snapshot.stale:
                 watched.stale = True
                 self._await_restored(watched)

@@ -29,10 +29,9 @@ class WatchedUser(TopicSubscription):
 
     __slots__ = (
         "barred",
-        "crowd",
+        "celebrity",
         "devices",
         "discreet",
-        "face",
         "held",
         "held_until",
         "name",
@@ -40,17 +39,18 @@ class WatchedUser(TopicSubscription):
         "raised",
         "shows",
         "stale",
+        "visible",
     )
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self.face = self.own = NOBODY
+        self.visible = self.own = NOBODY
         self.name: str | None = None
         self.devices: list[str] = []
         self.held = False  # after a loss: what is heard means nothing until everybody's sessions are restored
         self.held_until = 0.0  # monotonic seconds: what is read before says nothing either
         self.stale = False  # the engine has been away for a while, and watchers know it
-        self.crowd: CelebrityWatchers | None = None  # set while very many watch, or watchers are to ask anyway
+        self.celebrity: CelebrityWatchers | None = None  # set while very many watch, or watchers are to ask anyway
         self.discreet = False  # others are not shown when the user was last seen
         # Who watches and may not see. They hear nothing, and are shown this, which stays as it is.
         self.barred: dict[Connection, Presence] = {}
@@ -72,14 +72,14 @@ class WatchedUser(TopicSubscription):
 
     def shown(self, now_ms: int, *, devices: bool = False) -> Presence:
         """What others see at `now_ms` of the engine's clock; `devices` for a snapshot."""
-        shown = entry(self.user, self.face, self.name, self.devices if devices else None, stale=self.stale)
+        shown = entry(self.user, self.visible, self.name, self.devices if devices else None, stale=self.stale)
         if self.discreet:
             shown = without_last_seen(shown)
         return polled(shown, now_ms) if self.is_polled else shown
 
     @property
     def is_polled(self) -> bool:
-        return self.crowd is not None and self.crowd.polled
+        return self.celebrity is not None and self.celebrity.polled
 
     def shown_own(self, *, devices: bool = False) -> Presence:
         """What the user's own devices see: always live."""

@@ -49,7 +49,7 @@ class SendResult(NamedTuple):
 class Sender(Protocol):
     """A way to devices, with one tenant's account. It does not raise: what goes wrong is an outcome."""
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult: ...
+    async def send(self, device: Device, payload: PushPayload) -> SendResult: ...
 
     async def close(self) -> None: ...
 
@@ -111,41 +111,41 @@ class Content(Struct, frozen=True, omit_defaults=True):
     body: Raw | None = None  # None: it is to be fetched
 
 
-def content(parcel: PushPayload, *, shown: bool = True) -> Content:
+def content(payload: PushPayload, *, shown: bool = True) -> Content:
     """With or without what is `shown` by itself."""
     return Content(
-        parcel.key,
-        parcel.id,
-        parcel.seq,
-        parcel.kind,
-        parcel.created_at,
-        parcel.title if shown else None,
-        parcel.text if shown else None,
-        parcel.body,
+        payload.key,
+        payload.id,
+        payload.seq,
+        payload.kind,
+        payload.created_at,
+        payload.title if shown else None,
+        payload.text if shown else None,
+        payload.body,
     )
 
 
-def fitted(parcel: PushPayload, encode: Callable[[PushPayload], bytes], most: int) -> tuple[PushPayload, bytes]:
+def fitted(payload: PushPayload, encode: Callable[[PushPayload], bytes], most: int) -> tuple[PushPayload, bytes]:
     """Encoded in at most so many bytes: without its body if that is too long, or with nothing but ids."""
-    found = encode(parcel)
+    found = encode(payload)
     if len(found) > most:
-        parcel = structs.replace(parcel, body=None)
-        found = encode(parcel)
+        payload = structs.replace(payload, body=None)
+        found = encode(payload)
     if len(found) > most:
-        parcel = ids_only(parcel)
-        found = encode(parcel)
-    return parcel, found
+        payload = ids_only(payload)
+        found = encode(payload)
+    return payload, found
 
 
-def ids_only(parcel: PushPayload) -> PushPayload:
-    return structs.replace(parcel, title=None, text=None, body=None)
+def ids_only(payload: PushPayload) -> PushPayload:
+    return structs.replace(payload, title=None, text=None, body=None)
 
 
-def ttl_s(parcel: PushPayload, now_ms: int) -> int:
+def ttl_s(payload: PushPayload, now_ms: int) -> int:
     """How long the provider keeps it for a device that is off."""
-    if parcel.expires_at is None:
+    if payload.expires_at is None:
         return LONGEST_TTL_S
-    return min(LONGEST_TTL_S, max(0, (parcel.expires_at - now_ms) // 1000))
+    return min(LONGEST_TTL_S, max(0, (payload.expires_at - now_ms) // 1000))
 
 
 def short(text: str, most: int) -> str:

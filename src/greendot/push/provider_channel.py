@@ -83,7 +83,7 @@ class ProviderChannel:
     def is_idle(self) -> bool:
         return not any(place.users for place in self._places.values())
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
         if self._dry_run:
             return SendResult("sent", DRY_RUN)
         place = self._place(self._sender.place(device))
@@ -91,7 +91,7 @@ class ProviderChannel:
             return self._held("too many places are being sent to", self._bounds.put_off_s)
         place.users += 1
         try:
-            return await self._in_turn(place, device, parcel)
+            return await self._in_turn(place, device, payload)
         finally:
             place.users -= 1
 
@@ -117,7 +117,7 @@ class ProviderChannel:
         self._places[name] = found
         return found
 
-    async def _in_turn(self, place: _Place, device: Device, parcel: PushPayload) -> SendResult:
+    async def _in_turn(self, place: _Place, device: Device, payload: PushPayload) -> SendResult:
         if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:
             return self._held("the provider rests after failures", wait_s)
         if place.is_stuck and not self._slots.is_free(place.host):
@@ -132,15 +132,15 @@ class ProviderChannel:
             # Sends before this one may have opened the circuit breaker.
             if (wait_s := place.rests.wait_s(self._clock.monotonic())) > 0:
                 return self._held("the provider rests after failures", wait_s)
-            return await self._try(place, device, parcel)
+            return await self._try(place, device, payload)
         finally:
             self._slots.release(place.host, slot)
 
-    async def _try(self, place: _Place, device: Device, parcel: PushPayload) -> SendResult:
+    async def _try(self, place: _Place, device: Device, payload: PushPayload) -> SendResult:
         rests = place.rests
         was_try, went_well = rests.begin(), None
         try:
-            sent = await self._sender.send(device, parcel)
+            sent = await self._sender.send(device, payload)
             went_well = not sent.is_away if sent.is_tried else None
         except Exception as error:
             log(log_events.WORK_FAILED, error, work=f"push by {self._provider}", tenant=self._tenant)
@@ -175,16 +175,16 @@ class SharedChannels:
     def __init__(self, make: Callable[[str], ProviderChannel], sender: Sender) -> None:
         self._make = make
         self._sender = sender
-        self._lanes: dict[str, ProviderChannel] = {}  # by tenant, those used last at the end
+        self._channels: dict[str, ProviderChannel] = {}  # by tenant, those used last at the end
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
-        lane = self._lanes.pop(device.tenant, None) or self._make(device.tenant)
-        self._lanes[device.tenant] = lane
-        if len(self._lanes) > MOST_LANES:
-            idle = next((tenant for tenant, lane in self._lanes.items() if lane.is_idle), None)
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
+        channel = self._channels.pop(device.tenant, None) or self._make(device.tenant)
+        self._channels[device.tenant] = channel
+        if len(self._channels) > MOST_LANES:
+            idle = next((tenant for tenant, channel in self._channels.items() if channel.is_idle), None)
             if idle is not None and idle != device.tenant:
-                del self._lanes[idle]
-        return await lane.send(device, parcel)
+                del self._channels[idle]
+        return await channel.send(device, payload)
 
     async def close(self) -> None:
         await self._sender.close()

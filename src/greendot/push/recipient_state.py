@@ -61,28 +61,28 @@ class RecipientStates:
             return dict.fromkeys(rooms, UNKNOWN)
 
     async def _looked(self, rooms: Rooms) -> dict[Key, RecipientState]:
-        faces = await self._faces([*rooms])
-        away = [key for key, face in faces.items() if face.state == "offline"]
+        visibles = await self._visibles([*rooms])
+        away = [key for key, visible in visibles.items() if visible.state == "offline"]
         # Of who is away the engine does not keep it.
         manuals = await self._store.statuses(away) if away else {}
-        here = {key: theirs for key, theirs in rooms.items() if faces[key].state != "offline"}
-        seats = await self._seats(here, faces)
-        return {key: _seen(faces[key], manuals.get(key), seats.get(key), rooms[key]) for key in rooms}
+        here = {key: theirs for key, theirs in rooms.items() if visibles[key].state != "offline"}
+        seats = await self._seats(here, visibles)
+        return {key: _seen(visibles[key], manuals.get(key), seats.get(key), rooms[key]) for key in rooms}
 
-    async def _faces(self, keys: Sequence[Key]) -> dict[Key, VisibleState]:
+    async def _visibles(self, keys: Sequence[Key]) -> dict[Key, VisibleState]:
         users: dict[str, list[str]] = {}
         for tenant, user in keys:
             users.setdefault(tenant, []).append(user)
-        faces: dict[Key, VisibleState] = {}
+        visibles: dict[Key, VisibleState] = {}
         for tenant, theirs in users.items():
             found = await self._engine.read(tenant, theirs)
             if any(snapshot.stale for snapshot in found):
                 raise EngineUnavailable("not all nodes have restored who is there")
-            faces |= {(tenant, user): snapshot.own for user, snapshot in zip(theirs, found, strict=True)}
-        return faces
+            visibles |= {(tenant, user): snapshot.own for user, snapshot in zip(theirs, found, strict=True)}
+        return visibles
 
     async def _seats(
-        self, here: Rooms, faces: Mapping[Key, VisibleState]
+        self, here: Rooms, visibles: Mapping[Key, VisibleState]
     ) -> dict[Key, list[tuple[EngineSession, set[str]]]]:
         """The sessions, with the rooms each is in, of those about whom the face does not say enough: who is busy, and
         who may be in the very room."""
@@ -94,7 +94,7 @@ class RecipientStates:
         for (tenant, room), users in asked.items():
             for user, sessions in (await self._engine.seated(tenant, room, users)).items():
                 inside.setdefault((tenant, user), {})[room] = sessions
-        wanted = [key for key in here if key in inside or faces[key].state == "busy"]
+        wanted = [key for key in here if key in inside or visibles[key].state == "busy"]
         found = await asyncio.gather(*(self._engine.sessions(*key) for key in wanted))
         return {
             key: [(seat, _rooms_of(seat.session, inside.get(key, {}))) for seat in seats]
@@ -107,22 +107,22 @@ def _rooms_of(session: str, inside: Mapping[str, set[str]]) -> set[str]:
 
 
 def _seen(
-    face: VisibleState,
+    visible: VisibleState,
     manual: ManualStatus | None,
     seats: Sequence[tuple[EngineSession, set[str]]] | None,
     asked: Collection[str],
 ) -> RecipientState:
-    if face.state == "offline":
+    if visible.state == "offline":
         is_busy = manual is not None and manual.status == "busy"
         return RecipientState(
             "offline", busy=is_busy, busy_until=manual.until if manual is not None and is_busy else None
         )
-    is_busy = face.state == "busy"
-    until = face.until if is_busy else None
+    is_busy = visible.state == "busy"
+    until = visible.until if is_busy else None
     if seats is None:
-        return RecipientState("idle" if face.state == "idle" else "online", (), is_busy, until)
+        return RecipientState("idle" if visible.state == "idle" else "online", (), is_busy, until)
     active = [rooms for seat, rooms in seats if seat.state == "online" and seat.ends_in_ms is None]
     rooms = {room for theirs in active for room in theirs} & {*asked}
     # Who is not busy is as the face says: it knows of sessions that have just gone, and still count.
-    is_active = bool(active) if is_busy else face.state == "online"
+    is_active = bool(active) if is_busy else visible.state == "online"
     return RecipientState("online" if is_active else "idle", rooms, is_busy, until)

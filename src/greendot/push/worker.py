@@ -75,14 +75,14 @@ class PushWorker:
     def __init__(
         self,
         store: PushStore,
-        houses: Callable[[str], TenantPushConfig | None],
+        tenant_configs: Callable[[str], TenantPushConfig | None],
         look: Look,
         clock: Clock,
         pace: WorkerPace,
     ) -> None:
         self.counters = PushCounters()
         self._store = store
-        self._houses = houses
+        self._tenant_configs = tenant_configs
         self._look = look
         self._clock = clock
         self._pace = pace
@@ -219,15 +219,21 @@ class PushWorker:
             self._done.append(_Done((push.tenant, push.user), self._trial(push).put_off(AN_ERROR), []))
 
     def _decided(self, push: Push, seen: RecipientState) -> None:
-        house, notification, key = self._houses(push.tenant), push.notification, (push.tenant, push.user)
-        if house is None or notification is None:
+        tenant_config, notification, key = (
+            self._tenant_configs(push.tenant),
+            push.notification,
+            (push.tenant, push.user),
+        )
+        if tenant_config is None or notification is None:
             found = Decision("never", "expired" if notification is None else "kind_off")
         else:
-            found = self._decide(push, notification, house, seen)
+            found = self._decide(push, notification, tenant_config, seen)
         _add(self.counters.decided, (found.action, found.reason))
-        if found.action == "now" and house is not None and notification is not None:
+        if found.action == "now" and tenant_config is not None and notification is not None:
             self._made.setdefault(key, {})[push.id] = self._clock.now_ms()
-            sending = asyncio.get_running_loop().create_task(self._send(push, notification, house, found.reason))
+            sending = asyncio.get_running_loop().create_task(
+                self._send(push, notification, tenant_config, found.reason)
+            )
             self._sending[push.id] = sending
             self._held[push.tenant] += 1
             return
@@ -235,14 +241,14 @@ class PushWorker:
         self._done.append(_Done(key, Settled(push.id, found.reason, due_at=due_at, results=push.results), []))
 
     def _decide(
-        self, push: Push, notification: Notification, house: TenantPushConfig, seen: RecipientState
+        self, push: Push, notification: Notification, tenant_config: TenantPushConfig, seen: RecipientState
     ) -> Decision:
         matter = _matter(push, notification)
         chosen, now = push.choices, self._clock.now_ms()
         quiet = quiet_until(Quiet(chosen.quiet_begins, chosen.quiet_ends, chosen.zone), now)
-        policy = house.policy(notification.kind)
+        policy = tenant_config.policy(notification.kind)
         found = decide(matter, seen, policy, now, quiet_until=quiet, recent=self._recent(push))
-        if found.action == "now" and not targets(push, house):
+        if found.action == "now" and not targets(push, tenant_config):
             return Decision("never", "no_device")
         return found
 
@@ -257,10 +263,12 @@ class PushWorker:
     def _trial(self, push: Push) -> Attempt:
         return Attempt(push, self._clock.now_ms(), self._pace.give_up_ms, random.random())
 
-    async def _send(self, push: Push, notification: Notification, house: TenantPushConfig, reason: str) -> None:
-        key, to = (push.tenant, push.user), targets(push, house)
+    async def _send(self, push: Push, notification: Notification, tenant_config: TenantPushConfig, reason: str) -> None:
+        key, to = (push.tenant, push.user), targets(push, tenant_config)
         try:
-            sent = await sent_to_all(push, notification, to, house.senders, ids_only=house.ids_only(notification.kind))
+            sent = await sent_to_all(
+                push, notification, to, tenant_config.senders, ids_only=tenant_config.ids_only(notification.kind)
+            )
             settled = self._trial(push).settled(reason, to, sent, notification.expires_at)
             self._count_results(to, sent, settled)
             gone = [device for device, one in zip(to, sent, strict=True) if one.outcome == "gone"]
@@ -279,11 +287,11 @@ class PushWorker:
         self.counters.dead += settled.is_dead
 
 
-def targets(push: Push, house: TenantPushConfig) -> list[Device]:
+def targets(push: Push, tenant_config: TenantPushConfig) -> list[Device]:
     """The devices it still has to get to. One that was refused is tried again only if an operator says so."""
     over = {"sent", "gone", "refused"} if push.attempts else {"sent", "gone"}
     done = {result.device for result in push.results if result.outcome in over}
-    return [device for device in push.devices if device.provider in house.senders and device.device not in done]
+    return [device for device in push.devices if device.provider in tenant_config.senders and device.device not in done]
 
 
 def _matter(push: Push, notification: Notification) -> PushCandidate:

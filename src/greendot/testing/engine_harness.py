@@ -59,4 +59,4 @@ class EngineTests:
         topic = Topic("watch", T, user)
         told = [m for t, m in h.heard if t == topic and isinstance(m, Change) and m.public]
         h.heard.clear()
-        return [change.face.state for change in told]
+        return [change.visible.state for change in told]

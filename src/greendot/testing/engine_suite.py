@@ -19,14 +19,18 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
     async def test_an_unknown_user_is_offline_in_version_zero(self) -> None:
         async with self.harness() as h:
             snapshot = await self.see(h, "nobody")
-            assert (snapshot.face.state, snapshot.face.version, snapshot.face.last_seen) == ("offline", 0, None)
+            assert (snapshot.visible.state, snapshot.visible.version, snapshot.visible.last_seen) == (
+                "offline",
+                0,
+                None,
+            )
 
     async def test_a_session_is_shown_to_nobody_until_the_status_is_known(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([Topic("watch", T, "ann")])
             touched = await h.engine.touch(T, "ann", SessionEpoch("s1", h.incarnation, 1), "d1", False, "Ann")
             assert not touched.status_known
-            assert (await self.see(h, "ann")).face.state == "offline"
+            assert (await self.see(h, "ann")).visible.state == "offline"
             assert await self.changes(h, "ann") == []
             await h.engine.set_status(T, "ann", AUTO)
             assert await self.changes(h, "ann") == ["online"]
@@ -62,7 +66,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             before = await self.see(h, "ann")
             assert await h.engine.linger(T, "ann", ref, 2_000, 500) == 2_000
             await h.advance(1.0)
-            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await self.see(h, "ann")).visible.state == "online"
             remaining = await h.engine.leave(T, "ann", ref)
             assert remaining is not None
             assert 0 < remaining <= 1_000
@@ -71,17 +75,17 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             assert await h.engine.leave(T, "ann", ref) is None
             after = await self.see(h, "ann")
             assert await self.changes(h, "ann") == ["offline"]
-            assert after.face.version > before.face.version
-            assert after.face.last_seen is not None
+            assert after.visible.version > before.visible.version
+            assert after.visible.last_seen is not None
 
     async def test_last_seen_is_when_the_client_was_last_heard(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
-            since = (await self.see(h, "ann")).face.since
+            since = (await self.see(h, "ann")).visible.since
             assert since is not None
             await h.advance(3.0)
             await h.engine.linger(T, "ann", ref, 0, 2_000)
-            last_seen = (await self.see(h, "ann")).face.last_seen
+            last_seen = (await self.see(h, "ann")).visible.last_seen
             assert last_seen is not None
             assert abs(last_seen - (since + 1_000)) < 300
 
@@ -91,7 +95,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             await h.engine.linger(T, "ann", ref, 1_000, 0)
             await h.engine.subscribe([Topic("watch", T, "ann")])
             await h.advance(1.1)
-            assert (await self.see(h, "ann")).face.state == "offline"
+            assert (await self.see(h, "ann")).visible.state == "offline"
             assert await self.changes(h, "ann") == ["offline"]
 
     async def test_a_return_within_the_grace_is_invisible(self) -> None:
@@ -103,7 +107,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             assert touched.resumed
             await h.advance(2.0)
             assert await h.engine.leave(T, "ann", ref) is None
-            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await self.see(h, "ann")).visible.state == "online"
             assert await self.changes(h, "ann") == []
 
     async def test_a_new_session_of_the_same_device_ends_the_linger(self) -> None:
@@ -127,7 +131,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             await h.engine.touch(T, "ann", active, "d1", False, None)
             await h.engine.subscribe([Topic("watch", T, "ann")])
             await h.engine.linger(T, "ann", active, 0, 0)
-            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await self.see(h, "ann")).visible.state == "online"
             assert await self.changes(h, "ann") == []
 
     async def test_the_same_device_twice_is_two_sessions(self) -> None:
@@ -135,7 +139,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             first = await self.come(h, "ann", "one")
             await self.come(h, "ann", "two", conn=2)
             await h.engine.linger(T, "ann", first, 0, 0)
-            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await self.see(h, "ann")).visible.state == "online"
 
     async def test_a_late_close_of_an_old_connection_cannot_end_a_resumed_session(self) -> None:
         async with self.harness() as h:
@@ -143,7 +147,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             await h.engine.touch(T, "ann", old._replace(conn=2), "d1", None, None)
             assert await h.engine.linger(T, "ann", old, 0, 0) is None
             assert await h.engine.leave(T, "ann", old) is None
-            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await self.see(h, "ann")).visible.state == "online"
 
     async def test_a_late_touch_of_a_connection_that_is_gone_does_not_bring_it_back(self) -> None:
         async with self.harness() as h:
@@ -151,7 +155,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             await h.engine.linger(T, "ann", ref, 1_000, 0)
             await h.engine.touch(T, "ann", ref, "d1", True, None)
             await h.advance(1.1)
-            assert (await self.see(h, "ann")).face.state == "offline"
+            assert (await self.see(h, "ann")).visible.state == "offline"
 
     async def test_a_return_does_not_make_an_idle_session_active(self) -> None:
         async with self.harness() as h:
@@ -159,7 +163,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             await h.engine.touch(T, "ann", ref, "d1", True, None)
             await h.engine.linger(T, "ann", ref, 1_000, 0)
             await h.engine.touch(T, "ann", ref._replace(conn=2), "d1", None, None)
-            assert (await self.see(h, "ann")).face.state == "idle"
+            assert (await self.see(h, "ann")).visible.state == "idle"
 
     async def test_a_session_of_an_unknown_node_is_refused(self) -> None:
         async with self.harness() as h:
@@ -174,9 +178,9 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             seen = [0]
             for number in range(1, 6):
                 ref = await self.come(h, "ann", f"s{number}", conn=number)
-                seen.append((await self.see(h, "ann")).face.version)
+                seen.append((await self.see(h, "ann")).visible.version)
                 await h.engine.linger(T, "ann", ref, 0, 0)
-                seen.append((await self.see(h, "ann")).face.version)
+                seen.append((await self.see(h, "ann")).visible.version)
             assert seen == sorted(set(seen))
 
     # --- manual status ---
@@ -185,13 +189,17 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
         async with self.harness() as h:
             await self.come(h, "ann")
             await h.engine.subscribe([Topic("watch", T, "ann")])
-            since = (await self.see(h, "ann")).face.since
+            since = (await self.see(h, "ann")).visible.since
             assert since is not None
             until = since + 2_000
             snapshot = await h.engine.set_status(T, "ann", ManualStatus("busy", until, "in a meeting", 2))
-            assert (snapshot.face.state, snapshot.face.text, snapshot.own.status) == ("busy", "in a meeting", "busy")
+            assert (snapshot.visible.state, snapshot.visible.text, snapshot.own.status) == (
+                "busy",
+                "in a meeting",
+                "busy",
+            )
             await h.advance(2.5)
-            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await self.see(h, "ann")).visible.state == "online"
             assert await self.changes(h, "ann") == ["busy", "online"]
 
     async def test_an_older_revision_of_a_status_is_ignored(self) -> None:
@@ -199,20 +207,20 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             await self.come(h, "ann")
             await h.engine.set_status(T, "ann", ManualStatus("busy", None, None, 5))
             await h.engine.set_status(T, "ann", ManualStatus("auto", None, None, 4))
-            assert (await self.see(h, "ann")).face.state == "busy"
+            assert (await self.see(h, "ann")).visible.state == "busy"
 
     async def test_no_session_means_offline_whatever_the_status(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
             await h.engine.set_status(T, "ann", ManualStatus("busy", None, None, 2))
             await h.engine.linger(T, "ann", ref, 0, 0)
-            assert (await self.see(h, "ann")).face.state == "offline"
+            assert (await self.see(h, "ann")).visible.state == "offline"
 
     async def test_invisible_shows_offline_and_stays_frozen_through_the_real_leave(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")
             await h.engine.subscribe([Topic("watch", T, "ann")])
-            hidden = (await h.engine.set_status(T, "ann", ManualStatus("invisible", None, None, 2))).face
+            hidden = (await h.engine.set_status(T, "ann", ManualStatus("invisible", None, None, 2))).visible
             assert (hidden.state, hidden.text) == ("offline", None)
             assert (await self.see(h, "ann")).own.state == "online"
             assert await self.changes(h, "ann") == ["offline"]
@@ -223,7 +231,7 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
             again = await h.engine.touch(T, "ann", SessionEpoch("s2", h.incarnation, 9), "d1", False, None)
             assert not again.status_known
             await h.engine.set_status(T, "ann", ManualStatus("invisible", None, None, 2))
-            shown = (await self.see(h, "ann")).face
+            shown = (await self.see(h, "ann")).visible
             assert (shown.version, shown.since, shown.last_seen) == (hidden.version, hidden.since, hidden.last_seen)
             assert await self.changes(h, "ann") == []
             await h.engine.set_status(T, "ann", ManualStatus("auto", None, None, 3))
@@ -235,16 +243,16 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite):
         async with self.harness() as h:
             await self.come(h, "ann")
             snapshots = await h.engine.read(T, ["bob", "ann", "bob"])
-            assert [s.face.state for s in snapshots] == ["offline", "online", "offline"]
+            assert [s.visible.state for s in snapshots] == ["offline", "online", "offline"]
             (other,) = await h.engine.read("t2", ["ann"])
-            assert other.face.state == "offline"
+            assert other.visible.state == "offline"
             assert (await h.engine.online("t2", None, 10)).total == 0
 
     async def test_ten_thousand_users_are_read_in_one_call(self) -> None:
         async with self.harness() as h:
             await self.come(h, "u7777")
             snapshots = await h.engine.read(T, [f"u{n}" for n in range(10_000)])
-            assert [n for n, s in enumerate(snapshots) if s.face.state == "online"] == [7777]
+            assert [n for n, s in enumerate(snapshots) if s.visible.state == "online"] == [7777]
 
     async def pages(self, h: EngineHarness, after: str | None, limit: int) -> list[list[str]]:
         """All pages of the users online from `after` on."""

@@ -31,7 +31,7 @@ class LifeSuite(EngineTests):
         async with self.harness() as h:
             await self.come(h, "ann")
             snapshots = await h.engine.read(T, ["ann", "nobody"])
-            assert [(snapshot.face.state, snapshot.stale) for snapshot in snapshots] == [
+            assert [(snapshot.visible.state, snapshot.stale) for snapshot in snapshots] == [
                 ("online", False),
                 ("offline", False),
             ]
@@ -44,10 +44,10 @@ class LifeSuite(EngineTests):
             await h.engine.subscribe([Topic("watch", T, "ann")])
             busy = structs.replace(KNOWN, manual=ManualStatus("busy", None, "meeting", 3))
             await h.engine.restore(T, "ann", SessionEpoch("s1", h.incarnation, 1), busy)
-            face = (await self.see(h, "ann")).face
-            assert (face.state, face.text) == ("busy", "meeting")
-            assert face.since is not None
-            assert 59_000 < face.version - face.since < 61_000
+            visible = (await self.see(h, "ann")).visible
+            assert (visible.state, visible.text) == ("busy", "meeting")
+            assert visible.since is not None
+            assert 59_000 < visible.version - visible.since < 61_000
             await h.settle()
             (change,) = [message for _, message in h.heard if isinstance(message, Change)]
             assert change.restored
@@ -58,7 +58,7 @@ class LifeSuite(EngineTests):
             await h.engine.linger(T, "ann", ref, 1_000, 0)
             await h.engine.restore(T, "ann", ref, KNOWN)
             await h.advance(1.1)
-            assert (await self.see(h, "ann")).face.state == "offline"
+            assert (await self.see(h, "ann")).visible.state == "offline"
 
     async def test_restoring_with_an_older_status_leaves_the_newer_one(self) -> None:
         async with self.harness() as h:
@@ -81,7 +81,7 @@ class LifeSuite(EngineTests):
             assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["s2"]
             assert await h.engine.linger(T, "ann", old, 0, 0) is None
             await h.advance(2.0)
-            assert (await self.see(h, "ann")).face.state == "idle"
+            assert (await self.see(h, "ann")).visible.state == "idle"
             assert await self.changes(h, "ann") == []
 
     async def test_only_a_session_of_the_same_user_can_be_taken_over(self) -> None:
@@ -89,7 +89,7 @@ class LifeSuite(EngineTests):
             await self.come(h, "ann")
             assert await h.engine.adopt(T, "bob", "s1", SessionEpoch("s2", h.incarnation, 7)) is None
             assert await h.engine.adopt(T, "ann", "s9", SessionEpoch("s2", h.incarnation, 7)) is None
-            assert (await self.see(h, "bob")).face.state == "offline"
+            assert (await self.see(h, "bob")).visible.state == "offline"
             assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["s1"]
 
     # --- looking and comparing ---
@@ -119,7 +119,7 @@ class LifeSuite(EngineTests):
             assert (swept.sessions, swept.users) == (3, 3)
             assert await self.changes(h, "u1") == ["offline"]
             assert await h.engine.leave(T, "ann", stays) is None
-            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await self.see(h, "ann")).visible.state == "online"
             assert (await h.engine.sweep())[:2] == (0, 0)
 
     async def test_sessions_a_node_does_not_hold_are_ended(self) -> None:
@@ -129,7 +129,7 @@ class LifeSuite(EngineTests):
             await self.come(h, "bob", "ghost", conn=3)
             assert await h.engine.audit(lambda ref: ref == held) == 2
             assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["held"]
-            assert (await self.see(h, "bob")).face.state == "offline"
+            assert (await self.see(h, "bob")).visible.state == "offline"
 
     async def test_a_node_lists_itself_among_the_living(self) -> None:
         async with self.harness() as h:

@@ -38,7 +38,7 @@ class TurnSuite(EngineTests):
             await h.engine.linger(T, "ann", ref, 1_000, 0)
             told = self.turns(h)
             await h.advance(1.1)
-            assert (await self.see(h, "ann")).face.state == "offline"
+            assert (await self.see(h, "ann")).visible.state == "offline"
             assert told == [Transition("user", T, "ann", False)]
             assert await h.engine.leave(T, "ann", ref) is None
             await h.engine.sweep()
@@ -98,5 +98,5 @@ class TurnSuite(EngineTests):
             ref = SessionEpoch(f"{h.incarnation}-1", h.incarnation, 1)
             await h.engine.restore(T, "ann", ref, Known("d1", False, "Ann", 5_000, AUTO))
             await h.engine.enter(T, "r1", "ann", ref, restoring=True)
-            assert (await self.see(h, "ann")).face.state == "online"
+            assert (await self.see(h, "ann")).visible.state == "online"
             assert told == []

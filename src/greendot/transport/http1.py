@@ -312,7 +312,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
 
     def _read_handshake(self, head: Head) -> WebSocketRequest:
         web = self._web
-        live = web.onlooker is not None and (head.path == LIVE or not web.clients)
+        live = web.dashboard_socket is not None and (head.path == LIVE or not web.clients)
         if not live and not web.clients:
             raise Refused(Refusal(b"404 Not Found"))
         if (refusal := check_handshake(head, LIVE if live else PATH)) is not None:
@@ -320,7 +320,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         query = head.query if self._sockets.token_in_query else b""
         key = head.by_name[b"sec-websocket-key"]
         return WebSocketRequest(
-            key, handshake_fields(head.by_name, query), head.by_name, web.onlooker if live else None
+            key, handshake_fields(head.by_name, query), head.by_name, web.dashboard_socket if live else None
         )
 
     # --- the end ---

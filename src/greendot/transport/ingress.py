@@ -33,11 +33,11 @@ WRONG_ORIGIN = Refusal(b"403 Forbidden", b"origin not allowed\n")
 class PendingSocket:
     """One socket, from the moment the kernel hands it over until it is a WebSocket or gone."""
 
-    __slots__ = ("household", "peer")
+    __slots__ = ("group", "peer")
 
     def __init__(self, peer: str, counted: AddressGroup | None) -> None:
         self.peer = peer
-        self.household = counted  # None for a proxy of ours: whom it brings is known from its request
+        self.group = counted  # None for a proxy of ours: whom it brings is known from its request
 
 
 class IngressPolicy:
@@ -68,19 +68,19 @@ class IngressPolicy:
 
     def leave(self, visit: PendingSocket) -> None:
         """The socket is gone; more than once is as good as once."""
-        self._depart(visit.household)
-        visit.household = None
+        self._depart(visit.group)
+        visit.group = None
 
-    def _depart(self, household: AddressGroup | None) -> None:
-        if household is not None:
-            self._address_limits.leave(household)
+    def _depart(self, group: AddressGroup | None) -> None:
+        if group is not None:
+            self._address_limits.leave(group)
 
     def count(self, counter: str) -> None:
         """Count a refused request or a closed socket by the name of its metric."""
         setattr(self._metrics, counter, getattr(self._metrics, counter) + 1)
 
     def crowded(self, visit: PendingSocket) -> Refusal | None:
-        if visit.household is None or not self._address_limits.is_full(visit.household):
+        if visit.group is None or not self._address_limits.is_full(visit.group):
             return None
         self._metrics.realtime_refused_address_total += 1
         return FULL
@@ -96,11 +96,11 @@ class IngressPolicy:
         if refusal := self.misnamed(b"", headers):
             return refusal
         address, proxies = visit.peer, self._rules.proxies
-        if visit.household is None:
+        if visit.group is None:
             address = proxies.client(visit.peer, headers)
             secure = secure or proxies.is_secure(headers)
             if address != visit.peer:
-                visit.household = self._address_limits.enter(address_group(address))
+                visit.group = self._address_limits.enter(address_group(address))
         origin = headers.get(b"origin")
         if not self._rules.origins.allows(origin, headers.get(b"host", b""), secure=secure):
             self._metrics.realtime_refused_origin_total += 1

@@ -110,17 +110,17 @@ class AddressLimits:
         found.count += 1
         return found
 
-    def leave(self, household: AddressGroup) -> None:
-        household.count -= 1
-        if not household.count:
-            del self._all[household.name]
+    def leave(self, group: AddressGroup) -> None:
+        group.count -= 1
+        if not group.count:
+            del self._all[group.name]
 
-    def is_full(self, household: AddressGroup) -> bool:
-        return 0 < self._most < household.count
+    def is_full(self, group: AddressGroup) -> bool:
+        return 0 < self._most < group.count
 
-    def is_overrun(self, household: AddressGroup) -> bool:
+    def is_overrun(self, group: AddressGroup) -> bool:
         """So many that they are not even told."""
-        return 0 < 2 * self._most < household.count
+        return 0 < 2 * self._most < group.count
 
 
 ANY = "*"

@@ -95,7 +95,7 @@ class Listener:
         certificate: Certificate | None = None,
         *,
         hsts_s: int = 0,
-        onlooker: Callable[[], Framing] | None = None,
+        dashboard_socket: Callable[[], Framing] | None = None,
         clients: bool = True,
     ) -> None:
         """`onlooker` makes the sockets of the dashboard; without `clients` there are no others."""
@@ -103,7 +103,7 @@ class Listener:
         self._certificate = certificate
         headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []
         shared = (RequestThrottle(), ParseBudget(), memoryview(bytearray(MAX_HEAD)))
-        self._web = PortState(app, headers, onlooker, clients, set(), set(), *shared)
+        self._web = PortState(app, headers, dashboard_socket, clients, set(), set(), *shared)
         self._acceptor: Acceptor | None = None
         self.port = 0
         self.shared = False  # set before `start` where other processes listen on the same port

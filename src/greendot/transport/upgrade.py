@@ -54,7 +54,7 @@ class PortState(NamedTuple):
 
     app: App
     default_headers: list[Field]
-    onlooker: Callable[[], Framing] | None  # makes the dashboard's sockets; None: it is not served here
+    dashboard_socket: Callable[[], Framing] | None  # makes the dashboard's sockets; None: it is not served here
     clients: bool  # False: a port for something else than clients
     connections: set[Any]  # protocols that are told when the server is closed
     tasks: set[asyncio.Task[None]]  # requests that are being answered
@@ -69,7 +69,7 @@ class WebSocketRequest(NamedTuple):
     key: bytes
     asked: HandshakeFields
     headers: Mapping[bytes, bytes]  # by name in lower case
-    onlooker: Callable[[], Framing] | None = None  # makes the dashboard's socket; None: a client's
+    dashboard_socket: Callable[[], Framing] | None = None  # makes the dashboard's socket; None: a client's
     rest: bytes = b""  # bytes that arrived behind the handshake
 
 
@@ -81,17 +81,17 @@ def accept(
     address = sockets.ingress.receive(visit, request.headers, secure=secure)
     if not isinstance(address, str):
         return address
-    if request.onlooker is None and (wait_s := sockets.crowded_s()) is not None:
+    if request.dashboard_socket is None and (wait_s := sockets.crowded_s()) is not None:
         return Refusal(b"503 Service Unavailable", retry_s=ceil(wait_s))
     asked = request.asked
-    household, visit.household = visit.household, None  # counted on with the WebSocket
-    if (make := request.onlooker) is not None:
-        protocol = UpgradedProtocol(lambda request: make(), sockets.ingress.depart, household)
+    group, visit.group = visit.group, None  # counted on with the WebSocket
+    if (make := request.dashboard_socket) is not None:
+        protocol = UpgradedProtocol(lambda request: make(), sockets.ingress.depart, group)
     else:
         protocol = UpgradedProtocol(
             lambda request: sockets.connect(asked.agent, asked.token, address),
             sockets.ingress.depart,
-            household,
+            group,
             by_name=asked.by_name,
         )
     protocol.connection_made(transport)

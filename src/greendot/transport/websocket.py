@@ -308,19 +308,19 @@ _get_buffer: Callable[[Any, int], memoryview] = WSProtocol.get_buffer
 class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
     """picows' protocol for a socket whose HTTP request has been read already."""
 
-    __slots__ = ("_depart", "_household")
+    __slots__ = ("_depart", "_group")
 
     def __init__(
         self,
         make_listener: Any,
-        depart: Callable[[Any], None] = lambda household: None,
-        household: object = None,
+        depart: Callable[[Any], None] = lambda group: None,
+        group: object = None,
         *,
         by_name: bool = False,
     ) -> None:
         """`depart` is called with `household` when the socket is closed. `by_name` names our subprotocol in the 101."""
         self._depart = depart
-        self._household = household
+        self._group = group
 
         def route(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
             answer = _UPGRADED_BY_NAME if by_name else _UPGRADED
@@ -347,7 +347,7 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._depart(self._household)
+        self._depart(self._group)
 
     def feed(self, data: bytes) -> None:
         """Hand over the request that was read."""

@@ -52,7 +52,7 @@ class Lab:
         return (await self.engine.read(T, [user]))[0]
 
     async def states(self, *users: str) -> list[str]:
-        return [snapshot.face.state for snapshot in await self.engine.read(T, users)]
+        return [snapshot.visible.state for snapshot in await self.engine.read(T, users)]
 
 
 async def lab(**periods: int) -> Lab:
@@ -96,7 +96,7 @@ async def test_after_a_clean_exit_sessions_count_for_the_grace_and_no_longer() -
     it.clock.advance(3.999)
     assert await it.states("ann") == ["online"]
     it.clock.advance(0.001)
-    seen = (await it.see("ann")).face
+    seen = (await it.see("ann")).visible
     assert (seen.state, seen.last_seen) == ("offline", exit_ms)
 
 
@@ -155,8 +155,8 @@ async def test_times_are_the_wall_clocks_when_nobody_sets_it() -> None:
     it = await lab()
     it.clock.advance(12.345)
     await it.come("ann")
-    face = (await it.see("ann")).face
-    assert (face.since, face.version) == (it.clock.now_ms(), it.clock.now_ms())
+    visible = (await it.see("ann")).visible
+    assert (visible.since, visible.version) == (it.clock.now_ms(), it.clock.now_ms())
 
 
 # --- what stays of those who left ---
@@ -170,7 +170,7 @@ async def test_who_left_is_remembered_with_name_and_last_seen() -> None:
     it.clock.advance(DAY_S)
     snapshot = await it.see("ann")
     assert (snapshot.name, snapshot.devices) == ("Ann", [])
-    assert snapshot.face.last_seen == it.clock.now_ms() - round(DAY_S * 1000)
+    assert snapshot.visible.last_seen == it.clock.now_ms() - round(DAY_S * 1000)
 
 
 async def test_a_name_outlives_a_return_that_does_not_say_it() -> None:
@@ -187,7 +187,7 @@ async def test_versions_grow_over_departures_even_within_a_millisecond() -> None
     for _ in range(3):
         await it.come("ann")
         await it.go("ann")
-    versions = [m.face.version for _, m in it.heard if isinstance(m, Change) and m.public]
+    versions = [m.visible.version for _, m in it.heard if isinstance(m, Change) and m.public]
     assert len(versions) == 6
     assert versions == sorted(set(versions))
 
@@ -199,12 +199,12 @@ async def test_last_seen_is_forgotten_after_its_retention() -> None:
     it.clock.advance(29.0)
     await it.come("bob")
     await it.go("bob")
-    assert (await it.see("ann")).face.last_seen is not None
+    assert (await it.see("ann")).visible.last_seen is not None
     it.clock.advance(1.0)
     await it.come("bob")
     await it.go("bob")
-    assert (await it.see("ann")).face == NOBODY
-    assert (await it.see("bob")).face.last_seen is not None
+    assert (await it.see("ann")).visible == NOBODY
+    assert (await it.see("bob")).visible.last_seen is not None
 
 
 async def test_who_came_back_and_left_again_is_remembered_from_then_on() -> None:
@@ -215,7 +215,7 @@ async def test_who_came_back_and_left_again_is_remembered_from_then_on() -> None
         await it.come("bob")
         await it.go("bob")
         it.clock.advance(20.0)
-        assert (await it.see("ann")).face.last_seen is not None
+        assert (await it.see("ann")).visible.last_seen is not None
 
 
 async def test_a_crowd_that_left_is_forgotten_as_others_leave() -> None:
@@ -228,7 +228,7 @@ async def test_a_crowd_that_left_is_forgotten_as_others_leave() -> None:
     for number in range(25):
         await it.come(f"later{number}")
         await it.go(f"later{number}")
-    assert [snapshot.face for snapshot in await it.engine.read(T, crowd)] == [NOBODY] * len(crowd)
+    assert [snapshot.visible for snapshot in await it.engine.read(T, crowd)] == [NOBODY] * len(crowd)
 
 
 # --- status ---
@@ -237,7 +237,7 @@ async def test_a_crowd_that_left_is_forgotten_as_others_leave() -> None:
 async def test_a_status_of_one_who_is_not_here_is_left_to_the_store() -> None:
     it = await lab()
     snapshot = await it.engine.set_status(T, "ann", ManualStatus("busy", rev=5))
-    assert snapshot.face == NOBODY
+    assert snapshot.visible == NOBODY
     touched = await it.engine.touch(T, "ann", it.ref(), "phone", False, None)
     assert not touched.status_known
 
@@ -338,7 +338,7 @@ async def test_a_sweep_ends_what_no_longer_counts_and_tells_it_once() -> None:
     it.clock.advance(4.0)
     assert await it.engine.sweep() == Swept(sessions=2, users=2)
     assert await it.engine.sweep() == Swept()
-    assert [message.face.state for _, message in it.heard if isinstance(message, Change)] == ["offline"]
+    assert [message.visible.state for _, message in it.heard if isinstance(message, Change)] == ["offline"]
 
 
 async def test_an_audit_ends_only_the_sessions_the_node_does_not_know() -> None:
@@ -356,7 +356,7 @@ async def test_a_session_that_is_restored_goes_on_since_when_it_was_and_the_chan
     await it.engine.restore(T, "ann", it.ref(), Known("phone", True, "Ann", 10_000, AUTO))
     ((_, change),) = it.heard
     assert isinstance(change, Change)
-    assert (change.restored, change.face.state, change.face.since) == (True, "idle", it.clock.now_ms() - 10_000)
+    assert (change.restored, change.visible.state, change.visible.since) == (True, "idle", it.clock.now_ms() - 10_000)
     await it.engine.restore(T, "ann", it.ref(), Known("phone", True, "Ann", 10_000, AUTO))
     assert len(it.heard) == 1
 

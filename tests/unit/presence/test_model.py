@@ -27,14 +27,14 @@ INVISIBLE = ManualStatus("invisible", text="in a meeting", rev=2)
 class Person:
     """A record and the verbs on it at times counted from T0."""
 
-    def __init__(self, manual: ManualStatus | None = AUTO, face: VisibleState = NOBODY) -> None:
-        self.record = UserPresence(face, "Ann")
+    def __init__(self, manual: ManualStatus | None = AUTO, visible: VisibleState = NOBODY) -> None:
+        self.record = UserPresence(visible, "Ann")
         self.nodes = dict(LIVE)
         self.manual = manual
 
     @property
-    def face(self) -> VisibleState:
-        return self.record.face
+    def visible(self) -> VisibleState:
+        return self.record.visible
 
     @property
     def own(self) -> VisibleState:
@@ -90,7 +90,7 @@ class Person:
 
 def told(change: Change | None) -> str | None:
     """What others are told, if anything."""
-    return change.face.state if change is not None and change.public else None
+    return change.visible.state if change is not None and change.public else None
 
 
 # --- merge rule ---
@@ -99,13 +99,13 @@ def told(change: Change | None) -> str | None:
 def test_one_active_session_is_online() -> None:
     ann = Person()
     assert told(ann.come(0)) == "online"
-    assert (ann.face.state, ann.face.since, ann.face.last_seen) == ("online", T0, None)
+    assert (ann.visible.state, ann.visible.since, ann.visible.last_seen) == ("online", T0, None)
 
 
 def test_one_active_session_among_idle_ones_is_online() -> None:
     ann = Person()
     ann.come(0, "s1", idle=True)
-    assert ann.face.state == "idle"
+    assert ann.visible.state == "idle"
     assert told(ann.come(1, "s2", idle=False)) == "online"
 
 
@@ -115,7 +115,7 @@ def test_a_user_is_idle_when_every_session_is() -> None:
     ann.come(0, "s2", device="laptop")
     assert told(ann.touch(1, "s1", idle=True)) is None
     assert told(ann.touch(2, "s2", device="laptop", idle=True)) == "idle"
-    assert ann.face.since == T0 + 2
+    assert ann.visible.since == T0 + 2
 
 
 def test_busy_goes_before_online_and_idle() -> None:
@@ -123,7 +123,7 @@ def test_busy_goes_before_online_and_idle() -> None:
     ann.come(0)
     assert told(ann.set(1, BUSY)) == "busy"
     assert told(ann.touch(2, idle=True)) is None
-    assert (ann.face.state, ann.face.text) == ("busy", "in a meeting")
+    assert (ann.visible.state, ann.visible.text) == ("busy", "in a meeting")
 
 
 def test_invisible_goes_before_online_and_is_shown_as_offline() -> None:
@@ -138,33 +138,33 @@ def test_no_session_is_offline_whatever_the_manual_status() -> None:
         ann = Person(manual)
         ann.come(0)
         assert told(ann.linger(1, 0)[1]) == "offline"
-        assert (ann.face.state, ann.face.text) == ("offline", None)
+        assert (ann.visible.state, ann.visible.text) == ("offline", None)
 
 
 def test_a_status_text_is_shown_with_any_state_but_offline() -> None:
     ann = Person()
     ann.come(0)
     assert told(ann.set(1, ManualStatus(text="on the train", rev=2))) == "online"
-    assert (ann.face.text, ann.face.since) == ("on the train", T0)
+    assert (ann.visible.text, ann.visible.since) == ("on the train", T0)
     ann.touch(2, idle=True)
-    assert (ann.face.state, ann.face.text) == ("idle", "on the train")
+    assert (ann.visible.state, ann.visible.text) == ("idle", "on the train")
     ann.linger(3, 0)
-    assert ann.face.text is None
+    assert ann.visible.text is None
 
 
 def test_a_session_is_shown_to_nobody_until_the_status_is_known() -> None:
     ann = Person(manual=None)
     assert told(ann.come(0)) is None
-    assert ann.face == NOBODY
+    assert ann.visible == NOBODY
     assert told(ann.set(1, AUTO)) == "online"
 
 
 def test_a_user_who_leaves_before_the_status_is_known_was_never_there() -> None:
     before = VisibleState("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
-    ann = Person(manual=None, face=before)
+    ann = Person(manual=None, visible=before)
     ann.come(0)
     assert told(ann.linger(1, 0)[1]) is None
-    assert ann.face == before
+    assert ann.visible == before
     assert ann.record.empty
 
 
@@ -176,7 +176,7 @@ def test_a_lower_revision_of_the_status_is_ignored() -> None:
     ann.come(0)
     ann.set(1, ManualStatus("busy", rev=5))
     assert ann.set(2, ManualStatus("auto", rev=4)) is None
-    assert ann.face.state == "busy"
+    assert ann.visible.state == "busy"
 
 
 def test_the_same_revision_again_changes_nothing() -> None:
@@ -192,7 +192,7 @@ def test_a_status_ends_at_its_time_to_the_millisecond() -> None:
     ann.set(1, ManualStatus("busy", until=T0 + 100, text="lunch", rev=2))
     assert ann.settle(99) is None
     assert told(ann.settle(100)) == "online"
-    assert (ann.face.text, ann.own.status, ann.own.until) == (None, "auto", None)
+    assert (ann.visible.text, ann.own.status, ann.own.until) == (None, "auto", None)
 
 
 def test_a_status_that_has_ended_is_never_shown() -> None:
@@ -242,15 +242,15 @@ def test_who_becomes_invisible_seems_to_have_left_just_now() -> None:
     ann = Person()
     ann.come(0)
     ann.set(50, INVISIBLE)
-    assert (ann.face.state, ann.face.since, ann.face.last_seen) == ("offline", T0 + 50, T0 + 50)
-    assert ann.face.text is None
+    assert (ann.visible.state, ann.visible.since, ann.visible.last_seen) == ("offline", T0 + 50, T0 + 50)
+    assert ann.visible.text is None
 
 
 def test_while_invisible_nothing_others_can_read_moves() -> None:
     ann = Person()
     ann.come(0)
     ann.set(50, INVISIBLE)
-    frozen = ann.face
+    frozen = ann.visible
     changes = [
         ann.touch(60, idle=True),
         ann.touch(70, idle=False),
@@ -261,7 +261,7 @@ def test_while_invisible_nothing_others_can_read_moves() -> None:
     ]
     assert [told(change) for change in changes] == [None] * len(changes)
     assert ann.record.empty
-    assert ann.face is frozen
+    assert ann.visible is frozen
 
 
 def test_own_devices_see_an_invisible_user_as_they_are() -> None:
@@ -278,17 +278,17 @@ def test_who_comes_back_from_invisible_is_online_from_then_on() -> None:
     ann = Person()
     ann.come(0)
     ann.set(50, INVISIBLE)
-    hidden = ann.face.version
+    hidden = ann.visible.version
     assert told(ann.set(90, ManualStatus(rev=3))) == "online"
-    assert ann.face.since == T0 + 90
-    assert ann.face.version > hidden
+    assert ann.visible.since == T0 + 90
+    assert ann.visible.version > hidden
 
 
 def test_who_arrives_invisible_is_not_told_to_anybody() -> None:
     before = VisibleState("offline", since=T0 - 9, last_seen=T0 - 9, version=T0 - 9)
     ann = Person(INVISIBLE, before)
     assert told(ann.come(0)) is None
-    assert ann.face == before
+    assert ann.visible == before
     assert ann.own.state == "online"
 
 
@@ -296,23 +296,23 @@ def test_who_arrives_invisible_is_not_told_to_anybody() -> None:
 
 
 def test_a_version_is_the_time_or_one_more_than_the_last() -> None:
-    ann = Person(face=VisibleState(version=T0 + 1_000))
+    ann = Person(visible=VisibleState(version=T0 + 1_000))
     ann.come(0)
-    assert ann.face.version == T0 + 1_001
+    assert ann.visible.version == T0 + 1_001
     ann.touch(2_000, idle=True)
-    assert ann.face.version == T0 + 2_000
+    assert ann.visible.version == T0 + 2_000
     ann.touch(2_000, idle=False)
-    assert ann.face.version == T0 + 2_001
+    assert ann.visible.version == T0 + 2_001
 
 
 def test_what_changes_nothing_visible_is_told_to_nobody_and_keeps_its_version() -> None:
     ann = Person()
     ann.come(0)
-    version = ann.face.version
+    version = ann.visible.version
     assert [ann.touch(10), ann.settle(20), ann.linger(30, 5_000)[1], ann.leave(40)[1], ann.touch(50, conn=2)] == [
         None
     ] * 5
-    assert ann.face.version == version
+    assert ann.visible.version == version
 
 
 def test_a_second_device_is_known_to_readers_but_told_to_nobody() -> None:
@@ -353,7 +353,7 @@ def test_a_return_is_not_activity() -> None:
     ann.come(0, idle=True)
     ann.linger(10, 1_000)
     assert ann.touch(20, conn=2, idle=None) is None
-    assert ann.face.state == "idle"
+    assert ann.visible.state == "idle"
 
 
 def test_a_late_word_of_an_older_connection_does_not_bring_the_session_back() -> None:
@@ -368,7 +368,7 @@ def test_a_late_word_of_an_older_connection_does_not_make_the_session_active() -
     ann = Person()
     ann.come(0, conn=2, idle=True)
     assert ann.touch(20, conn=1, idle=False) is None
-    assert ann.face.state == "idle"
+    assert ann.visible.state == "idle"
 
 
 def test_a_session_moves_to_another_node_whatever_its_connection_number() -> None:
@@ -396,7 +396,7 @@ def test_leaving_early_answers_what_remains() -> None:
     ann.linger(100, 5_000)
     assert ann.leave(1_100) == (4_000, None)
     assert ann.leave(5_099) == (1, None)
-    assert ann.face.state == "online"
+    assert ann.visible.state == "online"
 
 
 def test_leaving_when_the_linger_is_over_tells_offline_and_only_once() -> None:
@@ -421,7 +421,7 @@ def test_leaving_does_not_end_a_session_that_is_connected() -> None:
     ann = Person()
     ann.come(0)
     assert ann.leave(10) == (None, None)
-    assert ann.face.state == "online"
+    assert ann.visible.state == "online"
 
 
 @pytest.mark.parametrize(
@@ -439,7 +439,7 @@ def test_a_close_must_match_session_incarnation_and_connection(other: SessionEpo
     assert ann.record.linger(other, 0, T0, T0 + 10, LIVE) == (None, None)
     ann.linger(20, 1_000, conn=2)
     assert ann.record.leave(other, T0 + 30, LIVE) == (None, None)
-    assert ann.face.state == "online"
+    assert ann.visible.state == "online"
 
 
 def test_an_old_sockets_late_close_cannot_end_a_resumed_session() -> None:
@@ -448,7 +448,7 @@ def test_an_old_sockets_late_close_cannot_end_a_resumed_session() -> None:
     ann.touch(10, conn=2)
     assert ann.linger(20, 0, conn=1) == (None, None)
     assert ann.leave(30, conn=1) == (None, None)
-    assert ann.face.state == "online"
+    assert ann.visible.state == "online"
 
 
 def test_a_linger_that_is_over_cannot_be_prolonged() -> None:
@@ -484,7 +484,7 @@ def test_a_session_of_another_device_does_not_end_the_linger() -> None:
     ann.come(0, "old", idle=False)
     ann.linger(10, 1_000, "old")
     ann.come(20, "new", device="laptop", idle=True)
-    assert ann.face.state == "online"
+    assert ann.visible.state == "online"
     assert ann.record.devices == ["laptop", "phone"]
     assert told(ann.settle(1_010)) == "idle"
 
@@ -502,7 +502,7 @@ def test_a_linger_that_ran_out_unnoticed_is_told_by_whichever_verb_comes_next() 
     ann.come(0)
     ann.linger(0, 1_000)
     assert told(ann.set(2_000, BUSY)) == "offline"
-    assert ann.face.since == T0 + 2_000
+    assert ann.visible.since == T0 + 2_000
 
 
 def test_a_late_return_that_nobody_noticed_is_told_to_nobody() -> None:
@@ -510,7 +510,7 @@ def test_a_late_return_that_nobody_noticed_is_told_to_nobody() -> None:
     ann.come(0)
     ann.linger(0, 1_000)
     assert ann.touch(2_000, conn=2) is None
-    assert ann.face.state == "online"
+    assert ann.visible.state == "online"
 
 
 # --- last seen ---
@@ -521,7 +521,7 @@ def test_last_seen_is_when_the_client_was_last_heard() -> None:
     ann.come(0)
     ann.linger(75_000, 15_000, heard=1_000)
     ann.leave(90_000)
-    assert (ann.face.last_seen, ann.face.since) == (T0 + 1_000, T0 + 90_000)
+    assert (ann.visible.last_seen, ann.visible.since) == (T0 + 1_000, T0 + 90_000)
 
 
 def test_last_seen_is_the_latest_of_all_devices() -> None:
@@ -530,13 +530,13 @@ def test_last_seen_is_the_latest_of_all_devices() -> None:
     ann.come(0, "s2", device="laptop")
     ann.linger(100, 0, "s1", heard=90)
     ann.linger(200, 0, "s2", heard=50)
-    assert ann.face.last_seen == T0 + 90
+    assert ann.visible.last_seen == T0 + 90
 
 
 def test_nobody_has_a_last_seen_while_they_are_there() -> None:
-    ann = Person(face=VisibleState("offline", since=1, last_seen=1, version=1))
+    ann = Person(visible=VisibleState("offline", since=1, last_seen=1, version=1))
     ann.come(0)
-    assert ann.face.last_seen is None
+    assert ann.visible.last_seen is None
 
 
 # --- nodes ---
@@ -548,7 +548,7 @@ def test_sessions_of_a_dead_node_count_until_its_grace_is_over() -> None:
     ann.nodes["n1"] = NodeLife(last_renewal=T0 + 500, ends=T0 + 30_500)
     assert ann.settle(30_499) is None
     assert told(ann.settle(30_500)) == "offline"
-    assert ann.face.last_seen == T0 + 500
+    assert ann.visible.last_seen == T0 + 500
 
 
 def test_sessions_of_a_live_node_outlive_a_dead_one() -> None:
@@ -565,7 +565,7 @@ def test_a_session_of_an_unknown_node_does_not_count() -> None:
     ann.come(0)
     del ann.nodes["n1"]
     assert told(ann.settle(10)) == "offline"
-    assert ann.face.last_seen == T0 + 10
+    assert ann.visible.last_seen == T0 + 10
 
 
 def test_a_session_that_returns_on_another_node_survives_the_death_of_the_first() -> None:
@@ -582,7 +582,7 @@ def test_who_lingered_when_the_node_died_was_last_seen_when_last_heard() -> None
     ann.linger(100, 60_000, heard=40)
     ann.nodes["n1"] = NodeLife(T0 + 500, T0 + 30_500)
     ann.settle(30_500)
-    assert ann.face.last_seen == T0 + 40
+    assert ann.visible.last_seen == T0 + 40
 
 
 def test_who_lingered_once_and_returned_is_last_seen_at_the_nodes_last_renewal() -> None:
@@ -592,7 +592,7 @@ def test_who_lingered_once_and_returned_is_last_seen_at_the_nodes_last_renewal()
     ann.touch(200, conn=2)
     ann.nodes["n1"] = NodeLife(T0 + 3_600_000, T0 + 3_630_000)
     ann.settle(3_630_000)
-    assert ann.face.last_seen == T0 + 3_600_000
+    assert ann.visible.last_seen == T0 + 3_600_000
 
 
 # --- what a record begins with ---
@@ -608,7 +608,7 @@ def test_what_is_told_is_certain_unless_the_engine_says_otherwise() -> None:
     change = ann.come(0)
     assert change is not None
     assert change.restored is False
-    assert Snapshot(ann.face, ann.own, None, []).stale is False
+    assert Snapshot(ann.visible, ann.own, None, []).stale is False
 
 
 # --- whom others saw come or go ---
@@ -648,17 +648,17 @@ def test_versions_go_on_from_what_own_devices_were_told() -> None:
     ann.set(10, INVISIBLE)
     for _ in range(3):
         ann.touch(10, idle=not ann.record.seats["s1"].idle)
-    assert (ann.face.version, ann.own.version) == (T0 + 10, T0 + 13)
+    assert (ann.visible.version, ann.own.version) == (T0 + 10, T0 + 13)
     ann.set(10, ManualStatus(rev=3))
-    assert (ann.face.version, ann.own.version) == (T0 + 14, T0 + 14)
+    assert (ann.visible.version, ann.own.version) == (T0 + 14, T0 + 14)
 
 
 def test_one_object_serves_both_faces_while_they_agree() -> None:
     ann = Person()
     ann.come(0)
-    assert ann.own is ann.face
+    assert ann.own is ann.visible
     ann.set(1, INVISIBLE)
-    assert ann.own is not ann.face
+    assert ann.own is not ann.visible
 
 
 def test_another_last_heard_does_not_move_the_last_seen_of_who_seems_offline() -> None:
@@ -668,7 +668,7 @@ def test_another_last_heard_does_not_move_the_last_seen_of_who_seems_offline() -
     ann.come(60, "s2", device="laptop")
     ann.linger(70, 0, "s2", heard=65)
     ann.set(80, ManualStatus("invisible", until=T0 + 999, rev=3))
-    assert ann.face.last_seen == T0 + 50
+    assert ann.visible.last_seen == T0 + 50
 
 
 def test_a_new_status_of_who_is_offline_keeps_the_last_seen() -> None:
@@ -694,7 +694,7 @@ def test_what_is_restored_began_when_it_did() -> None:
     ann = Person()
     ann.record.set_manual(AUTO, T0, ann.nodes)
     ann.record.touch(SessionEpoch("s1", "n1", 1), "phone", False, T0, ann.nodes, since=T0 - 500)
-    assert (ann.face.state, ann.face.since) == ("online", T0 - 500)
+    assert (ann.visible.state, ann.visible.since) == ("online", T0 - 500)
 
 
 # --- what a late word does ---

@@ -91,8 +91,8 @@ NOW = 1_800_000_000_000
         (VisibleState("offline", since=NOW), False),
     ],
 )
-def test_of_who_is_polled_others_read_whether_they_were_active_lately(face: VisibleState, recently: bool) -> None:
-    shown = polled(entry("ann", face, "Ann"), NOW)
+def test_of_who_is_polled_others_read_whether_they_were_active_lately(visible: VisibleState, recently: bool) -> None:
+    shown = polled(entry("ann", visible, "Ann"), NOW)
     assert (shown.mode, shown.recently_active) == ("poll", recently)
 
 

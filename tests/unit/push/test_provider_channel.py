@@ -19,7 +19,7 @@ from greendot.push.providers.webpush import Vapid, WebPush
 from greendot.store.push import Device
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import PARCEL, device, parcel
+from parcels import PARCEL, device, payload
 from redis_servers.tls import Certificates
 
 PHONE = device("fcm", "a-token")
@@ -44,7 +44,7 @@ class Acted:
     def is_known(self, place: str) -> bool:
         return place not in self.strangers
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
         self.asked.append(device.token)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -59,14 +59,16 @@ class Acted:
         self.closed = True
 
 
-def lane(sender: Acted, clock: ManualClock | None = None, *, dry_run: bool = False, **bounds: float) -> ProviderChannel:
+def channel(
+    sender: Acted, clock: ManualClock | None = None, *, dry_run: bool = False, **bounds: float
+) -> ProviderChannel:
     found = ChannelLimits(**bounds)  # type: ignore[arg-type]
     return ProviderChannel(sender, "default", "fcm", clock or ManualClock(), found, dry_run=dry_run)
 
 
 async def test_so_many_at_once_and_no_more() -> None:
     sender = Acted(lambda device: SendResult("sent"))
-    sent = await asyncio.gather(*(lane_.send(PHONE, PARCEL) for lane_ in [lane(sender, at_once=7)] * 100))
+    sent = await asyncio.gather(*(lane_.send(PHONE, PARCEL) for lane_ in [channel(sender, at_once=7)] * 100))
     assert {one.outcome for one in sent} == {"sent"}
     assert sender.most_at_once == 7
 
@@ -74,7 +76,7 @@ async def test_so_many_at_once_and_no_more() -> None:
 async def test_who_finds_no_room_in_time_is_put_off_without_an_attempt() -> None:
     sender = Acted(lambda device: SendResult("sent"))
     sender.hold.clear()
-    slow = lane(sender, at_once=2, patience_s=0.05)
+    slow = channel(sender, at_once=2, patience_s=0.05)
     first = [asyncio.create_task(slow.send(PHONE, PARCEL)) for _ in range(2)]
     put_off = await asyncio.gather(*(slow.send(PHONE, PARCEL) for _ in range(20)))
     assert {(one.outcome, one.is_tried) for one in put_off} == {("failed", False)}
@@ -91,7 +93,7 @@ async def test_after_failures_in_a_row_it_rests_and_one_tries_whether_it_is_back
 ) -> None:
     caplog.set_level(logging.INFO, "greendot.push")
     clock, sender = ManualClock(), Acted(lambda device: AWAY)
-    resting = lane(sender, clock, rest_after=3, at_once=50)
+    resting = channel(sender, clock, rest_after=3, at_once=50)
     assert {(await resting.send(PHONE, PARCEL)).is_tried for _ in range(3)} == {True}
     held = await asyncio.gather(*(resting.send(PHONE, PARCEL) for _ in range(100)))
     assert {(one.outcome, one.is_tried) for one in held} == {("failed", False)}
@@ -111,7 +113,7 @@ async def test_after_failures_in_a_row_it_rests_and_one_tries_whether_it_is_back
 
 async def test_those_who_wait_for_room_do_not_try_a_provider_that_rests_meanwhile() -> None:
     sender = Acted(lambda device: AWAY)
-    resting = lane(sender, at_once=5, rest_after=5)
+    resting = channel(sender, at_once=5, rest_after=5)
     sent = await asyncio.gather(*(resting.send(PHONE, PARCEL) for _ in range(100)))
     assert len(sender.asked) == 5
     assert sum(one.is_tried for one in sent) == 5
@@ -121,13 +123,13 @@ async def test_those_who_wait_for_room_do_not_try_a_provider_that_rests_meanwhil
 async def test_what_is_wrong_with_devices_or_messages_does_not_make_it_rest() -> None:
     answers = [SendResult("gone"), SendResult("refused"), SendResult("failed", "too many to this device")]
     sender = Acted(lambda device: answers[len(sender.asked) % 3])
-    well = lane(sender, rest_after=2)
+    well = channel(sender, rest_after=2)
     assert {(await well.send(PHONE, PARCEL)).is_tried for _ in range(30)} == {True}
 
 
 async def test_a_provider_that_asks_for_time_gets_it_from_everybody() -> None:
     clock, sender = ManualClock(), Acted(lambda device: AWAY._replace(wait_s=30))
-    asked = lane(sender, clock)
+    asked = channel(sender, clock)
     assert (await asked.send(PHONE, PARCEL)).wait_s == 30
     held = await asked.send(PHONE, PARCEL)
     assert (held.is_tried, 30 <= held.wait_s <= 37.5) == (False, True)
@@ -140,7 +142,7 @@ async def test_a_provider_that_asks_for_time_gets_it_from_everybody() -> None:
 
 async def test_each_place_is_on_its_own() -> None:
     sender = Acted(lambda device: AWAY if device.token.startswith("b") else SendResult("sent"))
-    places = lane(sender, rest_after=1)
+    places = channel(sender, rest_after=1)
     for _ in range(5):
         await places.send(device("webpush", "bad"), PARCEL)
         assert (await places.send(device("webpush", "good"), PARCEL)).outcome == "sent"
@@ -149,7 +151,7 @@ async def test_each_place_is_on_its_own() -> None:
 
 async def test_places_are_bounded_in_number_and_those_in_use_are_not_forgotten() -> None:
     sender = Acted(lambda device: SendResult("sent"))
-    few = lane(sender, most_places=2)
+    few = channel(sender, most_places=2)
     for token in "abcdefgh":
         assert (await few.send(device("webpush", token), PARCEL)).outcome == "sent"
     assert len(few._places) == 2
@@ -164,7 +166,7 @@ async def test_places_are_bounded_in_number_and_those_in_use_are_not_forgotten()
 async def test_once_a_send_waited_in_vain_others_do_not_wait_until_one_is_answered() -> None:
     sender = Acted(lambda device: SendResult("sent"))
     sender.hold.clear()
-    slow = lane(sender, at_once=1, patience_s=0.05)
+    slow = channel(sender, at_once=1, patience_s=0.05)
     first = asyncio.create_task(slow.send(PHONE, PARCEL))
     await asyncio.sleep(0)
     assert not (await slow.send(PHONE, PARCEL)).is_tried
@@ -181,7 +183,7 @@ async def test_hosts_that_users_chose_are_few_at_once_until_they_answer() -> Non
     sender = Acted(lambda device: SendResult("sent"))
     sender.strangers = "bcdefgh"
     sender.hold.clear()
-    whole = lane(sender, at_once=10, unproven=3, unproven_each=2, patience_s=0.05)
+    whole = channel(sender, at_once=10, unproven=3, unproven_each=2, patience_s=0.05)
     silent = [asyncio.create_task(whole.send(device("webpush", token), PARCEL)) for token in "bcdefgh" * 3]
     known = [asyncio.create_task(whole.send(PHONE, PARCEL)) for _ in range(10)]
     for _ in range(3):
@@ -196,7 +198,7 @@ async def test_hosts_that_users_chose_are_few_at_once_until_they_answer() -> Non
 async def test_a_send_that_was_not_tried_says_nothing_about_the_host() -> None:
     busy = SendResult("failed", "no connection is free", 5.0, is_tried=False)
     sender = Acted(lambda device: busy)
-    resting = lane(sender, rest_after=2)
+    resting = channel(sender, rest_after=2)
     for _ in range(5):
         assert await resting.send(PHONE, PARCEL) == busy
     assert (len(sender.asked), resting.resting()) == (5, 0)
@@ -211,8 +213,8 @@ async def test_tenants_that_share_an_account_have_lanes_of_their_own(monkeypatch
         made.append(tenant)
         return ProviderChannel(sender, tenant, "fcm", clock, ChannelLimits(rest_after=1))
 
-    lanes = SharedChannels(make, sender)
-    sent = [await lanes.send(PHONE._replace(tenant=tenant), PARCEL) for tenant in ("t0", "t1", "t0", "t2", "t1")]
+    channels = SharedChannels(make, sender)
+    sent = [await channels.send(PHONE._replace(tenant=tenant), PARCEL) for tenant in ("t0", "t1", "t0", "t2", "t1")]
     assert [(one.outcome, one.is_tried) for one in sent] == [
         ("failed", True),
         ("sent", True),
@@ -221,13 +223,13 @@ async def test_tenants_that_share_an_account_have_lanes_of_their_own(monkeypatch
         ("sent", True),
     ]
     assert made == ["t0", "t1", "t2", "t1"], "the lanes used last are kept"
-    await lanes.close()
+    await channels.close()
     assert sender.closed
 
 
 async def test_a_try_that_is_cancelled_lets_another_try() -> None:
     clock, sender = ManualClock(), Acted(lambda device: AWAY)
-    resting = lane(sender, clock, rest_after=1)
+    resting = channel(sender, clock, rest_after=1)
     await resting.send(PHONE, PARCEL)
     clock.advance(2)
     sender.hold.clear()
@@ -243,14 +245,14 @@ async def test_an_error_of_ours_is_an_outcome_too(caplog: pytest.LogCaptureFixtu
     def wrong(device: Device) -> SendResult:
         raise ZeroDivisionError
 
-    sent = await lane(Acted(wrong)).send(PHONE, PARCEL)
+    sent = await channel(Acted(wrong)).send(PHONE, PARCEL)
     assert (sent.outcome, sent.is_away) == ("failed", True)
     assert "ZeroDivisionError" in caplog.text
 
 
 async def test_in_a_dry_run_nothing_is_sent_and_everything_is_as_if() -> None:
     sender = Acted(lambda device: AWAY)
-    dry = lane(sender, dry_run=True)
+    dry = channel(sender, dry_run=True)
     assert await dry.send(PHONE, PARCEL) == SendResult("sent", DRY_RUN)
     assert sender.asked == []
     await dry.close()
@@ -267,12 +269,12 @@ async def test_an_outage_of_fcm_is_asked_about_a_few_times_and_ends_by_itself(ma
         whole = ProviderChannel(Fcm(read_account(fcm.account()), terms, clock, url=fcm.url), "default", "fcm", clock)
         try:
             for n in range(60):  # a minute of an outage
-                await asyncio.gather(*(whole.send(PHONE, parcel(key=f"{n}-{m}")) for m in range(3)))
+                await asyncio.gather(*(whole.send(PHONE, payload(key=f"{n}-{m}")) for m in range(3)))
                 clock.advance(1)
             assert len(fcm.asked) < 15
             fcm.behave = lambda asked: None
             clock.advance(60)
-            assert (await whole.send(PHONE, parcel(key="after"))).outcome == "sent"
+            assert (await whole.send(PHONE, payload(key="after"))).outcome == "sent"
             assert fcm.keys == {"after": 1}
         finally:
             await whole.close()

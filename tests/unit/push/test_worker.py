@@ -31,9 +31,9 @@ class PlayedSender:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
-        self.keys.append(parcel.key)
-        self.parcels.append(parcel)
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
+        self.keys.append(payload.key)
+        self.parcels.append(payload)
         await self.gate.wait()
         return self.answer(device)
 
@@ -52,8 +52,8 @@ class Bench:
         self.workers: list[PushWorker] = []
 
     def worker(self, **pace: Any) -> PushWorker:
-        house = TenantPushConfig({"fcm": self.sender}, lambda kind: self.policy, lambda kind: kind == "secret")
-        worker = PushWorker(self.store, lambda tenant: house, self._look, self.clock, WorkerPace(**pace))
+        tenant_config = TenantPushConfig({"fcm": self.sender}, lambda kind: self.policy, lambda kind: kind == "secret")
+        worker = PushWorker(self.store, lambda tenant: tenant_config, self._look, self.clock, WorkerPace(**pace))
         self.workers.append(worker)
         return worker
 
@@ -96,8 +96,8 @@ async def test_who_is_away_is_pushed_at_once_with_what_is_to_be_shown() -> None:
     async with benched() as bench:
         made = await bench.notify()
         await bench.worker().once()
-        (parcel,) = bench.sender.parcels
-        assert (parcel.key, parcel.id, parcel.title, parcel.text) == (f"{made}.phone", made, "Hi", "there")
+        (payload,) = bench.sender.parcels
+        assert (payload.key, payload.id, payload.title, payload.text) == (f"{made}.phone", made, "Hi", "there")
         record = await bench.record(made)
         assert (record.reason, record.over_at, record.is_dead) == ("offline", START_MS, False)
         assert [(result.device, result.outcome) for result in record.results] == [("phone", "sent")]
@@ -107,8 +107,8 @@ async def test_what_a_kind_keeps_in_the_house_is_not_sent() -> None:
     async with benched() as bench:
         await bench.notify(kind="secret")
         await bench.worker().once()
-        (parcel,) = bench.sender.parcels
-        assert (parcel.title, parcel.text, parcel.body) == (None, None, None)
+        (payload,) = bench.sender.parcels
+        assert (payload.title, payload.text, payload.body) == (None, None, None)
 
 
 async def test_who_is_active_is_pushed_when_it_stays_unseen() -> None:
@@ -356,8 +356,8 @@ async def test_a_look_that_raises_lets_everything_through() -> None:
             raise RuntimeError("a mistake in the look")
 
         made = await bench.notify()
-        house = TenantPushConfig({"fcm": bench.sender}, lambda kind: PushPolicy(), lambda kind: False)
-        await PushWorker(bench.store, lambda tenant: house, look, bench.clock, WorkerPace()).once()
+        tenant_config = TenantPushConfig({"fcm": bench.sender}, lambda kind: PushPolicy(), lambda kind: False)
+        await PushWorker(bench.store, lambda tenant: tenant_config, look, bench.clock, WorkerPace()).once()
         assert (await bench.record(made)).reason == "presence_unknown"
 
 

@@ -100,7 +100,7 @@ class OnlinePages:
                     if len(found) == limit:
                         return found, following, seen
                     snapshot = self._read(record) or await self._settle(tenant, user)
-                    is_online = snapshot.face.state != "offline"
+                    is_online = snapshot.visible.state != "offline"
                     if is_online:
                         found.append(user)
                     # The script counts what was shown last, and that may have run out.

@@ -56,9 +56,9 @@ def read_face(text: str) -> VisibleState:
 
 
 def read_change(text: str) -> Change:
-    face, own, name, devices, public, private, restored = text.split("|")
+    visible, own, name, devices, public, private, restored = text.split("|")
     return Change(
-        read_face(face),
+        read_face(visible),
         read_face(own),
         unescape(name),
         devices.split(",") if devices else [],
@@ -86,16 +86,16 @@ def read_snapshot(record: bytes, alive: Container[str], now: int) -> Snapshot | 
         letter, version, since, name, node, device = simple.groups()
         if node in alive:
             number = int(version, 16)
-            face = VisibleState(_STATES[letter], int(since, 16) if since else number, None, number)
-            return Snapshot(face, face, name or None, [device or "default"])
+            visible = VisibleState(_STATES[letter], int(since, 16) if since else number, None, number)
+            return Snapshot(visible, visible, name or None, [device or "default"])
     return _read_snapshot(text, alive, now)
 
 
 def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | None:
     parts = text.split("|")
     if len(parts) == 2:  # no sessions
-        face = read_face(parts[0])
-        return Snapshot(face, face, unescape(parts[1]), [])
+        visible = read_face(parts[0])
+        return Snapshot(visible, visible, unescape(parts[1]), [])
     if len(parts) == 1:
         return UNKNOWN
     first, own_text, name, manual, _, seats = parts
@@ -117,8 +117,8 @@ def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | Non
         devices.append((fields[1] if len(fields) > 1 else "") or "default")
     if len(devices) > 1:
         devices = sorted({*devices})
-    face = read_face(first)
-    return Snapshot(face, read_face(own_text) if own_text else face, unescape(name) if name else None, devices)
+    visible = read_face(first)
+    return Snapshot(visible, read_face(own_text) if own_text else visible, unescape(name) if name else None, devices)
 
 
 class PackedSession(NamedTuple):

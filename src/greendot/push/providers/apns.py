@@ -89,13 +89,13 @@ class Apns:
     def is_known(self, place: str) -> bool:
         return True
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
         if not APNS_TOKEN.fullmatch(device.token):
             return SendResult("gone", "it is not a token of APNs")
         try:
-            answer = await self._post(device, parcel)
+            answer = await self._post(device, payload)
             if answer.status == 413:
-                answer = await self._post(device, ids_only(parcel))
+                answer = await self._post(device, ids_only(payload))
         except NotCalled as error:
             return no_answer(error)
         return SendResult("sent") if answer.status == 200 else self._refused(answer, device)
@@ -103,43 +103,43 @@ class Apns:
     async def close(self) -> None:
         await self._caller.close()
 
-    async def _post(self, device: Device, parcel: PushPayload) -> Answer:
+    async def _post(self, device: Device, payload: PushPayload) -> Answer:
         """With a new token if the present one has ended."""
-        parcel, body = fitted(parcel, self._payload, MOST_BYTES)
-        headers, target = self._headers(parcel), f"/3/device/{device.token}"
+        payload, body = fitted(payload, self._payload, MOST_BYTES)
+        headers, target = self._headers(payload), f"/3/device/{device.token}"
         token = self._tokens.token()
         answer = await self._caller.post(body, headers | {"authorization": f"bearer {token}"}, target)
         if answer.status != 403 or _reason(answer) != "ExpiredProviderToken" or not self._tokens.ended(token):
             return answer
         return await self._caller.post(body, headers | {"authorization": f"bearer {self._tokens.token()}"}, target)
 
-    def _is_shown(self, parcel: PushPayload) -> bool:
-        return bool(parcel.title is not None or parcel.text is not None or self._placeholder)
+    def _is_shown(self, payload: PushPayload) -> bool:
+        return bool(payload.title is not None or payload.text is not None or self._placeholder)
 
-    def _headers(self, parcel: PushPayload) -> dict[str, str]:
-        is_shown = self._is_shown(parcel)
+    def _headers(self, payload: PushPayload) -> dict[str, str]:
+        is_shown = self._is_shown(payload)
         headers = {
-            "apns-id": str(uuid5(IDS, parcel.key)),
+            "apns-id": str(uuid5(IDS, payload.key)),
             "apns-topic": self._topic,
             "apns-push-type": "alert" if is_shown else "background",
-            "apns-priority": "10" if is_shown and parcel.importance != "low" else "5",
+            "apns-priority": "10" if is_shown and payload.importance != "low" else "5",
             # What has the same one takes its place: sent twice, it is shown once.
-            "apns-collapse-id": short(parcel.collapse or parcel.key, MOST_COLLAPSE),
+            "apns-collapse-id": short(payload.collapse or payload.key, MOST_COLLAPSE),
         }
-        if parcel.expires_at is not None:
-            headers["apns-expiration"] = str(max(1, parcel.expires_at // 1000))  # 0: only if the device is on
+        if payload.expires_at is not None:
+            headers["apns-expiration"] = str(max(1, payload.expires_at // 1000))  # 0: only if the device is on
         return headers
 
-    def _payload(self, parcel: PushPayload) -> bytes:
+    def _payload(self, payload: PushPayload) -> bytes:
         aps: dict[str, Any] = {"content-available": 1}
-        if self._is_shown(parcel):
-            shown = {"title": parcel.title, "body": parcel.text}
-            if parcel.title is None and parcel.text is None:
+        if self._is_shown(payload):
+            shown = {"title": payload.title, "body": payload.text}
+            if payload.title is None and payload.text is None:
                 shown = {"title": None, "body": self._placeholder}
             aps = {"alert": {name: text for name, text in shown.items() if text is not None}, "mutable-content": 1}
-            if parcel.importance != "low":
+            if payload.importance != "low":
                 aps["sound"] = "default"
-        return _encode({"aps": aps, "greendot": content(parcel, shown=False)})
+        return _encode({"aps": aps, "greendot": content(payload, shown=False)})
 
     def _refused(self, answer: Answer, device: Device) -> SendResult:
         found = read(_refusal, answer.body) or _Refusal()

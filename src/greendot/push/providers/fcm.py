@@ -55,9 +55,9 @@ class Fcm:
     def is_known(self, place: str) -> bool:
         return True
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
         now = self._clock.now_ms()
-        _, body = fitted(parcel, lambda one: _message(one, device.token, now), MOST_BYTES + len(device.token))
+        _, body = fitted(payload, lambda one: _message(one, device.token, now), MOST_BYTES + len(device.token))
         try:
             answer = await self._post(body)
         except NotCalled as error:
@@ -91,28 +91,28 @@ class Fcm:
 _: type[ProviderSender] = Fcm
 
 
-def _message(parcel: PushPayload, token: str, now: int) -> bytes:
+def _message(payload: PushPayload, token: str, now: int) -> bytes:
     data = {
-        "key": parcel.key,
-        "id": parcel.id,
-        "seq": str(parcel.seq),
-        "kind": parcel.kind,
-        "created_at": str(parcel.created_at),
+        "key": payload.key,
+        "id": payload.id,
+        "seq": str(payload.seq),
+        "kind": payload.kind,
+        "created_at": str(payload.created_at),
     }
-    if parcel.body is not None:
-        data["body"] = bytes(parcel.body).decode()
+    if payload.body is not None:
+        data["body"] = bytes(payload.body).decode()
     android: dict[str, Any] = {
-        "priority": "NORMAL" if parcel.importance == "low" else "HIGH",
-        "ttl": f"{ttl_s(parcel, now)}s",
+        "priority": "NORMAL" if payload.importance == "low" else "HIGH",
+        "ttl": f"{ttl_s(payload, now)}s",
     }
     message: dict[str, Any] = {"token": token, "data": data, "android": android}
-    if parcel.collapse is not None:
-        android["collapse_key"] = parcel.collapse
-    if parcel.title is not None or parcel.text is not None:
-        shown = {"title": parcel.title, "body": parcel.text}
+    if payload.collapse is not None:
+        android["collapse_key"] = payload.collapse
+    if payload.title is not None or payload.text is not None:
+        shown = {"title": payload.title, "body": payload.text}
         message["notification"] = {name: text for name, text in shown.items() if text is not None}
         # What has the same tag takes its place: sent twice, it is shown once.
-        android["notification"] = {"tag": parcel.collapse or parcel.key}
+        android["notification"] = {"tag": payload.collapse or payload.key}
     return _encode({"message": message})
 
 

@@ -48,22 +48,22 @@ class PushWebhook:
     def is_known(self, place: str) -> bool:
         return True
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
         body = msgspec.json.encode(
             PushRequest(
                 device.tenant,
                 device.user,
                 device.device,
                 device.token,
-                content(parcel),
-                parcel.importance,
-                parcel.collapse,
-                parcel.expires_at,
+                content(payload),
+                payload.importance,
+                payload.collapse,
+                payload.expires_at,
             )
         )
         signed = signature(self._secrets, self._clock.now_ms() // 1000, body)
         try:
-            answer = await self._caller.post(body, {SIGNATURE: signed, IDEMPOTENCY: parcel.key})
+            answer = await self._caller.post(body, {SIGNATURE: signed, IDEMPOTENCY: payload.key})
         except NotCalled as error:
             return no_answer(error)
         reason = said(self._caller.host, answer.status)

@@ -77,15 +77,15 @@ class WebPush:
     def is_known(self, place: str) -> bool:
         return place.endswith(PUBLIC_SERVICES)
 
-    async def send(self, device: Device, parcel: PushPayload) -> SendResult:
+    async def send(self, device: Device, payload: PushPayload) -> SendResult:
         try:
             to, recipient = read_subscription(device.token)
         except ValueError as error:
             return SendResult("gone", str(error))
         try:
-            answer = await self._post(device.tenant, to.endpoint, recipient, parcel)
+            answer = await self._post(device.tenant, to.endpoint, recipient, payload)
             if answer.status == 413:
-                answer = await self._post(device.tenant, to.endpoint, recipient, ids_only(parcel))
+                answer = await self._post(device.tenant, to.endpoint, recipient, ids_only(payload))
         except NotAllowed as error:
             return SendResult("refused", str(error))
         except NotCalled as error:
@@ -95,18 +95,18 @@ class WebPush:
     async def close(self) -> None:
         await self._callers.close()
 
-    async def _post(self, tenant: str, endpoint: str, to: Recipient, parcel: PushPayload) -> Answer:
-        _, text = fitted(parcel, lambda one: _encode(content(one)), MOST_BYTES)
+    async def _post(self, tenant: str, endpoint: str, to: Recipient, payload: PushPayload) -> Answer:
+        _, text = fitted(payload, lambda one: _encode(content(one)), MOST_BYTES)
         parts = urlsplit(endpoint)
         headers = {
             "Authorization": self._vapid.header(f"{parts.scheme}://{parts.netloc}"),
             "Content-Encoding": "aes128gcm",
             "Content-Type": "application/octet-stream",
-            "TTL": str(ttl_s(parcel, self._clock.now_ms())),
-            "Urgency": URGENCY[parcel.importance],
+            "TTL": str(ttl_s(payload, self._clock.now_ms())),
+            "Urgency": URGENCY[payload.importance],
         }
-        if parcel.collapse is not None:
-            headers["Topic"] = digest(parcel.collapse, MOST_TOPIC)
+        if payload.collapse is not None:
+            headers["Topic"] = digest(payload.collapse, MOST_TOPIC)
         return await self._callers.post(tenant, endpoint, encrypted(text, to), headers)
 
     def _meant(self, host: str, answer: Answer) -> SendResult:

@@ -92,15 +92,15 @@ class PostgresInbox:
     async def notify(self, notices: Sequence[Notice]) -> list[Created]:
         if not notices:
             return []
-        letters: list[InsertRow] = []
+        entries: list[InsertRow] = []
         for at in range(0, len(notices), _AT_ONCE):
             some = notices[at : at + _AT_ONCE]
             check_text(text for notice in some for text in notice.texts)
-            letters += [InsertRow(notice, new_message_id()) for notice in some]
-            if len(letters) < len(notices):  # the rest in the next turn of the loop
+            entries += [InsertRow(notice, new_message_id()) for notice in some]
+            if len(entries) < len(notices):  # the rest in the next turn of the loop
                 await asyncio.sleep(0)
         streams = frozenset((notice.tenant, notice.user) for notice in notices)
-        return await self._notifies.do(letters, streams, len(letters))
+        return await self._notifies.do(entries, streams, len(entries))
 
     async def inbox(self, tenant: str, user: str) -> Inbox:
         rows = await self._links.fetch(INBOX, tenant, user)
@@ -147,36 +147,36 @@ async def write(link: Link, batch: Sequence[list[InsertRow]], queues: Queues = N
     Very many are written in several statements: while one is made ready the node does nothing else. What is new is
     put into the queues in the same transaction.
     """
-    letters = [letter for letters in batch for letter in letters]
-    streams = [columns(part, 2) for part in _parts(sorted({(n.tenant, n.user) for n, _ in letters}))]
+    entries = [entry for entries in batch for entry in entries]
+    streams = [columns(part, 2) for part in _parts(sorted({(n.tenant, n.user) for n, _ in entries}))]
     for part in streams:
         await link.execute(MAKE, *part)
     heads: dict[Key, int] = {}
     for part in streams:
         heads |= {(row[0], row[1]): row[2] for row in await link.fetch(LOCK, *part)}
     known: dict[_Ident, Notification] = {}
-    created = iter([made for part in _parts(letters) for made in await _write(link, part, heads, known, queues)])
-    return [[next(created) for _ in letters] for letters in batch]
+    created = iter([made for part in _parts(entries) for made in await _write(link, part, heads, known, queues)])
+    return [[next(created) for _ in entries] for entries in batch]
 
 
 async def _write(
     link: Link,
-    letters: Sequence[InsertRow],
+    entries: Sequence[InsertRow],
     heads: dict[Key, int],
     known: dict[_Ident, Notification],
     queues: Queues,
 ) -> list[Created]:
-    found = await link.fetch(KNOWN, *columns(sorted({(n.tenant, n.user, n.key) for n, _ in letters}), 3))
+    found = await link.fetch(KNOWN, *columns(sorted({(n.tenant, n.user, n.key) for n, _ in entries}), 3))
     known |= {(row[0], row[1], row[2]): Notification(*row[3:]) for row in found}
     new: list[tuple[Any, ...]] = []
     counts: dict[Key, int] = {}
     created: list[Created] = []
     pushes: list[tuple[Any, ...]] = []
-    for letter in letters:
+    for entry in entries:
         before = len(new)
-        created.append(_number(letter, heads, known, new, counts))
-        if len(new) > before and letter.notice.push and letter.notice.tenant in queues.pushed:
-            pushes.append(push_row(letter.notice, created[-1].notification))
+        created.append(_number(entry, heads, known, new, counts))
+        if len(new) > before and entry.notice.push and entry.notice.tenant in queues.pushed:
+            pushes.append(push_row(entry.notice, created[-1].notification))
     if new:
         changed = [(*key, heads[key], count) for key, count in counts.items()]
         await link.execute(WRITE, *columns(changed, 4), *columns(new, 11), queues.hooked)
@@ -190,13 +190,13 @@ def _parts(items: list[T]) -> list[list[T]]:
 
 
 def _number(
-    letter: InsertRow,
+    entry: InsertRow,
     heads: dict[Key, int],
     known: dict[_Ident, Notification],
     new: list[tuple[Any, ...]],
     counts: dict[Key, int],
 ) -> Created:
-    n, token = letter
+    n, token = entry
     key, ident = (n.tenant, n.user), (n.tenant, n.user, n.key)
     if (first := known.get(ident)) is not None:
         return Created(first, first.id == numbered_id(first.seq, token))

@@ -68,8 +68,8 @@ def test_a_message_on_a_nodes_channel_may_name_the_topic_it_is_for() -> None:
 def test_what_scripts_publish_is_read() -> None:
     read = BusCodec(KEY).reader(CHANNEL, ROOM)
     own = VisibleState("busy", 0x1A, None, 0x1B, "Lunch, soon", "busy")
-    face = VisibleState("online", 0x1A, None, 0x1A)
-    assert read(CHANGE) == (ROOM, Change(face, own, "A|B", ["phone", "tv"], True, False, True))
+    visible = VisibleState("online", 0x1A, None, 0x1A)
+    assert read(CHANGE) == (ROOM, Change(visible, own, "A|B", ["phone", "tv"], True, False, True))
     assert read(TYPING) == (ROOM, Typing("ann", "Zoë", 5_000))
     assert read(by_script("t", "ann||0")) == (ROOM, Typing("ann", None, 0))
     assert read(ENTERED) == (ROOM, Entered("ann"))

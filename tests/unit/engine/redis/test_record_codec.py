@@ -42,7 +42,7 @@ def test_a_face_is_read_with_what_is_left_out() -> None:
 
 def test_a_change_is_read_with_whom_it_is_for() -> None:
     change = read_change("o1|f2,1|A%7CB|phone,tv|1||")
-    assert (change.face.state, change.own.state, change.name, change.devices) == (
+    assert (change.visible.state, change.own.state, change.name, change.devices) == (
         "online",
         "offline",
         "A|B",
@@ -64,14 +64,14 @@ def test_of_a_user_nobody_knows_nothing_is_read() -> None:
 
 
 def test_a_user_without_sessions_is_read_from_what_is_kept_of_them() -> None:
-    face = VisibleState("offline", 0x10, 0xF, 0x10)
-    assert snapshot("f10,,f|Zo%2Cë") == Snapshot(face, face, "Zo,ë", [])
+    visible = VisibleState("offline", 0x10, 0xF, 0x10)
+    assert snapshot("f10,,f|Zo%2Cë") == Snapshot(visible, visible, "Zo,ë", [])
 
 
 def test_a_user_with_sessions_is_read_with_both_faces_and_devices() -> None:
     found = snapshot("f1|b2,2,,Lunch,i|A%7CB|i,3,,Lunch||k1-s1,tv,1;k2-s2,,2,i;k2-s3,tv,3")
     assert found is not None
-    assert (found.face, found.own) == (
+    assert (found.visible, found.own) == (
         VisibleState("offline", 1, None, 1),
         VisibleState("busy", 2, None, 2, "Lunch", "invisible"),
     )

@@ -18,7 +18,7 @@ from greendot.push.payload import SendResult
 from greendot.push.providers.apns import Account, Apns
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import BODY, device, parcel
+from parcels import BODY, device, payload
 from redis_servers.tls import Certificates
 
 NOW = 1_800_000_000_000
@@ -40,7 +40,7 @@ async def sending(
 
 async def test_a_notification_is_sent_as_apple_documents_it(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, _):
-        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=NOW + 90_500)) == SendResult("sent")
+        assert await sender.send(PHONE, payload(collapse="lobby", expires_at=NOW + 90_500)) == SendResult("sent")
         (taken,) = apns.taken
     assert taken.token == PHONE.token
     assert taken.headers["apns-push-type"] == "alert"
@@ -62,7 +62,7 @@ async def test_a_notification_is_sent_as_apple_documents_it(made: Certificates, 
 
 async def test_without_words_to_show_the_app_is_woken(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, _):
-        await sender.send(PHONE, parcel(title=None, text=None, body=None))
+        await sender.send(PHONE, payload(title=None, text=None, body=None))
     (taken,) = apns.taken
     assert taken.payload["aps"] == {"content-available": 1}
     assert (taken.headers["apns-push-type"], taken.headers["apns-priority"]) == ("background", "5")
@@ -71,7 +71,7 @@ async def test_without_words_to_show_the_app_is_woken(made: Certificates, terms:
 
 async def test_without_words_to_show_a_placeholder_is_shown(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms, placeholder="Something new") as (apns, sender, _):
-        await sender.send(PHONE, parcel(title=None, text=None, body=None, importance="low"))
+        await sender.send(PHONE, payload(title=None, text=None, body=None, importance="low"))
     (taken,) = apns.taken
     assert taken.payload["aps"] == {"alert": {"body": "Something new"}, "mutable-content": 1}
     assert taken.headers["apns-priority"] == "5"
@@ -80,7 +80,7 @@ async def test_without_words_to_show_a_placeholder_is_shown(made: Certificates, 
 async def test_the_same_push_has_the_same_id_another_has_another(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, _):
         for key in ("n1.phone", "n1.phone", "n2.phone"):
-            await sender.send(PHONE, parcel(key=key))
+            await sender.send(PHONE, payload(key=key))
     ids = [taken.headers["apns-id"] for taken in apns.taken]
     collapses = [taken.headers["apns-collapse-id"] for taken in apns.taken]
     assert ids[0] == ids[1] != ids[2]
@@ -92,7 +92,7 @@ async def test_a_collapse_key_that_is_too_long_is_replaced_by_one_that_stands_fo
 ) -> None:
     async with sending(made, terms) as (apns, sender, _):
         for collapse in ("x" * 65, "x" * 65, "x" * 66, "x" * 64):
-            assert (await sender.send(PHONE, parcel(collapse=collapse))).outcome == "sent"
+            assert (await sender.send(PHONE, payload(collapse=collapse))).outcome == "sent"
     found = [taken.headers["apns-collapse-id"] for taken in apns.taken]
     assert found[0] == found[1] != found[2]
     assert found[3] == "x" * 64
@@ -101,12 +101,12 @@ async def test_a_collapse_key_that_is_too_long_is_replaced_by_one_that_stands_fo
 async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, _):
         long = Raw(json.dumps({"title": "Mia", "more": "x" * 4_000}).encode())
-        assert await sender.send(PHONE, parcel(body=long)) == SendResult("sent")
-        assert await sender.send(PHONE, parcel(body=long, text="y" * 5_000)) == SendResult("sent")
+        assert await sender.send(PHONE, payload(body=long)) == SendResult("sent")
+        assert await sender.send(PHONE, payload(body=long, text="y" * 5_000)) == SendResult("sent")
         apns.most_bytes = 200  # less than it says
-        assert (await sender.send(PHONE, parcel())).outcome == "sent"
+        assert (await sender.send(PHONE, payload())).outcome == "sent"
         apns.most_bytes = 100
-        assert (await sender.send(PHONE, parcel())).outcome == "refused"
+        assert (await sender.send(PHONE, payload())).outcome == "refused"
     first, second, third = apns.taken
     assert first.payload["aps"]["alert"]["title"] == "Mia"
     assert "body" not in first.payload["greendot"]
@@ -115,7 +115,7 @@ async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Cer
 
 async def test_many_go_over_one_connection(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, _):
-        sent = await asyncio.gather(*(sender.send(PHONE, parcel(key=f"k{n}")) for n in range(300)))
+        sent = await asyncio.gather(*(sender.send(PHONE, payload(key=f"k{n}")) for n in range(300)))
         assert {one.outcome for one in sent} == {"sent"}
         assert (len(apns.keys), apns.connected, len(apns.provider_tokens)) == (300, 1, 1)
 
@@ -147,7 +147,7 @@ async def test_what_an_answer_means(
 ) -> None:
     async with sending(made, terms) as (apns, sender, _):
         apns.script.append(answer)
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == (outcome, is_away), sent
         assert str(answer.status) in sent.reason
         assert PHONE.token not in sent.reason
@@ -156,13 +156,13 @@ async def test_what_an_answer_means(
 async def test_how_long_to_wait_is_obeyed(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, _):
         apns.script.append(refused(503, "ServiceUnavailable")._replace(headers={"retry-after": "12"}))
-        assert (await sender.send(PHONE, parcel())).wait_s == 12
+        assert (await sender.send(PHONE, payload())).wait_s == 12
 
 
 @pytest.mark.parametrize("token", ["", "not hex", "a1b2c3d4/../../x", "a1b2c3d4\r\nx: y", "a" * 201])
 async def test_what_is_no_token_of_apns_is_not_asked_about(made: Certificates, terms: Terms, token: str) -> None:
     async with sending(made, terms) as (apns, sender, _):
-        assert (await sender.send(device("apns", token), parcel())).outcome == "gone"
+        assert (await sender.send(device("apns", token), payload())).outcome == "gone"
         assert apns.asked == []
 
 
@@ -172,17 +172,17 @@ async def test_what_is_no_token_of_apns_is_not_asked_about(made: Certificates, t
 async def test_the_provider_token_is_made_anew_every_forty_minutes(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, clock):
         for _ in range(24):  # two hours
-            assert (await sender.send(PHONE, parcel())).outcome == "sent"
+            assert (await sender.send(PHONE, payload())).outcome == "sent"
             clock.advance(300)
         assert len(apns.provider_tokens) == 3
 
 
 async def test_a_provider_token_that_has_ended_is_replaced_once(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (apns, sender, clock):
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         clock.advance(61)
         clock.jump_wall(7_200)  # it was wrong when the token was made
-        sent = await asyncio.gather(*(sender.send(PHONE, parcel(key=f"k{n}")) for n in range(5)))
+        sent = await asyncio.gather(*(sender.send(PHONE, payload(key=f"k{n}")) for n in range(5)))
         assert {one.outcome for one in sent} == {"sent"}
         assert len(apns.provider_tokens) == 2
 
@@ -191,7 +191,7 @@ async def test_provider_tokens_are_not_made_again_and_again(made: Certificates, 
     async with sending(made, terms) as (apns, sender, _):
         apns.behave = lambda asked: refused(403, "ExpiredProviderToken")
         for _ in range(3):
-            sent = await sender.send(PHONE, parcel())
+            sent = await sender.send(PHONE, payload())
             assert (sent.outcome, sent.is_away) == ("failed", True)
         assert len({asked.headers["authorization"] for asked in apns.asked}) == 1
 
@@ -204,9 +204,9 @@ async def test_no_answer_is_a_failure_and_the_next_may_be_answered(made: Certifi
     terms.timeout_s = 1.0
     async with sending(made, terms) as (apns, sender, _):
         apns.script.append(does)
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == ("failed", True), sent
-        assert (await sender.send(PHONE, parcel())).outcome == "sent"
+        assert (await sender.send(PHONE, payload())).outcome == "sent"
         if does != "hang":  # there, whether anything was heard meanwhile decides
             assert apns.connected == (1 if does == "slow" else 2)
         assert apns.keys == {"n1.phone": 2 if does == "lost" else 1}
@@ -217,7 +217,7 @@ async def test_a_connection_that_apple_has_closed_meanwhile_costs_nothing(
     made: Certificates, terms: Terms, ended: str
 ) -> None:
     async with sending(made, terms) as (apns, sender, _):
-        await sender.send(PHONE, parcel(key="k1"))
+        await sender.send(PHONE, payload(key="k1"))
         (connection,) = apns.connections
         if ended == "cut":
             connection.cut()
@@ -228,7 +228,7 @@ async def test_a_connection_that_apple_has_closed_meanwhile_costs_nothing(
         ours = sender._caller._connection
         assert ours is not None
         await until(lambda: not (apns.connections or ours.is_good()))
-        assert await sender.send(PHONE, parcel(key="k2")) == SendResult("sent")
+        assert await sender.send(PHONE, payload(key="k2")) == SendResult("sent")
         assert (apns.keys, apns.connected) == ({"k1": 1, "k2": 1}, 2)
 
 
@@ -236,18 +236,18 @@ async def test_one_that_hangs_does_not_take_the_others_with_it(made: Certificate
     terms.timeout_s = 4.0
     async with sending(made, terms) as (apns, sender, _):
         apns.behave = lambda asked: "hang" if json.loads(asked.body)["greendot"]["key"] == "bad" else None
-        await sender.send(PHONE, parcel(key="first"))
-        hanging = asyncio.create_task(sender.send(PHONE, parcel(key="bad")))
-        sent = await asyncio.gather(*(sender.send(PHONE, parcel(key=f"k{n}")) for n in range(50)))
+        await sender.send(PHONE, payload(key="first"))
+        hanging = asyncio.create_task(sender.send(PHONE, payload(key="bad")))
+        sent = await asyncio.gather(*(sender.send(PHONE, payload(key=f"k{n}")) for n in range(50)))
         assert {*sent} == {SendResult("sent")}
         assert (await hanging).outcome == "failed"
-        assert (await sender.send(PHONE, parcel(key="after"))).outcome == "sent"
+        assert (await sender.send(PHONE, payload(key="after"))).outcome == "sent"
         assert set(apns.keys.values()) == {1}
 
 
 async def test_nothing_secret_is_logged(made: Certificates, terms: Terms, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with sending(made, terms) as (apns, sender, _):
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         for secret in (*apns.provider_tokens, PHONE.token, "Are you there?"):
             assert secret not in caplog.text

@@ -19,7 +19,7 @@ from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import BODY, device, parcel
+from parcels import BODY, device, payload
 from redis_servers.tls import Certificates
 
 PHONE = device("fcm", "fcm-token-of-a-phone")
@@ -41,7 +41,7 @@ async def sending(
 
 async def test_a_notification_is_sent_as_google_documents_it(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, _):
-        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=NOW + 90_500)) == SendResult("sent")
+        assert await sender.send(PHONE, payload(collapse="lobby", expires_at=NOW + 90_500)) == SendResult("sent")
         (message,) = fcm.taken
     assert message.token == PHONE.token
     assert message.data == {
@@ -62,7 +62,7 @@ async def test_a_notification_is_sent_as_google_documents_it(made: Certificates,
 
 async def test_without_words_to_show_the_app_gets_ids(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, _):
-        await sender.send(PHONE, parcel(title=None, text=None, body=None, importance="low"))
+        await sender.send(PHONE, payload(title=None, text=None, body=None, importance="low"))
         (message,) = fcm.taken
     assert (message.notification, message.android.notification) == (None, None)
     assert message.android.priority == "NORMAL"
@@ -71,8 +71,8 @@ async def test_without_words_to_show_the_app_gets_ids(made: Certificates, terms:
 
 async def test_sent_twice_it_is_shown_once(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, _):
-        await sender.send(PHONE, parcel())
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
+        await sender.send(PHONE, payload())
     assert {message.android.notification.tag for message in fcm.taken if message.android.notification} == {"n1.phone"}
     assert [message.android.collapse_key for message in fcm.taken] == [None, None]  # FCM keeps four of them only
 
@@ -80,8 +80,8 @@ async def test_sent_twice_it_is_shown_once(made: Certificates, terms: Terms) -> 
 async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, _):
         long = Raw(json.dumps({"title": "Mia", "more": "x" * 5_000}).encode())
-        assert (await sender.send(PHONE, parcel(body=long))).outcome == "sent"
-        assert (await sender.send(PHONE, parcel(body=long, text="y" * 5_000))).outcome == "sent"
+        assert (await sender.send(PHONE, payload(body=long))).outcome == "sent"
+        assert (await sender.send(PHONE, payload(body=long, text="y" * 5_000))).outcome == "sent"
     first, second = fcm.taken
     assert "body" not in first.data
     assert first.notification is not None
@@ -90,7 +90,7 @@ async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Cer
 
 async def test_one_connection_and_one_access_token_serve_many(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, _):
-        await asyncio.gather(*(sender.send(PHONE, parcel(key=f"k{n}")) for n in range(300)))
+        await asyncio.gather(*(sender.send(PHONE, payload(key=f"k{n}")) for n in range(300)))
         assert len(fcm.keys) == 300
         assert len(fcm.granted) == 1
         assert fcm.connected == 2  # one of them to the token server
@@ -118,7 +118,7 @@ async def test_what_an_answer_means(
 ) -> None:
     async with sending(made, terms) as (fcm, sender, _):
         fcm.script.append(answer)
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == (outcome, is_away), sent
         assert reason in sent.reason
         assert PHONE.token not in sent.reason
@@ -128,8 +128,8 @@ async def test_what_an_answer_means(
 async def test_the_real_answers_about_devices_that_are_no_more(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, _):
         fcm.gone.add(PHONE.token)
-        assert (await sender.send(PHONE, parcel())).outcome == "gone"
-        assert (await sender.send(device("fcm", "bad-token"), parcel())).outcome == "gone"
+        assert (await sender.send(PHONE, payload())).outcome == "gone"
+        assert (await sender.send(device("fcm", "bad-token"), payload())).outcome == "gone"
         assert fcm.taken == []
 
 
@@ -149,7 +149,7 @@ async def test_how_long_to_wait_is_obeyed(
 ) -> None:
     async with sending(made, terms) as (fcm, sender, _):
         fcm.script.append(refusal(status, "UNAVAILABLE", retry_after=said))
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away, sent.wait_s) == ("failed", True, wait_s)
 
 
@@ -158,9 +158,9 @@ async def test_no_answer_is_a_failure_of_the_provider(made: Certificates, terms:
     terms.timeout_s = 1.0
     async with sending(made, terms) as (fcm, sender, _):
         fcm.script.append(does)
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == ("failed", True)
-        assert (await sender.send(PHONE, parcel())).outcome == "sent"
+        assert (await sender.send(PHONE, payload())).outcome == "sent"
         assert fcm.keys == {"n1.phone": 2 if does == "lost" else 1}
 
 
@@ -169,28 +169,28 @@ async def test_no_answer_is_a_failure_of_the_provider(made: Certificates, terms:
 
 async def test_an_access_token_that_is_not_taken_is_replaced_once(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, _):
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         fcm.granted.update(dict.fromkeys(fcm.granted, 0.0))
-        sent = await asyncio.gather(*(sender.send(PHONE, parcel(key=f"k{n}")) for n in range(10)))
+        sent = await asyncio.gather(*(sender.send(PHONE, payload(key=f"k{n}")) for n in range(10)))
         assert {one.outcome for one in sent} == {"sent"}
         assert len(fcm.granted) == 2
         fcm.behave = lambda asked: refusal(401, "UNAUTHENTICATED")
         before = len(fcm.asked)
-        sent_no = await sender.send(PHONE, parcel())
+        sent_no = await sender.send(PHONE, payload())
         assert (sent_no.outcome, sent_no.is_away, len(fcm.asked) - before) == ("failed", True, 2)
 
 
 async def test_an_access_token_is_renewed_before_it_ends_and_nobody_waits(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (fcm, sender, clock):
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         clock.advance(3_290)
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         assert len(fcm.granted) == 1
         clock.advance(15)
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         await until(lambda: len(fcm.granted) == 2)
         clock.advance(3_000)
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         assert len(fcm.granted) == 2
         assert len(fcm.taken) == 4
 
@@ -199,18 +199,18 @@ async def test_while_the_token_server_is_away_the_old_token_is_used_to_its_end(
     made: Certificates, terms: Terms
 ) -> None:
     async with sending(made, terms) as (fcm, sender, clock):
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         fcm.grants += [Answer(503)] * 3
         clock.advance(3_400)
-        assert (await sender.send(PHONE, parcel())).outcome == "sent"
+        assert (await sender.send(PHONE, payload())).outcome == "sent"
         await until(lambda: len(fcm.grants) == 2)
-        assert (await sender.send(PHONE, parcel())).outcome == "sent"  # and it does not ask again at once
+        assert (await sender.send(PHONE, payload())).outcome == "sent"  # and it does not ask again at once
         clock.advance(250)
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == ("failed", True)
         assert "no access token" in sent.reason
         fcm.grants.clear()
-        assert (await sender.send(PHONE, parcel())).outcome == "sent"
+        assert (await sender.send(PHONE, payload())).outcome == "sent"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ async def test_no_access_token_no_push(made: Certificates, terms: Terms, granted
     terms.timeout_s = 1.0
     async with sending(made, terms) as (fcm, sender, _):
         fcm.grants.append(granted)
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == ("failed", True)
         assert "Evil" not in sent.reason
         assert fcm.asked == []
@@ -236,9 +236,9 @@ async def test_no_access_token_no_push(made: Certificates, terms: Terms, granted
 async def test_nothing_secret_is_logged(made: Certificates, terms: Terms, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with sending(made, terms) as (fcm, sender, _):
-        await sender.send(PHONE, parcel())
+        await sender.send(PHONE, payload())
         fcm.script.append(refusal(400, "INVALID_ARGUMENT", message=f"no such token {PHONE.token}"))
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         for secret in (*fcm.granted, PHONE.token, "Are you there?"):
             assert secret not in caplog.text
             assert secret not in sent.reason

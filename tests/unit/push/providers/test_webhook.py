@@ -15,7 +15,7 @@ from greendot.push.payload import SendResult
 from greendot.push.providers.webhook import PushWebhook
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import BODY, device, parcel
+from parcels import BODY, device, payload
 from redis_servers.tls import Certificates
 
 PHONE = device("webhook", "anything: it is handed through")
@@ -34,7 +34,7 @@ async def sending(made: Certificates, terms: Terms, *secrets: str) -> AsyncItera
 
 async def test_the_app_gets_everything_it_needs(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms, "the next secret", SECRET) as (app, sender):
-        assert await sender.send(PHONE, parcel(collapse="lobby", expires_at=9)) == SendResult("sent")
+        assert await sender.send(PHONE, payload(collapse="lobby", expires_at=9)) == SendResult("sent")
         assert app.asked[0].path == "/push?to=secret"
     assert app.taken == [
         {
@@ -79,7 +79,7 @@ async def test_what_an_answer_means(made: Certificates, terms: Terms, does: Any,
     terms.timeout_s = 1.0
     async with sending(made, terms) as (app, sender):
         app.script.append(does)
-        sent = await sender.send(PHONE, parcel())
+        sent = await sender.send(PHONE, payload())
         assert (sent.outcome, sent.is_away) == (outcome, is_away)
         assert sent.wait_s == (7 if isinstance(does, Answer) and does.status == 429 else 0)
         assert "secret" not in sent.reason
@@ -87,5 +87,5 @@ async def test_what_an_answer_means(made: Certificates, terms: Terms, does: Any,
 
 async def test_another_secret_is_not_taken(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms, "another secret") as (app, sender):
-        assert (await sender.send(PHONE, parcel())).outcome == "failed"
+        assert (await sender.send(PHONE, payload())).outcome == "failed"
         assert app.taken == []

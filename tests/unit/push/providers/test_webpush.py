@@ -21,7 +21,7 @@ from greendot.push.providers.webpush_subscription import read_subscription
 from greendot.store.push import Device
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import BODY, device, parcel
+from parcels import BODY, device, payload
 from redis_servers.tls import Certificates
 
 NOW = 1_800_000_000_000
@@ -43,7 +43,7 @@ async def sending(
 
 async def test_a_browser_reads_it_with_another_implementation(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (service, sender, browser, _):
-        given = parcel(collapse="lobby", expires_at=NOW + 90_500, importance="critical")
+        given = payload(collapse="lobby", expires_at=NOW + 90_500, importance="critical")
         assert await sender.send(browser, given) == SendResult("sent")
         (taken,) = service.taken
     assert taken.content == {
@@ -64,7 +64,7 @@ async def test_a_browser_reads_it_with_another_implementation(made: Certificates
 
 async def test_without_an_end_or_a_collapse_key(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (service, sender, browser, _):
-        await sender.send(browser, parcel(importance="low"))
+        await sender.send(browser, payload(importance="low"))
         (taken,) = service.taken
     assert (taken.headers["ttl"], taken.headers["urgency"]) == (str(28 * 86_400), "low")
     assert "topic" not in taken.headers
@@ -75,7 +75,7 @@ async def test_a_service_knows_who_sends_for_half_a_day_and_another_is_told_anew
 ) -> None:
     async with sending(made, terms) as (service, sender, browser, clock):
         for _ in range(25):
-            assert (await sender.send(browser, parcel())).outcome == "sent"
+            assert (await sender.send(browser, payload())).outcome == "sent"
             clock.advance(3_600)
     said = {asked.headers["authorization"] for asked in service.asked}
     assert len(said) == 5
@@ -90,12 +90,12 @@ async def test_a_service_knows_who_sends_for_half_a_day_and_another_is_told_anew
 async def test_what_is_too_long_goes_without_its_body_or_with_ids_only(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (service, sender, browser, _):
         long = Raw(json.dumps({"more": "x" * 5_000}).encode())
-        await sender.send(browser, parcel(body=long))
-        await sender.send(browser, parcel(body=long, text="y" * 5_000))
+        await sender.send(browser, payload(body=long))
+        await sender.send(browser, payload(body=long, text="y" * 5_000))
         service.most_bytes = 220  # less than it has to take
-        assert (await sender.send(browser, parcel())).outcome == "sent"
+        assert (await sender.send(browser, payload())).outcome == "sent"
         service.most_bytes = 100
-        assert (await sender.send(browser, parcel())).outcome == "refused"
+        assert (await sender.send(browser, payload())).outcome == "refused"
     first, second, third = service.taken
     assert (first.content["title"], "body" in first.content) == ("Mia", False)
     assert "title" not in second.content
@@ -121,7 +121,7 @@ async def test_what_an_answer_means(
 ) -> None:
     async with sending(made, terms) as (service, sender, browser, _):
         service.script.append(answer)
-        sent = await sender.send(browser, parcel())
+        sent = await sender.send(browser, payload())
         assert (sent.outcome, sent.is_away) == (outcome, is_away)
         assert sent.wait_s == (8 if answer.status == 429 else 0)
         assert "secret" not in sent.reason
@@ -132,16 +132,16 @@ async def test_no_answer_is_a_failure_of_that_service(made: Certificates, terms:
     terms.timeout_s = 1.0
     async with sending(made, terms) as (service, sender, browser, _):
         service.script.append(does)
-        sent = await sender.send(browser, parcel())
+        sent = await sender.send(browser, payload())
         assert (sent.outcome, sent.is_away) == ("failed", True)
         assert "secret" not in sent.reason
-        assert (await sender.send(browser, parcel())).outcome == "sent"
+        assert (await sender.send(browser, payload())).outcome == "sent"
 
 
 async def test_who_unsubscribed_is_gone(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (service, sender, browser, _):
         service.gone.add("/push/0-secret")
-        assert (await sender.send(browser, parcel())).outcome == "gone"
+        assert (await sender.send(browser, payload())).outcome == "gone"
 
 
 def subscription(endpoint: str = "https://push.example/x", **keys: str) -> str:
@@ -157,7 +157,7 @@ async def test_no_browser_can_have_us_call_somebody_inside(host: str) -> None:
     clock = ManualClock()
     sender = WebPush(Vapid(PRIVATE, "mailto:x", clock), Terms(timeout_s=1, listed_in="push.allow_private"), clock)
     try:
-        sent = await sender.send(device("webpush", subscription(f"https://{host}/secret")), parcel())
+        sent = await sender.send(device("webpush", subscription(f"https://{host}/secret")), payload())
     finally:
         await sender.close()
     if sent.outcome != "failed":  # this machine may not know such a name
@@ -190,13 +190,13 @@ async def test_what_is_no_subscription_is_said_so_and_sent_nowhere(
         read_subscription(token)
     async with sending(made, terms) as (_, sender, _, _):
         assert sender.place(device("webpush", token)) is not None
-        assert (await sender.send(device("webpush", token), parcel())).outcome == "gone"
+        assert (await sender.send(device("webpush", token), payload())).outcome == "gone"
 
 
 async def test_many_browsers_of_one_service_share_connections(made: Certificates, terms: Terms) -> None:
     async with sending(made, terms) as (service, sender, _, _):
         browsers = [device("webpush", service.subscribe(PUBLIC)) for _ in range(60)]
-        sent = await asyncio.gather(*(sender.send(browser, parcel()) for browser in browsers))
+        sent = await asyncio.gather(*(sender.send(browser, payload()) for browser in browsers))
         assert {one.outcome for one in sent} == {"sent"}
         assert service.connected <= 20
         assert len({taken.path for taken in service.taken}) == 60
@@ -205,8 +205,8 @@ async def test_many_browsers_of_one_service_share_connections(made: Certificates
 async def test_nothing_secret_is_logged(made: Certificates, terms: Terms, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with sending(made, terms) as (service, sender, browser, _):
-        await sender.send(browser, parcel())
-        await sender.send(browser, parcel())
+        await sender.send(browser, payload())
+        await sender.send(browser, payload())
         auth = json.loads(browser.token)["keys"]["auth"]
         for secret in ("-secret", auth, PRIVATE, "Are you there?", service.asked[0].headers["authorization"]):
             assert secret not in caplog.text

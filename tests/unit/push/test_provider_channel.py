@@ -19,7 +19,7 @@ from greendot.push.providers.webpush import Vapid, WebPush
 from greendot.store.push import Device
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import PARCEL, device, payload
+from push_payloads import PARCEL, device, payload
 from redis_servers.tls import Certificates
 
 PHONE = device("fcm", "a-token")

@@ -18,7 +18,7 @@ from greendot.push.payload import SendResult
 from greendot.push.providers.apns import Account, Apns
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import BODY, device, payload
+from push_payloads import BODY, device, payload
 from redis_servers.tls import Certificates
 
 NOW = 1_800_000_000_000

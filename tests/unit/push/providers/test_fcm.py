@@ -19,7 +19,7 @@ from greendot.push.providers.fcm import Fcm
 from greendot.push.providers.google_auth import read_account
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import BODY, device, payload
+from push_payloads import BODY, device, payload
 from redis_servers.tls import Certificates
 
 PHONE = device("fcm", "fcm-token-of-a-phone")

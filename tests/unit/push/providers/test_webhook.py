@@ -15,7 +15,7 @@ from greendot.push.payload import SendResult
 from greendot.push.providers.webhook import PushWebhook
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import BODY, device, payload
+from push_payloads import BODY, device, payload
 from redis_servers.tls import Certificates
 
 PHONE = device("webhook", "anything: it is handed through")

@@ -21,7 +21,7 @@ from greendot.push.providers.webpush_subscription import read_subscription
 from greendot.store.push import Device
 from greendot.testing import ManualClock
 from greendot.transport.http_client import Terms
-from parcels import BODY, device, payload
+from push_payloads import BODY, device, payload
 from redis_servers.tls import Certificates
 
 NOW = 1_800_000_000_000

@@ -23,7 +23,7 @@ PARCEL = PushPayload(
 )
 
 
-def parcel(**changes: Any) -> PushPayload:
+def payload(**changes: Any) -> PushPayload:
     return structs.replace(PARCEL, **changes)
 
 

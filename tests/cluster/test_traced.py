@@ -101,9 +101,9 @@ def are_logged(here: str, there: str) -> None:
         return {line["event"] for line in lines if line.get("trace") == trace}
 
     for trace in (SPOKEN, UNSAMPLED):
-        assert of(here, trace) == {"command.done", "record.written", "record.heard"}
-        assert of(there, trace) == {"record.heard"}
-    assert of(there, POSTED) == {"record.heard"}
+        assert of(here, trace) == {"command.done", "record.written", "record.received"}
+        assert of(there, trace) == {"record.received"}
+    assert of(there, POSTED) == {"record.received"}
 
 
 def are_collected(spans: Iterable[Span]) -> None:

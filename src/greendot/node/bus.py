@@ -37,5 +37,5 @@ class BusDispatcher:
 def traced(topic: Topic, traceparent: str, seq: int | None) -> Iterator[None]:
     """Continue the trace that a record was published in."""
     with span("bus.receive", read(traceparent), kind=topic.kind):
-        log(log_events.RECORD_HEARD, seq=seq, tenant=topic.tenant, channel=topic.name)
+        log(log_events.RECORD_RECEIVED, seq=seq, tenant=topic.tenant, channel=topic.name)
         yield

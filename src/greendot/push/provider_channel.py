@@ -164,7 +164,7 @@ class ProviderChannel:
     def _note(self, was_open: bool, is_open: bool, sent: SendResult) -> None:
         if is_open and not was_open:
             self.counts.rests += 1
-            log(log_events.PUSH_RESTS, provider=self._provider, tenant=self._tenant, reason=sent.reason)
+            log(log_events.PUSH_CIRCUIT_OPEN, provider=self._provider, tenant=self._tenant, reason=sent.reason)
         elif was_open and not is_open:
             log(log_events.PUSH_GOES_ON, provider=self._provider, tenant=self._tenant)
 

@@ -83,7 +83,7 @@ WATCHERS_SWITCHED = LogEvent(
     "watchers.switched", INFO, "the watchers of %(user)s (tenant %(tenant)s) %(outcome)s: there are %(watchers)d"
 )
 RECORD_WRITTEN = LogEvent("record.written", DEBUG, "message %(message)s was written to %(channel)s")
-RECORD_HEARD = LogEvent("record.heard", DEBUG, "something said in %(channel)s was heard of")
+RECORD_RECEIVED = LogEvent("record.received", DEBUG, "something said in %(channel)s was heard of")
 OVERLOAD_BEGAN = LogEvent("overload.began", WARNING, "overload: %(reason)s; %(outcome)s", every=True)
 OVERLOAD_EASED = LogEvent(
     "overload.eased", WARNING, "overload: new work is taken again, signals are still shed", every=True
@@ -95,9 +95,11 @@ CLIENTS_ENDED = LogEvent(
 REVOCATION_UNSURE = LogEvent(
     "revocation.unsure", WARNING, "the token of a revoked session may not be revoked on all nodes: %(reason)s"
 )
-SIGHTS_UNKNOWN = LogEvent("sights.unknown", WARNING, "what a user hides cannot be read, so they are hidden: %(reason)s")
-SIGHTS_UNANSWERED = LogEvent(
-    "sights.unanswered",
+VISIBILITY_UNKNOWN = LogEvent(
+    "visibility.unknown", WARNING, "what a user hides cannot be read, so they are hidden: %(reason)s"
+)
+VISIBILITY_UNANSWERED = LogEvent(
+    "visibility.unanswered",
     WARNING,
     "the app of tenant %(tenant)s does not say who may see whom, so nobody does: %(reason)s",
     apart=("tenant",),
@@ -132,8 +134,8 @@ WEBHOOK_DEAD_LETTER = LogEvent(
     "webhook of tenant %(tenant)s: event %(message)s is a dead letter: %(reason)s",
     apart=("tenant",),
 )
-PUSH_RESTS = LogEvent(
-    "push.rests",
+PUSH_CIRCUIT_OPEN = LogEvent(
+    "push.circuit_open",
     WARNING,
     "push by %(provider)s of tenant %(tenant)s rests: %(reason)s",
     apart=("provider", "tenant"),

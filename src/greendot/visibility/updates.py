@@ -124,7 +124,7 @@ class VisibilityUpdates:
         try:
             await self._cache.changed(tenant, users)
         except StoreUnavailable as error:
-            log(log_events.SIGHTS_UNKNOWN, reason=error)
+            log(log_events.VISIBILITY_UNKNOWN, reason=error)
             self._cache.doubt(tenant, users)
             self._context.timers.set(RETRY_S, self._act_again, message)
         if await self._review(tenant, users):

@@ -176,7 +176,7 @@ class VisibilityWebhook:
         self.failures += 1
         self._failed[tenant] = times + 1, self._context.timers.now()
         if times == 0:  # one line for each outage
-            log(log_events.SIGHTS_UNANSWERED, tenant=tenant, reason=error)
+            log(log_events.VISIBILITY_UNANSWERED, tenant=tenant, reason=error)
         self.unanswered(tenant)
 
     @property

@@ -89,7 +89,7 @@ local function write_record(record)
                           s.idle and 'i' or '', hex(s.deadline), hex(s.heard), node }, 7)
   end
   local own = record.own == record.face and '' or write_face(record.own)
-  return table.concat({ write_face(record.face), own, record.name, manual, hex(record.received),
+  return table.concat({ write_face(record.face), own, record.name, manual, hex(record.heard),
                         table.concat(seats, ';') }, '|')
 end
 
@@ -162,7 +162,7 @@ local function prune(record, nodes_key, now)
       heard = seat.heard or life.renewed or now
     end
     if heard then
-      record.received = math.max(record.received or 0, heard)
+      record.heard = math.max(record.heard or 0, heard)
     else
       kept[#kept + 1] = seat
     end
@@ -234,11 +234,11 @@ local function settle(v, record, before)
   local state = true_state(record)
   local shown = manual.status == 'i' and 'f' or state
   local version = math.max(record.face.version + 1, record.own.version + 1, now)
-  local seen = record.received
+  local seen = record.heard
   if state ~= 'f' then seen = now end
   local since = v.since or now
   local face = next_face(record.face, shown, manual, version, now, seen, since)
-  local own = next_face(record.own, state, manual, version, now, record.received, since)
+  local own = next_face(record.own, state, manual, version, now, record.heard, since)
   local public = face.state ~= record.face.state or face.text ~= record.face.text
   local private = own ~= record.own
   turned = nil

@@ -33,7 +33,7 @@ def _number(text: str) -> int | None:
     return int(text, 16) if text else None
 
 
-def read_face(text: str) -> VisibleState:
+def read_visible(text: str) -> VisibleState:
     state, version = _STATES[text[0]], text[1:]
     if "," not in text:  # most are: shown since it came, and nothing besides
         number = int(version, 16) if version else 0
@@ -58,8 +58,8 @@ def read_face(text: str) -> VisibleState:
 def read_change(text: str) -> Change:
     visible, own, name, devices, public, private, restored = text.split("|")
     return Change(
-        read_face(visible),
-        read_face(own),
+        read_visible(visible),
+        read_visible(own),
         unescape(name),
         devices.split(",") if devices else [],
         bool(public),
@@ -94,7 +94,7 @@ def read_snapshot(record: bytes, alive: Container[str], now: int) -> Snapshot | 
 def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | None:
     parts = text.split("|")
     if len(parts) == 2:  # no sessions
-        visible = read_face(parts[0])
+        visible = read_visible(parts[0])
         return Snapshot(visible, visible, unescape(parts[1]), [])
     if len(parts) == 1:
         return UNKNOWN
@@ -117,8 +117,8 @@ def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | Non
         devices.append((fields[1] if len(fields) > 1 else "") or "default")
     if len(devices) > 1:
         devices = sorted({*devices})
-    visible = read_face(first)
-    return Snapshot(visible, read_face(own_text) if own_text else visible, unescape(name) if name else None, devices)
+    visible = read_visible(first)
+    return Snapshot(visible, read_visible(own_text) if own_text else visible, unescape(name) if name else None, devices)
 
 
 class PackedSession(NamedTuple):

@@ -72,7 +72,7 @@ class AccessTokens:
         self._clock = clock
         self._token = ""
         self._ends = self._renew_at = 0.0  # monotonic seconds
-        self._renewing: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
 
     async def token(self) -> str:
         """NotCalled if there is none to be had."""
@@ -89,20 +89,20 @@ class AccessTokens:
             self._token = ""
 
     async def close(self) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
         await self._caller.close()
 
     def _renewal(self) -> asyncio.Task[None]:
         """One for all who wait for it."""
-        if self._renewing is None:
-            self._renewing = asyncio.get_running_loop().create_task(self._renew())
-            self._renewing.add_done_callback(self._renewed)
-        return self._renewing
+        if self._refreshing is None:
+            self._refreshing = asyncio.get_running_loop().create_task(self._renew())
+            self._refreshing.add_done_callback(self._renewed)
+        return self._refreshing
 
     def _renewed(self, task: asyncio.Task[None]) -> None:
-        self._renewing = None
+        self._refreshing = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._renew_at = self._clock.monotonic() + RETRY_S
             log(log_events.PUSH_NO_TOKEN, reason=error)

@@ -64,7 +64,7 @@ class PostgresStore(
         flights, patience_s = max(1, pool // 4), self._links.limits.patience_s  # other connections are for readers
         self._appends: GroupCommit[Message, Written | None] = GroupCommit(self._write_messages, flights, patience_s)
         self._notifies: GroupCommit[list[InsertRow], list[Created]] = GroupCommit(
-            self._write_letters, flights, patience_s
+            self._write_entries, flights, patience_s
         )
 
     async def start(self) -> None:
@@ -102,7 +102,7 @@ class PostgresStore(
         hooked = self._wanting("room.message")
         return await self._links.transact_once(lambda link: messages.write(link, batch, hooked))
 
-    async def _write_letters(self, batch: list[list[InsertRow]]) -> list[list[Created]]:
+    async def _write_entries(self, batch: list[list[InsertRow]]) -> list[list[Created]]:
         queues = Queues(self._wanting("notification.created"), self._pushed)
         return await self._links.transact_once(lambda link: inbox.write(link, batch, queues))
 

@@ -11,7 +11,7 @@ from greendot.engine.redis.record_codec import (
     escape,
     nodes_of,
     read_change,
-    read_face,
+    read_visible,
     read_sessions,
     read_snapshot,
     unescape,
@@ -34,10 +34,10 @@ def test_no_text_is_none() -> None:
 
 
 def test_a_face_is_read_with_what_is_left_out() -> None:
-    assert read_face("f") == VisibleState()
-    assert read_face("o18f") == VisibleState("online", 0x18F, None, 0x18F)
-    assert read_face("f18f,1,2,,i,5") == VisibleState("offline", 1, 2, 0x18F, None, "invisible", 5)
-    assert read_face("b2,,,In%3B out") == VisibleState("busy", 2, None, 2, "In; out")
+    assert read_visible("f") == VisibleState()
+    assert read_visible("o18f") == VisibleState("online", 0x18F, None, 0x18F)
+    assert read_visible("f18f,1,2,,i,5") == VisibleState("offline", 1, 2, 0x18F, None, "invisible", 5)
+    assert read_visible("b2,,,In%3B out") == VisibleState("busy", 2, None, 2, "In; out")
 
 
 def test_a_change_is_read_with_whom_it_is_for() -> None:

@@ -11,9 +11,9 @@ from greendot.engine.redis.record_codec import (
     escape,
     nodes_of,
     read_change,
-    read_visible,
     read_sessions,
     read_snapshot,
+    read_visible,
     unescape,
 )
 from greendot.presence.model import NOBODY, Snapshot, VisibleState

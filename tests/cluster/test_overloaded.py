@@ -12,9 +12,9 @@ from cluster.engines import TENANT, come, engines, ref, until
 from cluster.nodes import GRACE_S, Clients, redis_url, serving
 from greendot.engine.messages import Deliver, Topic
 from greendot.errors import Refused
-from greendot.limits.backpressure import Backpressure
 from greendot.limits.overload import OverloadMonitor
 from greendot.limits.overload_model import Level, Load, OverloadBounds, OverloadLevels
+from greendot.limits.publisher_backpressure import Backpressure
 from greendot.node.hub import Hub
 from greendot.telemetry.metrics import Metrics
 from greendot.testing import WireClient

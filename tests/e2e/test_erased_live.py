@@ -119,7 +119,7 @@ async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_se
 ) -> None:
     monkeypatch.setattr("greendot.node.cluster_rpc.WITHIN_S", 0.3)
     async with served_on("sqlite", "redis", tmp_path, request) as (served, beside):
-        monkeypatch.setattr(served.node.revocation_service, "heard", lambda message, node: None)
+        monkeypatch.setattr(served.node.revocation_service, "receive", lambda message, node: None)
         for kind, value, left in (("user", "ann", 0), ("tenant", T, None)):
             revocation = until_now(served, kind, value)  # type: ignore[arg-type]
             ended = await revoke_and_end(served.greendot.settings, beside, revocation)

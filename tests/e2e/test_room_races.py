@@ -168,7 +168,7 @@ async def test_a_join_waits_for_the_members_and_does_not_ask_the_store_meanwhile
         await open_club(served)
         bob, carol = await served.client("bob"), await served.client("carol")
         membership = served.node.rooms.membership
-        async with hold(membership, "look_again") as looking, hold(membership, "admit") as asked:
+        async with hold(membership, "refresh") as looking, hold(membership, "admit") as asked:
             asked.release()  # they are only counted
             await served.node.room_messages.put_member("default", "club", "dave", "member")
             await looking.reached()

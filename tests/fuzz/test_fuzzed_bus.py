@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from e2e.processes import SECRET, serves_a_fresh_client
 from fuzz.live import EXAMPLES, Live, fuzzing
 from fuzz.nonsense import JSON, Nonsense
-from greendot.engine.messages import AnySent, Entered, Kind, Left, Topic, Typing
-from greendot.engine.port import NodeMessage
+from greendot.engine.messages import AnySent, Entered, Kind, Left, NodeMessage, Topic, Typing
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus_codec import BusCodec, Malformed
 from greendot.presence.model import Change

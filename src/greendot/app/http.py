@@ -29,7 +29,7 @@ from greendot.http.pages import admin_pages, docs_pages
 from greendot.http.scopes import guarded
 from greendot.inbox.http import NotificationRoutes
 from greendot.inbox.service import InboxService
-from greendot.limits.backpressure import Backpressure
+from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.time_slices import TimeSlices
 from greendot.presence.http import PresenceRoutes

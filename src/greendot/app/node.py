@@ -37,7 +37,7 @@ from greendot.engine.port import Engine
 from greendot.ids import hash_key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.service import InboxService
-from greendot.limits.backpressure import Backpressure
+from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.connection_limits import ConnectionLimits
 from greendot.limits.overload import OverloadMonitor
 from greendot.limits.overload_model import Load, OverloadBounds, OverloadLevels

@@ -16,7 +16,7 @@ from greendot.http.request import Span, check_size, decode, json, read_text
 from greendot.http.schema import having, never
 from greendot.ids import valid_id
 from greendot.inbox.service import InboxService
-from greendot.limits.backpressure import Backpressure
+from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.time_slices import TimeSlices
 from greendot.protocol.codec import encode_part, joined

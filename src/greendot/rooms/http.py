@@ -16,7 +16,7 @@ from greendot.http.problem import Problem
 from greendot.http.request import Page, Span, check_size
 from greendot.http.schema import one_of
 from greendot.ids import new_message_id
-from greendot.limits.backpressure import Backpressure
+from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import Id, Text

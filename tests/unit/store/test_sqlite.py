@@ -109,8 +109,7 @@ async def test_a_store_in_memory_keeps_nothing() -> None:
 
 WRITER = """
 import asyncio, sys
-from greendot.store.port import Draft, Inbox, Notice, Record, Room
-from greendot.store.schema import steps
+from greendot.store.rooms import Draft
 from greendot.store.sqlite import SqliteStore
 
 async def write(store, writer):

@@ -127,7 +127,8 @@ async def test_a_session_whose_grace_ends_while_redis_is_away_can_be_resumed_els
             network.heal()
             await linger.reached()
             await passing(lambda: is_back(second))
-            assert told == [pytest.approx(1_000, abs=1_000)]
-            assert told[0] > 0, "nobody could come back while Redis was away"
+            # The node that refused ann may still ask for more time for her: then it is told twice.
+            assert told
+            assert all(0 < grace_ms <= 1_000 for grace_ms in told), "nobody could come back while Redis was away"
             assert await resumed(second, "ann", session)
         assert watcher.states("ann") == []

@@ -37,10 +37,10 @@ from greendot.engine.port import Engine
 from greendot.ids import hash_key
 from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.service import InboxService
-from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.connection_limits import ConnectionLimits
 from greendot.limits.overload import OverloadMonitor
 from greendot.limits.overload_model import Load, OverloadBounds, OverloadLevels
+from greendot.limits.publisher_backpressure import Backpressure
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.bus import BusDispatcher
 from greendot.node.cluster_rpc import ClusterRpc

@@ -274,7 +274,8 @@ async def test_what_waits_for_a_client_that_says_hello_is_taken_back_when_it_is_
             frame = encode_event(RoomMessage(room, 1, "id", "bob", None, Raw(b"1"), 1), 1)
             served.node.hub.offer(channel, frame, record=True, key=RoomKey(room, 1))
         await served.settle()
-        served.node.rooms.removed(MemberRemoved("default", "den", "ann", "removed", "nobody", 1), "here")
+        here = Topic("node", "", "here")
+        served.node.rooms.removal.receive(here, MemberRemoved("default", "den", "ann", "removed", "nobody", 1))
         connection.release([])
         heard = [(frame["type"], frame["data"]["room"]) for frame in await client.quiet()]
         assert heard == [("room.message", "lobby"), ("room.changed", "den")]

@@ -64,7 +64,7 @@ class TokenRefresh:
         self._sessions.rearm(session)
         if not grants.send:
             self._rooms.hush(connection)
-        self._rooms.lose(connection, lost, "the new token does not open it")
+        self._rooms.removal.lose(connection, lost, "the new token does not open it")
 
     async def _lost(self, connection: Connection, session: Session, grants: Grants) -> list[str]:
         """The rooms only the old token opened. Who is a member stays one."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec import Struct
 
 from greendot.engine.messages import (
-    Acknowledged,
     Deliver,
     Entered,
     Left,
@@ -25,18 +24,18 @@ from greendot.engine.messages import (
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.node.bus import BusTable, traced
-from greendot.node.channel import Channel, ReplyKey, RoomKey
+from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.node.subscriptions import Subscriptions
-from greendot.protocol.codec import encode_error, encode_event
 from greendot.protocol.codes import Err
-from greendot.protocol.events import RoomChanged, RoomMessage, TypingTimes
+from greendot.protocol.events import RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
 from greendot.rooms.delivery import RoomDelivery
 from greendot.rooms.local_room import RECOVER_BYTES, LocalRoom
-from greendot.rooms.members import RoomAccess, RoomMembers, not_a_member
+from greendot.rooms.members import RoomAccess, RoomMembers
 from greendot.rooms.occupancy import RoomOccupancy, page
+from greendot.rooms.removal import MemberRemoval
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
@@ -79,10 +78,23 @@ class RoomService:
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
         self.membership = RoomMembers(store, context, self._local)
         self.delivery = RoomDelivery(store, context, self._local, self._check)
+        self.removal = MemberRemoval(
+            engine,
+            context,
+            self._local,
+            session_rooms,
+            self.membership,
+            self.delivery,
+            leave=self.leave,
+            receive=self.received,
+        )
         self.bus: BusTable = {
             **dict.fromkeys((Typing, Entered, Left, MembersChanged), self.received),
-            MemberRemoved: lambda topic, message: self.removed(message, topic.name),
+            MemberRemoved: self.removal.receive,
         }
+
+    def _check(self, local: LocalRoom) -> None:
+        self.removal.check(local)
 
     @property
     def typing(self) -> TypingTimes:
@@ -290,70 +302,6 @@ class RoomService:
                     local.unchecked.append(message)
                 else:
                     self.delivery.received(local, message)
-
-    # --- members come and go ---
-
-    def _check(self, local: LocalRoom) -> None:
-        """Look up who may listen, before anything more is delivered."""
-        if local.unchecked is None:
-            local.unchecked, local.checking = [], asyncio.get_running_loop().create_future()
-            self._context.tasks.spawn(self._refresh_members(local))
-
-    async def _refresh_members(self, local: LocalRoom) -> None:
-        covered = len(local.unchecked or ())  # what came before the store is asked is decided by what it says
-        try:
-            for user in await self.membership.refresh(local):
-                self._let_go(local.channel.topic.tenant, local.channel.topic.name, user, "removed")
-        except StoreUnavailable:
-            # Nobody can say who may hear it: what waits is read again when somebody can.
-            local.members_rev = -1
-            local.unchecked = []
-        finally:
-            unchecked, local.unchecked = local.unchecked or [], None
-            if local.checking is not None:
-                local.checking.set_result(None)
-        for index, message in enumerate(unchecked):
-            if index >= covered or self._local.get(local.channel.topic) is not local:
-                self.received(local.channel.topic, message)
-            elif isinstance(message, Deliver):
-                # Even if it tells of a later change than the store does: a store that was restored may never know it.
-                self.delivery.received(local, message)
-        if local.room is not None and local.room.head > local.cursor and not local.line.gap:
-            await self.delivery.fill(local)
-
-    def removed(self, message: MemberRemoved, node: str) -> None:
-        """Another node waits until this one has let go of a member."""
-        local = self._local.get(Topic("room", message.tenant, message.room))
-        if local is not None:
-            local.removals += 1
-            local.roles.pop(message.user, None)
-        self._let_go(message.tenant, message.room, message.user, message.reason)
-        self._engine.publish(Topic("node", "", message.asker), Acknowledged(message.number, node))
-
-    def _let_go(self, tenant: str, room: str, user: str, reason: str) -> None:
-        local = self._local.get(Topic("room", tenant, room))
-        if local is not None:
-            local.removals += 1
-        for session in self._context.registry.sessions_of(tenant, user):
-            self._session_rooms.exit(session, room)  # also one that lingers
-        for connection in [*self._context.registry.connections_of(tenant, user)]:
-            self.lose(connection, (room,), reason)
-
-    def lose(self, connection: Connection, rooms: Collection[str], reason: str) -> None:
-        """The connection may not be in these rooms any more; what waits for it of them is not sent."""
-        if connection.session is not None:
-            connection.session.removals += 1
-        lost = (connection.rooms or set()).intersection(rooms)
-        for room in lost:
-            self.leave(connection, room)
-        # Also who has not joined a room may have asked what was said in it.
-        dropped = connection.drop(lambda key: isinstance(key, RoomKey) and key.room in rooms)
-        for room in sorted(lost):
-            event = RoomChanged(room, removed=True, reason=reason)
-            connection.send(encode_event(event, self._context.clock.now_ms()))
-        for key in dropped:
-            if isinstance(key, RoomKey) and isinstance(key.what, ReplyKey):
-                connection.send(encode_error(not_a_member(key.room), key.what.id))
 
     # --- who may see whom ---
 

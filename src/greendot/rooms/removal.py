@@ -1,0 +1,108 @@
+"""Removed members: out of the room on this node, and no frame of it is sent to them any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from greendot.engine.messages import Acknowledged, Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.engine.port import Bus
+from greendot.errors import StoreUnavailable
+from greendot.node.channel import ReplyKey, RoomKey
+from greendot.node.context import NodeContext
+from greendot.node.subscriptions import Subscriptions
+from greendot.protocol.codec import encode_error, encode_event
+from greendot.protocol.events import RoomChanged
+from greendot.rooms.delivery import RoomDelivery
+from greendot.rooms.local_room import LocalRoom
+from greendot.rooms.members import RoomMembers, not_a_member
+from greendot.rooms.session_rooms import SessionRooms
+from greendot.transport.connection import Connection
+
+
+class MemberRemoval:
+    """Compares subscribers with the members, and removes those who are no members any more."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        context: NodeContext,
+        local: Subscriptions[LocalRoom],
+        session_rooms: SessionRooms,
+        membership: RoomMembers,
+        delivery: RoomDelivery,
+        *,
+        leave: Callable[[Connection, str], None],
+        receive: Callable[[Topic, Deliver | MembersChanged], None],
+    ) -> None:
+        self._bus = bus
+        self._context = context
+        self._local = local
+        self._session_rooms = session_rooms
+        self._membership = membership
+        self._delivery = delivery
+        self._leave = leave
+        self._receive = receive
+
+    def check(self, local: LocalRoom) -> None:
+        """Read the members before anything more is delivered."""
+        if local.unchecked is None:
+            local.unchecked, local.checking = [], asyncio.get_running_loop().create_future()
+            self._context.tasks.spawn(self._refresh_members(local))
+
+    async def _refresh_members(self, local: LocalRoom) -> None:
+        covered = len(local.unchecked or ())  # messages from before the read are decided by its result
+        topic = local.channel.topic
+        try:
+            for user in await self._membership.refresh(local):
+                self._remove(topic.tenant, topic.name, user, "removed")
+        except StoreUnavailable:
+            # Unknown who may receive the waiting messages: they are read again once the store answers.
+            local.members_rev = -1
+            local.unchecked = []
+        finally:
+            unchecked, local.unchecked = local.unchecked or [], None
+            if local.checking is not None:
+                local.checking.set_result(None)
+        for index, message in enumerate(unchecked):
+            if index >= covered or self._local.get(topic) is not local:
+                self._receive(topic, message)
+            elif isinstance(message, Deliver):
+                # Even if it names a later revision than the store does: a restored store may never know that one.
+                self._delivery.received(local, message)
+        if local.room is not None and local.room.head > local.cursor and not local.line.gap:
+            await self._delivery.fill(local)
+
+    def receive(self, topic: Topic, message: MemberRemoved) -> None:
+        """Remove a member for another node, which waits for the acknowledgement."""
+        local = self._local.get(Topic("room", message.tenant, message.room))
+        if local is not None:
+            local.removals += 1
+            local.roles.pop(message.user, None)
+        self._remove(message.tenant, message.room, message.user, message.reason)
+        self._bus.publish(Topic("node", "", message.asker), Acknowledged(message.number, topic.name))
+
+    def _remove(self, tenant: str, room: str, user: str, reason: str) -> None:
+        local = self._local.get(Topic("room", tenant, room))
+        if local is not None:
+            local.removals += 1
+        for session in self._context.registry.sessions_of(tenant, user):
+            self._session_rooms.exit(session, room)  # also one that lingers
+        for connection in [*self._context.registry.connections_of(tenant, user)]:
+            self.lose(connection, (room,), reason)
+
+    def lose(self, connection: Connection, rooms: Collection[str], reason: str) -> None:
+        """Take the connection out of rooms it may not be in any more. Frames of them that wait for it are dropped."""
+        if connection.session is not None:
+            connection.session.removals += 1
+        lost = (connection.rooms or set()).intersection(rooms)
+        for room in lost:
+            self._leave(connection, room)
+        # A connection that has not joined a room may have asked for its history.
+        dropped = connection.drop(lambda key: isinstance(key, RoomKey) and key.room in rooms)
+        for room in sorted(lost):
+            event = RoomChanged(room, removed=True, reason=reason)
+            connection.send(encode_event(event, self._context.clock.now_ms()))
+        for key in dropped:
+            if isinstance(key, RoomKey) and isinstance(key.what, ReplyKey):
+                connection.send(encode_error(not_a_member(key.room), key.what.id))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from greendot.clock import SystemClock
 from greendot.jobs.job import Planned
-from greendot.jobs.model import Every, Plan
+from greendot.jobs.model import Every, JobPlan
 from greendot.jobs.runner import Runner
 from greendot.jobs.unread_reminder import Reminding, UnreadReminder
 from greendot.presence.model import Snapshot, VisibleState
@@ -59,7 +59,7 @@ async def run(path: str) -> None:
     await store.start()
     reminding = Reminding(lambda tenant: True)
     planned = Planned(
-        UnreadReminder(store, Nobody(), store.notify, reminding), Plan(Every(2 * HOUR_MS)), "every 7200 s"
+        UnreadReminder(store, Nobody(), store.notify, reminding), JobPlan(Every(2 * HOUR_MS)), "every 7200 s"
     )
     runner, begin = Runner(store, SystemClock(), LEASE_S), time.monotonic()
     await runner.plan([planned])

@@ -11,7 +11,7 @@ from statistics import median
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from greendot.auth.keyring import Key
+from greendot.auth.keyring import VerificationKey
 from greendot.auth.tokens import Tokens
 from greendot.errors import TokenError
 from measure import Plan, say
@@ -50,7 +50,7 @@ def verified(plan: Plan) -> Verified:
 def _reader(alg: str) -> tuple[Tokens, list[str], list[str]]:
     """What reads tokens, some that are good, and some that are not."""
     ours, others = (MAKERS[alg]() if alg in MAKERS else secret * 64 for secret in "ab")
-    key = Key(alg, ours.public_key() if alg in MAKERS else ours.encode(), "k1")
+    key = VerificationKey(alg, ours.public_key() if alg in MAKERS else ours.encode(), "k1")
     return Tokens(keys=[key]), _made(alg, ours), _made(alg, others)
 
 

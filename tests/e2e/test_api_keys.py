@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from e2e.processes import Answer, ask
-from greendot.auth.model import SCOPES, Caller, Scope, hash_of, text_of
+from greendot.auth.model import SCOPES, Caller, KeyScope, hash_of, text_of
 from greendot.http.scopes import NEEDED
 from greendot.ids import new_key_id, new_key_secret
 from greendot.store.api_keys import OPERATOR, ApiKey, Secret
@@ -47,7 +47,7 @@ def detail(answer: Answer, status: int) -> str:
 
 
 @pytest.mark.parametrize("scope", [*SCOPES, "operator"])
-async def test_a_key_opens_the_routes_of_its_scope_and_no_others(scope: Scope) -> None:
+async def test_a_key_opens_the_routes_of_its_scope_and_no_others(scope: KeyScope) -> None:
     async with serving() as served:
         await served.node.store.put_room("acme", "club")
         key = await make(served, scope, tenant=OPERATOR if scope == "operator" else "acme")

@@ -12,9 +12,9 @@ import pytest
 
 from e2e.processes import greendot, running
 from greendot.app.adapters import make_store
-from greendot.auth.model import Kind, Revocation
+from greendot.auth.model import Revocation, RevocationKind
 from greendot.auth.revocation import EVERY_ALONE_S
-from greendot.cli._revoked_sessions import Ended, revoke_and_end
+from greendot.cli._revoked_sessions import EndedSessions, revoke_and_end
 from greendot.store.port import Store
 from greendot.testing import Closed, Served, WireClient, hold, serving
 from greendot.testing.user_data_suite import all_of
@@ -51,7 +51,7 @@ async def served_on(
         yield served, beside
 
 
-def until_now(served: Served, kind: Kind, value: str) -> Revocation:
+def until_now(served: Served, kind: RevocationKind, value: str) -> Revocation:
     now = served.clock.now_ms() + 1
     return Revocation(T, kind, value, now + DAY_MS, now)
 
@@ -64,7 +64,7 @@ places = pytest.mark.parametrize(
 @places
 @pytest.mark.parametrize(("kind", "value"), [("user", "ann"), ("tenant", T)])
 async def test_sessions_count_as_ended_when_their_last_command_is_done(
-    store: str, engine: str, kind: Kind, value: str, tmp_path: Path, request: pytest.FixtureRequest
+    store: str, engine: str, kind: RevocationKind, value: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """A message was admitted before the revocation, and is written after the socket was closed."""
     async with served_on(store, engine, tmp_path, request) as (served, beside):
@@ -99,7 +99,7 @@ async def test_where_no_server_runs_nothing_is_waited_for(tmp_path: Path, reques
     store = make_store(settings)
     await store.start()
     try:
-        assert await asyncio.wait_for(revoke_and_end(settings, store, revocation), 5) == Ended(sure=True)
+        assert await asyncio.wait_for(revoke_and_end(settings, store, revocation), 5) == EndedSessions(sure=True)
     finally:
         await store.close()
 
@@ -110,7 +110,7 @@ async def test_a_server_that_does_not_answer_is_not_said_to_have_ended_its_sessi
     monkeypatch.setattr("greendot.cli._revoked_sessions.CONFIRM_S", 0.3)
     async with served_on("sqlite", "memory", tmp_path, request) as (served, beside):
         ended = await revoke_and_end(served.greendot.settings, beside, until_now(served, "user", "ann"))
-        assert ended == Ended(sure=False)
+        assert ended == EndedSessions(sure=False)
         assert ended.report("ann") == 1
 
 
@@ -123,7 +123,7 @@ async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_se
         for kind, value, left in (("user", "ann", 0), ("tenant", T, None)):
             revocation = until_now(served, kind, value)  # type: ignore[arg-type]
             ended = await revoke_and_end(served.greendot.settings, beside, revocation)
-            assert (ended, ended.report(value)) == (Ended(sure=False, left=left), 1)
+            assert (ended, ended.report(value)) == (EndedSessions(sure=False, left=left), 1)
 
 
 @pytest.mark.timeout(120)

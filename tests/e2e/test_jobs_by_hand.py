@@ -9,7 +9,7 @@ from pathlib import Path
 
 from e2e.processes import PATIENCE_S, greendot, start
 from greendot.clock import SystemClock
-from greendot.store.jobs import Ended
+from greendot.store.jobs import JobEnd
 from greendot.store.sqlite import SqliteStore
 
 MANY = 100_000
@@ -67,7 +67,7 @@ async def test_ctrl_c_stops_a_run_cleanly_and_the_next_goes_on(tmp_path: Path) -
         refused = await greendot(tmp_path, "jobs", "run", "retention")
         assert (refused.code, refused.out) == (1, "")
         assert "is being run by another" in refused.err
-        await store.end_job("retention", other.fence, Ended("stopped", 1, 1))
+        await store.end_job("retention", other.fence, JobEnd("stopped", 1, 1))
         ended = await greendot(tmp_path, "jobs", "run", "retention")
         assert ended.code == 0, ended.err
         assert all(line.endswith(" done …") for line in ended.err.splitlines())  # if it takes longer: how far it is

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from e2e.processes import SECRET, serves_a_fresh_client
 from fuzz.live import EXAMPLES, Live, fuzzing
 from fuzz.nonsense import JSON, Nonsense
-from greendot.engine.messages import AnySent, Entered, Kind, Left, NodeMessage, Topic, Typing
+from greendot.engine.messages import AnySent, Entered, Left, NodeMessage, Topic, TopicKind, Typing
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus_codec import BusCodec, Malformed
 from greendot.presence.model import Change
@@ -60,7 +60,7 @@ def test_whatever_nodes_and_scripts_tell_a_node_goes_on(caplog: pytest.LogCaptur
         registry, node = served.node.registry, served.node.incarnation
         nonsense = Nonsense(["default", "lobby", "alice", "bob", "", node, *registry.sessions, *registry.connections])
         known = st.sampled_from([LOBBY, ALICE, Topic("user", "default", "alice"), Topic("node", "", node)])
-        topics = known | st.builds(Topic, nonsense.of(Kind), nonsense.names, nonsense.names)
+        topics = known | st.builds(Topic, nonsense.of(TopicKind), nonsense.names, nonsense.names)
 
         ours = BusCodec(b"a key for tests, thirty-two long")
 
@@ -124,7 +124,7 @@ parcels = st.one_of(
         lambda tag, fields, topic: msgspec.msgpack.encode([[tag, *fields], topic]),
         st.sampled_from(TAGS),
         st.lists(JSON, max_size=6),
-        st.none() | st.tuples(st.sampled_from(get_args(Kind)), st.text(max_size=9), st.text(max_size=9)) | JSON,
+        st.none() | st.tuples(st.sampled_from(get_args(TopicKind)), st.text(max_size=9), st.text(max_size=9)) | JSON,
     ),
     st.sampled_from([b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\x92\x94\xa1d\xc4\x00\xc0" + b"\x91" * 100_000]),
 )

@@ -22,7 +22,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.replies import SessionInfo
 from greendot.store.port import Store
 from greendot.telemetry.metrics import Metrics
-from greendot.telemetry.prometheus import Sample
+from greendot.telemetry.prometheus import MetricSample
 
 
 class NodeView(Protocol):
@@ -41,7 +41,7 @@ class NodeView(Protocol):
     def cut(self, session_id: str) -> bool: ...
     def stats(self) -> dict[str, Any]: ...
     def tenant_stats(self, tenant: str) -> dict[str, Any]: ...
-    async def scrape(self) -> list[Sample]: ...
+    async def scrape(self) -> list[MetricSample]: ...
 
 
 class RetentionPeriods(Struct, frozen=True):

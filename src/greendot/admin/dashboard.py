@@ -22,7 +22,7 @@ from greendot.admin.summary import ClusterSummary, View, busiest
 from greendot.engine.messages import Topic
 from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
-from greendot.node.event_recorder_model import KINDS, Kind
+from greendot.node.event_recorder_model import KINDS, EventKind
 from greendot.protocol.cluster import Sample, SampleQuery, read_sample
 from greendot.protocol.codes import Close, Err
 from greendot.protocol.commands import CommandId
@@ -67,7 +67,7 @@ class _Look:
         self.asked = False  # it has said hello
         self.key = ""
         self.viewer: Viewer | None = None  # once its key is known to be good
-        self.kinds: frozenset[Kind] = frozenset()
+        self.kinds: frozenset[EventKind] = frozenset()
         self.wants: frames.SetTail | None = None  # some of the events only
         self.most = 0  # hot topics and slow clients it wants to see
         self.missed = 0  # events it could not be sent

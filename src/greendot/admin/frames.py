@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from greendot.ids import ID_PATTERN
-from greendot.node.event_recorder_model import Kind
+from greendot.node.event_recorder_model import EventKind
 from greendot.protocol.cluster import TopicKind
 from greendot.protocol.commands import CommandId
 from greendot.protocol.decoding import Json, decoder
@@ -38,7 +38,7 @@ class Hello(Command, frozen=True, tag="hello"):
 class SetTail(Command, frozen=True, tag="tail"):
     """Which events are wanted; none ends it. Who wants some only has them sorted out where they happen."""
 
-    kinds: Annotated[list[Kind], Meta(max_length=8)]
+    kinds: Annotated[list[EventKind], Meta(max_length=8)]
     tenant: Id | None = None
     user: Id | None = None
     room: Id | None = None

@@ -19,7 +19,7 @@ from greendot.protocol.codes import Close
 from greendot.protocol.events import Presence, Signal, TypingStarted
 from greendot.telemetry.metrics import WHYS
 from greendot.telemetry.metrics_model import Histogram
-from greendot.telemetry.prometheus import Sample, of_this_process
+from greendot.telemetry.prometheus import MetricSample, of_this_process
 
 KEEP_S = 1.0  # so long what was looked at is shown
 STORE_S = 1.0  # a store that takes longer counts as away: who asks must not wait for it
@@ -38,7 +38,7 @@ class MetricsPage:
         self._again_at = 0.0
         self._ping: asyncio.Task[Numbers] | None = None  # the last one; it may outlast the look it was made for
 
-    async def scrape(self) -> list[Sample]:
+    async def scrape(self) -> list[MetricSample]:
         """Everything, for whoever collects it."""
         return await _page(self._sources, await self._looked())
 
@@ -70,27 +70,27 @@ async def _ping(sources: NodeSources) -> Numbers:
     return [("store_up", 1), ("store_latency_ms", round((sources.clock.monotonic() - begun) * 1000, 2))]
 
 
-async def _page(sources: NodeSources, looked: Numbers) -> list[Sample]:
+async def _page(sources: NodeSources, looked: Numbers) -> list[MetricSample]:
     tenants = await stats.tenant_metrics(sources) if sources.tenant_metrics else []
     # What did not happen yet is 0: of something that begins with 1 nobody can tell that it was more.
     closes = dict.fromkeys(Close, 0) | sources.registry.closes
     coalesced = dict.fromkeys(_SIGNALS, 0) | sources.metrics.coalesced
     dropped = {(kind, why): 0 for kind in _SIGNALS for why in WHYS} | sources.metrics.dropped
     return [
-        *(Sample(name, value) for name, value in (*stats.metrics(sources), *looked, *of_this_process())),
-        *(Sample("ws_closed_total", count, {"code": str(code)}) for code, count in sorted(closes.items())),
+        *(MetricSample(name, value) for name, value in (*stats.metrics(sources), *looked, *of_this_process())),
+        *(MetricSample("ws_closed_total", count, {"code": str(code)}) for code, count in sorted(closes.items())),
         *(
-            Sample("realtime_dropped_total", count, {"type": kind, "reason": why})
+            MetricSample("realtime_dropped_total", count, {"type": kind, "reason": why})
             for (kind, why), count in sorted(dropped.items())
         ),
-        *(Sample("realtime_coalesced_total", count, {"type": kind}) for kind, count in sorted(coalesced.items())),
+        *(MetricSample("realtime_coalesced_total", count, {"type": kind}) for kind, count in sorted(coalesced.items())),
         *(
-            Sample(name, values)
+            MetricSample(name, values)
             for name, values in (*sources.metrics.histograms(), *sources.engine.histograms().items())
         ),
-        Sample("ws_sessions_per_user", _sessions(sources)),
-        Sample("greendot_info", 1, {"version": __version__}),
-        *(Sample(name, value, {"tenant": tenant}) for name, tenant, value in tenants),
+        MetricSample("ws_sessions_per_user", _sessions(sources)),
+        MetricSample("greendot_info", 1, {"version": __version__}),
+        *(MetricSample(name, value, {"tenant": tenant}) for name, tenant, value in tenants),
     ]
 
 

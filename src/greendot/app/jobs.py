@@ -12,7 +12,7 @@ from greendot.engine.messages import InboxChanged, Topic
 from greendot.engine.port import Bus, Engine
 from greendot.jobs.cleanup import DAY_MS, CleanupTokens, Retention, Sweep
 from greendot.jobs.job import Job, Planned
-from greendot.jobs.model import Plan
+from greendot.jobs.model import JobPlan
 from greendot.jobs.timetable import in_words, timetable
 from greendot.jobs.unread_reminder import Notify, Reminding, UnreadReminder
 from greendot.store.inbox import InboxStore, Notice
@@ -56,7 +56,7 @@ def planned(job: Job, times: JobTimes) -> Planned:
     setting = f"jobs.{_key(job.name)}"
     table = timetable(setting, times.every_s, times.cron, times.zone)
     words = in_words(times.every_s, times.cron, times.zone)
-    return Planned(job, Plan(table, round(times.jitter_s * 1000)), words)
+    return Planned(job, JobPlan(table, round(times.jitter_s * 1000)), words)
 
 
 def check_timetables(settings: Settings) -> None:

@@ -30,7 +30,7 @@ from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer, DrainPace
 from greendot.connect.handshake import Handshake
 from greendot.connect.recovery import Recovery, RecoveryPace, RecoveryServices
-from greendot.connect.token_refresh import TokenRefresh
+from greendot.connect.token_refresh import TokenRefresher
 from greendot.connect.version_fallback import VersionFallback
 from greendot.engine.messages import Acknowledged, Deliver, Message, Part, Topic
 from greendot.engine.port import Engine
@@ -72,7 +72,7 @@ from greendot.store.port import Store
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log, set_node
 from greendot.telemetry.metrics import Metrics
-from greendot.telemetry.prometheus import Sample
+from greendot.telemetry.prometheus import MetricSample
 from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.updates import VisibilityUpdates
@@ -271,7 +271,7 @@ class Node:
 
     def _commands(self) -> CommandTable:
         """The handlers of all capabilities."""
-        token_refresh = TokenRefresh(
+        token_refresh = TokenRefresher(
             self.tokens, self.revocation_service, self.sessions, self.rooms, self.watching, self.clock
         )
         return merge_commands(
@@ -419,6 +419,6 @@ class Node:
     def metrics_items(self) -> Iterator[tuple[str, float]]:
         return stats.metrics(self._sources)
 
-    async def scrape(self) -> list[Sample]:
+    async def scrape(self) -> list[MetricSample]:
         """Return every metric, for `/metrics`."""
         return await self._metrics_page.scrape()

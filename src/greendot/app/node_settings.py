@@ -7,7 +7,7 @@ from collections.abc import Callable
 from greendot.clock import Clock
 from greendot.config import Limits, Settings, Visibility
 from greendot.config.settings import Typing as TypingSettings
-from greendot.inbox.kinds_model import Kind, Kinds
+from greendot.inbox.kinds_model import Kinds, NotificationKind
 from greendot.limits.model import ACTIVITIES, SCOPES, Quota
 from greendot.node.hub_model import WriteThrottle
 from greendot.protocol.events import TypingTimes
@@ -26,7 +26,7 @@ def ingress(settings: Settings, metrics: Metrics, clock: Clock) -> IngressPolicy
 
 
 def kinds(settings: Settings) -> Kinds:
-    return Kinds({name: Kind(kind.promise, kind.bus) for name, kind in settings.kinds.items()})
+    return Kinds({name: NotificationKind(kind.promise, kind.bus) for name, kind in settings.kinds.items()})
 
 
 def pushed(settings: Settings) -> Callable[[Notice], bool]:

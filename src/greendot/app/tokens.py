@@ -2,58 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from greendot.auth.claims import TokenRules
 from greendot.auth.jwks import RemoteKeys
-from greendot.auth.keyring import HASHES, BadKey, Key, public_key_of, secret_of
+from greendot.auth.keyring import HASHES, BadKey, VerificationKey, public_key_of, secret_of
 from greendot.auth.tokens import Tokens
+from greendot.config.settings import Auth, AuthKey
 from greendot.errors import ConfigError
-
-
-class AuthKey(Protocol):
-    """A key as the settings have it; how one looks is checked there."""
-
-    @property
-    def kid(self) -> str: ...
-    @property
-    def alg(self) -> str: ...
-    @property
-    def secret(self) -> str: ...
-    @property
-    def public_key(self) -> str: ...
-    @property
-    def file(self) -> str: ...
-    @property
-    def tenant(self) -> str: ...
-    @property
-    def retired(self) -> bool: ...
-    @property
-    def not_after(self) -> datetime | None: ...
-
-
-class Auth(Protocol):
-    """What of the settings is about tokens."""
-
-    @property
-    def secret(self) -> str: ...
-    @property
-    def keys(self) -> Sequence[AuthKey]: ...
-    @property
-    def algorithms(self) -> Sequence[str]: ...
-    @property
-    def audience(self) -> str: ...
-    @property
-    def issuer(self) -> str: ...
-    @property
-    def leeway_s(self) -> float: ...
-    @property
-    def jwks_url(self) -> str: ...
-    @property
-    def jwks_timeout_s(self) -> float: ...
 
 
 def make_tokens(auth: Auth, now: Callable[[], float]) -> Tokens:
@@ -72,7 +29,7 @@ def make_tokens(auth: Auth, now: Callable[[], float]) -> Tokens:
     return Tokens(auth.secret, [_key(key) for key in auth.keys], rules, remote)
 
 
-def _key(key: AuthKey) -> Key:
+def _key(key: AuthKey) -> VerificationKey:
     try:
         given = Path(key.file).read_bytes().strip() if key.file else (key.secret or key.public_key).encode()
         material = secret_of(key.alg, given) if key.alg in HASHES else public_key_of(key.alg, given)
@@ -81,4 +38,4 @@ def _key(key: AuthKey) -> Key:
     except BadKey as error:
         raise ConfigError(f"auth.keys: key {key.kid!r}: {error}.") from None
     ends = None if key.not_after is None else round(key.not_after.timestamp() * 1000)
-    return Key(key.alg, material, key.kid, key.tenant or None, key.retired, ends)
+    return VerificationKey(key.alg, material, key.kid, key.tenant or None, key.retired, ends)

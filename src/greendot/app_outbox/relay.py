@@ -18,7 +18,7 @@ from greendot.app_outbox.rows import MessageRow, NoticeRow, parse_row
 from greendot.clock import Clock
 from greendot.errors import ConfigError, EngineUnavailable, GreendotError, StoreUnavailable
 from greendot.ids import Id, Key
-from greendot.store.app_outbox import Aside, Outbox, OutboxRow, OutboxSession
+from greendot.store.app_outbox import Outbox, OutboxRow, OutboxSession, SetAside
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Draft
 from greendot.telemetry import log_events
@@ -47,11 +47,11 @@ class Publisher(Protocol):
 
 class _Outcome(NamedTuple):
     done: list[int]
-    aside: list[Aside]
+    aside: list[SetAside]
     held: bool = False  # something could not be sent now
 
 
-class Counts(Struct):
+class RelayCounts(Struct):
     """What a relay has done, and how it is."""
 
     up: bool = False
@@ -76,7 +76,7 @@ class Relay:
         self._ending = False
         self._trouble: str | None = None
         self._task: asyncio.Task[None] | None = None
-        self.counts = Counts()
+        self.counts = RelayCounts()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -188,7 +188,7 @@ class Relay:
         """Inboxes together, rooms beside each other, one message after the other in each."""
         notices: list[NoticeRow] = []
         rooms: dict[Key, list[MessageRow]] = {}
-        aside: list[Aside] = []
+        aside: list[SetAside] = []
         expired: list[int] = []  # while they waited: nobody is to hear of them any more
         now = self._clock.now_ms()
         for row in rows:
@@ -199,7 +199,7 @@ class Relay:
                     notices.append(entry)
                 case MessageRow() as entry:
                     rooms.setdefault((entry.tenant, entry.room), []).append(entry)
-                case Aside() as unfit:
+                case SetAside() as unfit:
                     aside.append(unfit)
         self.counts.expired += len(expired)
         outcomes = await asyncio.gather(self._notify(notices), *(self._one_by_one(said) for said in rooms.values()))
@@ -232,10 +232,10 @@ class Relay:
             except (StoreUnavailable, EngineUnavailable):
                 return outcome._replace(held=True)
             except GreendotError as error:
-                outcome.aside.append(Aside(entry.id, str(error)[:MOST_REASON]))
+                outcome.aside.append(SetAside(entry.id, str(error)[:MOST_REASON]))
             except Exception as error:
                 log(log_events.OUTBOX_NOT_SENT, error, message=entry.id)
-                outcome.aside.append(Aside(entry.id, f"{type(error).__name__}: {error}"[:MOST_REASON]))
+                outcome.aside.append(SetAside(entry.id, f"{type(error).__name__}: {error}"[:MOST_REASON]))
         return outcome
 
 

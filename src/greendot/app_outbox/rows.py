@@ -9,7 +9,7 @@ import msgspec
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
-from greendot.store.app_outbox import MOST_BODY, Aside, OutboxRow
+from greendot.store.app_outbox import MOST_BODY, OutboxRow, SetAside
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Draft
 
@@ -38,7 +38,7 @@ class _Unfit(Exception):
     """Says why."""
 
 
-def parse_row(row: OutboxRow) -> NoticeRow | MessageRow | Aside:
+def parse_row(row: OutboxRow) -> NoticeRow | MessageRow | SetAside:
     try:
         tenant, user = _id("tenant", row.tenant), _id("user_id", row.user)
         at, body, key = _ms("created_at", row.created_s), _body(row.body), _key(row)
@@ -49,7 +49,7 @@ def parse_row(row: OutboxRow) -> NoticeRow | MessageRow | Aside:
         expires_at = None if row.expires_s is None else _ms("expires_at", row.expires_s)
         return NoticeRow(row.id, Notice(tenant, user, _id("kind", row.kind), body, key, at, expires_at))
     except _Unfit as error:
-        return Aside(row.id, str(error))
+        return SetAside(row.id, str(error))
 
 
 def _key(row: OutboxRow) -> str:

@@ -8,7 +8,7 @@ import hmac
 from msgspec import structs
 from starlette.requests import Request
 
-from greendot.auth.model import Caller, Scope, Shown, hash_of, parse
+from greendot.auth.model import Caller, KeyScope, ShownKey, hash_of, parse
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
 from greendot.http.problem import Problem
@@ -30,7 +30,7 @@ class ApiKeys:
         self._clock = clock
         self._known: ReadCache[str, tuple[ApiKey, Secret] | None] = ReadCache(store.key_of_secret, clock)
 
-    async def admit(self, request: Request, scope: Scope) -> None:
+    async def admit(self, request: Request, scope: KeyScope) -> None:
         """See `Guard`. From here on the request knows who asks."""
         caller = await self._caller(request)
         if not caller.may(scope):
@@ -73,7 +73,7 @@ class ApiKeys:
         await self._note(key, secret)
         return Caller(key.tenant if key.tenant != OPERATOR else None, frozenset(key.scopes), key.name)
 
-    async def _find(self, shown: Shown) -> tuple[ApiKey, Secret] | None:
+    async def _find(self, shown: ShownKey) -> tuple[ApiKey, Secret] | None:
         found = await self._known.get(shown.id)
         return found if found is not None and hmac.compare_digest(found[1].hash, hash_of(shown.secret)) else None
 
@@ -89,7 +89,7 @@ class ApiKeys:
             pass  # it is said again with the next hour
 
 
-def _lacks(caller: Caller, scope: Scope) -> str:
+def _lacks(caller: Caller, scope: KeyScope) -> str:
     if scope == "operator":
         return "this needs an operator's key: greendot keys create NAME --operator"
     if caller.tenant is None:

@@ -6,7 +6,7 @@ from sys import intern
 
 from msgspec import UNSET, Struct
 
-from greendot.auth.keyring import Key
+from greendot.auth.keyring import VerificationKey
 from greendot.auth.model import Grants
 from greendot.errors import TokenError
 from greendot.protocol.tokens import Claims
@@ -20,7 +20,7 @@ class TokenRules(Struct, frozen=True):
     issuer: str = ""
     leeway_ms: int = 0  # by how much the clocks of the app and of this server may differ
 
-    def grants(self, claims: Claims, key: Key, now_ms: int) -> Grants:
+    def grants(self, claims: Claims, key: VerificationKey, now_ms: int) -> Grants:
         """What the claims grant now, signed by `key`. TokenError if nothing."""
         # Our own clock decides about the time, so that tests can move it.
         expires_at = round(claims.exp * 1000)

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 
 from greendot.auth.api_keys import ApiKeys
-from greendot.auth.model import Kind, Revocation
+from greendot.auth.model import Revocation, RevocationKind
 from greendot.auth.revocation import RevocationService
 from greendot.clock import Clock
 from greendot.http.operation import operation
@@ -95,7 +95,7 @@ class TokenRoutes:
         return Revocation(tenant, kind, value, min(latest, given))
 
 
-def _what(body: PostRevoke, tenant: str) -> tuple[Kind, str]:
+def _what(body: PostRevoke, tenant: str) -> tuple[RevocationKind, str]:
     named = (body.jti, body.session, body.user)
     if body.all and named == (None, None, None):
         return "tenant", tenant

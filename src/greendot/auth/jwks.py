@@ -15,7 +15,7 @@ import msgspec
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from msgspec import Struct
 
-from greendot.auth.keyring import PUBLIC, BadKey, Key, checked
+from greendot.auth.keyring import PUBLIC, BadKey, VerificationKey, checked
 from greendot.errors import KeysUnavailable
 from greendot.protocol.decoding import decode
 from greendot.telemetry import log_events
@@ -34,7 +34,7 @@ class _Document(Struct):
     keys: list[Any]
 
 
-def read_keys(document: bytes) -> list[Key]:
+def read_keys(document: bytes) -> list[VerificationKey]:
     """The keys that verify tokens; a provider may have others, which are left out. ValueError if there are none."""
     try:
         found = decode(document, _Document).keys
@@ -48,7 +48,7 @@ def read_keys(document: bytes) -> list[Key]:
     return keys
 
 
-def _key(jwk: dict[str, Any]) -> Key | None:
+def _key(jwk: dict[str, Any]) -> VerificationKey | None:
     kid, curve = jwk.get("kid"), jwk.get("crv", "") if jwk.get("kty") != "RSA" else ""
     if not isinstance(curve, str) or not isinstance(kid, str | None) or not _is_for_signatures(jwk):
         return None
@@ -57,7 +57,7 @@ def _key(jwk: dict[str, Any]) -> Key | None:
         return None
     try:
         public = {"kty": jwk["kty"]} | {member: jwk[member] for member in members}
-        return Key(alg, checked(alg, reader.from_jwk(public)), kid)
+        return VerificationKey(alg, checked(alg, reader.from_jwk(public)), kid)
     except (BadKey, jwt.InvalidKeyError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
 
@@ -86,7 +86,7 @@ class RemoteKeys:
         self._fetch = fetch
         self._now = now  # monotonic seconds
         self.changed: Callable[[], None] = lambda: None
-        self.keys: list[Key] = []
+        self.keys: list[VerificationKey] = []
         self.away = True  # they could not be fetched when it was last tried
         self._told = False  # that they are away
         self._document = b""  # they were read from
@@ -149,7 +149,7 @@ class RemoteKeys:
         finally:
             self._under_way = None
 
-    def _replace(self, keys: list[Key]) -> None:
+    def _replace(self, keys: list[VerificationKey]) -> None:
         withdrawn = {key.kid for key in self.keys}.difference(key.kid for key in keys)
         self._asked |= withdrawn  # nobody has to ask for them to know that they are gone
         self.keys = keys

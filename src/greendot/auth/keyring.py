@@ -26,7 +26,7 @@ _MOST_EXPONENT = 1 << 32  # the same
 _verifiers = get_default_algorithms()
 
 
-class Key(Struct, frozen=True, eq=False):
+class VerificationKey(Struct, frozen=True, eq=False):
     """One key. `material` is a secret or a public key that fits `alg`."""
 
     alg: str
@@ -95,7 +95,7 @@ def checked(alg: str, key: Any) -> Any:
 class Keyring:
     """Keys by name and algorithm."""
 
-    def __init__(self, keys: list[Key]) -> None:
+    def __init__(self, keys: list[VerificationKey]) -> None:
         self._named = {(key.kid, key.alg): key for key in reversed(keys) if key.kid is not None}  # the first counts
         self._nameless = [key for key in keys if key.kid is None]
         self._kids = {key.kid for key in keys if key.kid is not None}
@@ -104,7 +104,7 @@ class Keyring:
     def knows(self, kid: str | None) -> bool:
         return kid in self._kids
 
-    def fitting(self, kid: str | None, alg: str) -> list[Key]:
+    def fitting(self, kid: str | None, alg: str) -> list[VerificationKey]:
         """The keys that may have signed a token that says so. One that names no key may be of the only one there is."""
         if kid is not None and (key := self._named.get((kid, alg))) is not None:
             return [key]

@@ -52,9 +52,9 @@ def matches(pattern: str, text: str) -> bool:
     return len(text) - len(last) >= at and text.endswith(last)
 
 
-Kind = Literal["jti", "session", "user", "tenant"]
+RevocationKind = Literal["jti", "session", "user", "tenant"]
 EVERY_TENANT = "*"  # in place of a tenant, which cannot be called so
-Name = tuple[str, Kind, str]  # tenant, kind and value
+Name = tuple[str, RevocationKind, str]  # tenant, kind and value
 EVERYTHING: Name = (EVERY_TENANT, "tenant", EVERY_TENANT)
 
 
@@ -62,7 +62,7 @@ class Revocation(Struct, frozen=True):
     """One entry."""
 
     tenant: str
-    kind: Kind
+    kind: RevocationKind
     value: str  # the token's `jti`, the session's id, the user's or the tenant's
     expires_at: int  # milliseconds UTC
     before: int = 0  # of a user or tenant: tokens issued before, in milliseconds UTC
@@ -125,7 +125,7 @@ class Revocations:
         return len(self._entries)
 
 
-Scope = Literal[
+KeyScope = Literal[
     "presence:read",  # who is online
     "rooms:read",  # rooms, members, messages, who is there and types
     "rooms:write",  # make rooms, change members, speak
@@ -137,12 +137,14 @@ Scope = Literal[
     "admin",  # all of these
     "operator",  # the nodes themselves; no tenant's key has it
 ]
-SCOPES: tuple[Scope, ...] = tuple(scope for scope in get_args(Scope) if scope != "operator")  # a tenant's key may have
+SCOPES: tuple[KeyScope, ...] = tuple(
+    scope for scope in get_args(KeyScope) if scope != "operator"
+)  # a tenant's key may have
 
 _match = re.compile(r"gd_([0-9A-Za-z]{12})_([0-9A-Za-z]{43})\Z", re.ASCII).match
 
 
-class Shown(NamedTuple):
+class ShownKey(NamedTuple):
     """The parts of a key that somebody shows."""
 
     id: str
@@ -156,7 +158,7 @@ class Caller(Struct, frozen=True):
     scopes: frozenset[str]
     name: str = ""  # of the key, which has it whatever its secret; empty: the one of the settings
 
-    def may(self, scope: Scope) -> bool:
+    def may(self, scope: KeyScope) -> bool:
         if scope in self.scopes:
             return True
         if scope == "operator":
@@ -164,10 +166,10 @@ class Caller(Struct, frozen=True):
         return "admin" in self.scopes or (scope == "stats:read" and "operator" in self.scopes)
 
 
-def parse(text: str) -> Shown | None:
+def parse(text: str) -> ShownKey | None:
     """None if it is not the text of a key: nobody need look for it."""
     found = _match(text)
-    return None if found is None else Shown(*found.groups())
+    return None if found is None else ShownKey(*found.groups())
 
 
 def text_of(id: str, secret: str) -> str:

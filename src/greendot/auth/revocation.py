@@ -41,7 +41,7 @@ PAGE = 1_000
 REASON = "revoked"
 
 
-class Sessions(Protocol):
+class NodeSessions(Protocol):
     """The sessions of this node (`presence.sessions`)."""
 
     def here(self) -> list[Session]: ...
@@ -55,7 +55,7 @@ class RevocationService:
         self,
         engine: Engine,
         store: RevocationStore,
-        sessions: Sessions,
+        sessions: NodeSessions,
         context: NodeContext,
         rpc: ClusterRpc,
         longest_ms: int,

@@ -11,7 +11,7 @@ import msgspec
 
 from greendot.auth.claims import TokenRules
 from greendot.auth.jwks import RemoteKeys
-from greendot.auth.keyring import HASHES, Key, Keyring
+from greendot.auth.keyring import HASHES, Keyring, VerificationKey
 from greendot.auth.model import Grants
 from greendot.errors import TokenError
 from greendot.protocol.decoding import decode
@@ -40,18 +40,18 @@ class Tokens:
     def __init__(
         self,
         secret: str = "",
-        keys: Iterable[Key] = (),
+        keys: Iterable[VerificationKey] = (),
         rules: TokenRules | None = None,
         remote: RemoteKeys | None = None,
     ) -> None:
         rules = rules or TokenRules()
-        own = [Key("HS256", secret.encode())] if secret else []
+        own = [VerificationKey("HS256", secret.encode())] if secret else []
         allowed = rules.algorithms
         self._own = [key for key in (*own, *keys) if allowed is None or key.alg in allowed]
         self._rules = rules
         self.remote = remote
         # Encoded headers of tokens that PyJWT accepted, and the key: only who can sign adds any.
-        self._heads: dict[bytes, Key] = {}
+        self._heads: dict[bytes, VerificationKey] = {}
         self._ring = Keyring(self._own)
         if remote is not None:
             remote.changed = self._collect
@@ -87,7 +87,7 @@ class Tokens:
         claims, key = self._quickly(token) or self._carefully(token)
         return self._rules.grants(claims, key, now_ms)
 
-    def _quickly(self, token: str) -> tuple[Claims, Key] | None:
+    def _quickly(self, token: str) -> tuple[Claims, VerificationKey] | None:
         """The claims of a token that is signed beyond doubt; None for any other, which is not wrong for that."""
         if not token.isascii():
             return None
@@ -101,7 +101,7 @@ class Tokens:
         except (ValueError, msgspec.MsgspecError):
             return None
 
-    def _carefully(self, token: str) -> tuple[Claims, Key]:
+    def _carefully(self, token: str) -> tuple[Claims, VerificationKey]:
         try:
             header = jwt.get_unverified_header(token)
             for key in self._fitting(header):
@@ -114,14 +114,14 @@ class Tokens:
             raise TokenError(f"not a valid token: {error}") from None
         raise TokenError("the token's signature is not ours: it was signed with another key")
 
-    def _accepted(self, token: str, claims: Claims, key: Key) -> tuple[Claims, Key]:
+    def _accepted(self, token: str, claims: Claims, key: VerificationKey) -> tuple[Claims, VerificationKey]:
         if key.retired:
             raise TokenError("the token was signed with a key that is retired")
         if len(self._heads) < _MOST_HEADS:
             self._heads[token.encode().partition(b".")[0]] = key
         return claims, key
 
-    def _fitting(self, header: dict[str, Any]) -> list[Key]:
+    def _fitting(self, header: dict[str, Any]) -> list[VerificationKey]:
         """The keys that may have signed a token with this header."""
         alg, kid = header.get("alg"), header.get("kid")
         if not isinstance(alg, str) or not self._takes(alg):
@@ -156,7 +156,7 @@ class Tokens:
         headers = None if key.kid is None else {"kid": key.kid}
         return jwt.encode({k: v for k, v in body.items() if v is not None}, key.material, key.alg, headers)
 
-    def _signer(self) -> Key | None:
+    def _signer(self) -> VerificationKey | None:
         secrets = (key for key in self._own if key.alg in HASHES and not key.retired and key.not_after is None)
         return next(secrets, None)
 

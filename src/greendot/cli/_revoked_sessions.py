@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from greendot.auth.model import Kind, Revocation
+from greendot.auth.model import Revocation, RevocationKind
 from greendot.cli._tables import several
 from greendot.cli.engine import observing
 from greendot.clock import SystemClock
@@ -26,7 +26,7 @@ LOOK_S = 0.1  # between two looks
 UNSURE = 1  # the exit code where it is not known that the sessions have ended
 
 
-class Ended(NamedTuple):
+class EndedSessions(NamedTuple):
     """Whether a revocation is known everywhere and the last commands of what it covers are done."""
 
     sure: bool
@@ -44,13 +44,13 @@ class Ended(NamedTuple):
         return 0 if self.sure and not self.left else UNSURE
 
 
-def revocation_until_now(settings: Settings, tenant: str, kind: Kind, value: str) -> Revocation:
+def revocation_until_now(settings: Settings, tenant: str, kind: RevocationKind, value: str) -> Revocation:
     """Revoke every token issued until now."""
     now, auth = SystemClock().now_ms(), settings.auth
     return Revocation(tenant, kind, value, now + round((auth.longest_token_s + auth.leeway_s) * 1000), before=now)
 
 
-async def revoke_and_end(settings: Settings, store: Store, revocation: Revocation) -> Ended:
+async def revoke_and_end(settings: Settings, store: Store, revocation: Revocation) -> EndedSessions:
     """Write the revocation, and wait until the servers have ended what it covers."""
     kept = await store.put_revocation(revocation)
     if settings.engine.url == "memory":
@@ -58,17 +58,17 @@ async def revoke_and_end(settings: Settings, store: Store, revocation: Revocatio
     return await observing(settings, lambda engine: _end_on_nodes(engine, settings, kept))
 
 
-async def _confirmed(store: Store) -> Ended:
+async def _confirmed(store: Store) -> EndedSessions:
     """Wait for the server that is alone on the store, if one runs: it cannot be asked, and says in the store how far it
     has come."""
     progress = await store.revocation_progress()
     wanted, end = progress.given, asyncio.get_running_loop().time() + CONFIRM_S
     while progress.served and progress.confirmed < wanted:
         if asyncio.get_running_loop().time() > end:
-            return Ended(sure=False)
+            return EndedSessions(sure=False)
         await asyncio.sleep(LOOK_S)
         progress = await store.revocation_progress()
-    return Ended(sure=True)
+    return EndedSessions(sure=True)
 
 
 class _Answers:
@@ -90,7 +90,7 @@ class _Answers:
     def died(self, incarnation: str) -> None: ...
 
 
-async def _end_on_nodes(engine: RedisEngine, settings: Settings, revocation: Revocation) -> Ended:
+async def _end_on_nodes(engine: RedisEngine, settings: Settings, revocation: Revocation) -> EndedSessions:
     name = f"command-{token_hex(8)}"
     rpc = ClusterRpc(engine, lambda: name)
     engine.bus.attach(_Answers(rpc))
@@ -103,8 +103,8 @@ async def _end_on_nodes(engine: RedisEngine, settings: Settings, revocation: Rev
     except EngineUnavailable:
         sure = False
     if revocation.kind != "user":
-        return Ended(sure)
-    return Ended(sure, await _see_off(engine, settings, revocation.tenant, revocation.value))
+        return EndedSessions(sure)
+    return EndedSessions(sure, await _see_off(engine, settings, revocation.tenant, revocation.value))
 
 
 async def _see_off(engine: RedisEngine, settings: Settings, tenant: str, user: str) -> int:

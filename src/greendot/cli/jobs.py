@@ -26,7 +26,7 @@ from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import ConfigError
 from greendot.jobs.job import TOLD_S, ProgressReport
 from greendot.jobs.runner import Runner
-from greendot.store.jobs import Ended, JobRun, JobState
+from greendot.store.jobs import JobEnd, JobRun, JobState
 from greendot.store.port import Store
 
 FAILED = 1  # the exit code of a run that failed, or did not begin
@@ -116,7 +116,7 @@ def _check(name: str) -> None:
         raise click.UsageError(f"There is no job {name!r}. There are: {', '.join(JOBS)}.")
 
 
-async def _run(settings: Settings, name: str) -> Ended | None:
+async def _run(settings: Settings, name: str) -> JobEnd | None:
     async with _opened(settings) as (store, engine):
         around = JobServices(plainly(store, engine), pushes(settings))
         (planned,) = [one for one in all_jobs(settings, store, engine, around) if one.job.name == name]

@@ -12,7 +12,7 @@ from greendot.cli._options import json_option, print_json
 from greendot.cli._tables import table
 from greendot.ops.capacity.constants import CONSTANTS
 from greendot.ops.capacity.limits import limits
-from greendot.ops.capacity.plan import Figure, Plan
+from greendot.ops.capacity.plan import CapacityPlan, Figure
 from greendot.ops.capacity.plan import plan as planned
 from greendot.ops.capacity.workload import Workload
 
@@ -91,7 +91,7 @@ def plan(messages: tuple[float, bool], constants: bool, as_json: bool, **given: 
         _show(made)
 
 
-def _show(made: Plan) -> None:
+def _show(made: CapacityPlan) -> None:
     work = made.spread.work
     click.echo(
         f"{work.users:,} users, {work.online * 100:.3g}% of them online on {work.devices:g} devices each: "
@@ -139,7 +139,7 @@ def _bytes(value: float) -> str:
     return f"{value / 1e3:,.1f} KB"
 
 
-def _as_json(made: Plan) -> dict[str, Any]:
+def _as_json(made: CapacityPlan) -> dict[str, Any]:
     return {
         "given": msgspec.to_builtins(made.spread.work),
         "nodes": made.spread.nodes,

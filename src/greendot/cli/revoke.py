@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from greendot.auth.model import EVERY_TENANT, Kind, Revocation
+from greendot.auth.model import EVERY_TENANT, Revocation, RevocationKind
 from greendot.cli._durations import Duration
 from greendot.cli._http import ask
 from greendot.cli._options import json_option, print_json
@@ -76,7 +76,7 @@ def revoke(
         click.echo(f"Revoked {_named(kind, value, store is not None)}. {how}")
 
 
-def _named(kind: Kind, value: str, knows_tenant: bool) -> str:
+def _named(kind: RevocationKind, value: str, knows_tenant: bool) -> str:
     if kind != "tenant":
         return f"{'the token' if kind == 'jti' else kind} {value}"
     if value == EVERY_TENANT:
@@ -84,7 +84,7 @@ def _named(kind: Kind, value: str, knows_tenant: bool) -> str:
     return f"all tokens of tenant {value}" if knows_tenant else "all tokens of the key's tenant"
 
 
-def _what(user: str | None, jti: str | None, session: str | None, tenant: str | None) -> tuple[Kind, str]:
+def _what(user: str | None, jti: str | None, session: str | None, tenant: str | None) -> tuple[RevocationKind, str]:
     """Say what is meant; `tenant` if it is all of a tenant, or of all."""
     if tenant is not None:
         if (user, jti, session) != (None, None, None):
@@ -101,7 +101,7 @@ def _what(user: str | None, jti: str | None, session: str | None, tenant: str | 
     raise click.UsageError("Give one of --user, --jti, --session and --all; beside --jti, --user says whose it is.")
 
 
-def _write(settings: Settings, tenant: str, kind: Kind, value: str, before: int) -> None:
+def _write(settings: Settings, tenant: str, kind: RevocationKind, value: str, before: int) -> None:
     longest_ms = round((settings.auth.longest_token_s + settings.auth.leeway_s) * 1000)
     revocation = Revocation(tenant, kind, value, before + longest_ms, before if kind in ("user", "tenant") else 0)
     on_store(settings, lambda there: there.put_revocation(revocation))

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from greendot.cli._options import after_option, engine_option, json_option, limit_option, print_json
-from greendot.cli._revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
+from greendot.cli._revoked_sessions import UNSURE, EndedSessions, revocation_until_now, revoke_and_end
 from greendot.cli._settings import config_option, with_dev_secret
 from greendot.cli._store import on_store, store_option, store_settings
 from greendot.cli._tables import ago, several, table
@@ -104,7 +104,7 @@ def delete(tenant: str, yes: bool, as_json: bool, engine: str | None, store: str
     check_id("tenant", tenant)
     settings = with_dev_secret(store_settings(store, config, engine))
 
-    async def erase(there: Store) -> tuple[int, Ended]:
+    async def erase(there: Store) -> tuple[int, EndedSessions]:
         registered, rows = await _count(there, tenant)
         if registered is None and not rows:
             raise ConfigError(f"there is nothing of a tenant {tenant!r} in the store.")

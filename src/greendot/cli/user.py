@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
-from greendot.cli._revoked_sessions import UNSURE, Ended, revocation_until_now, revoke_and_end
+from greendot.cli._revoked_sessions import UNSURE, EndedSessions, revocation_until_now, revoke_and_end
 from greendot.cli._settings import config_option, with_dev_secret
 from greendot.cli._store import on_store, store_option, store_settings
 from greendot.cli._tables import several
@@ -108,7 +108,7 @@ def erase(
             f"all of {user} would be erased, for good: `greendot user export` shows it. Say so with --yes."
         )
 
-    async def work(there: Store) -> tuple[int, Ended]:
+    async def work(there: Store) -> tuple[int, EndedSessions]:
         # Before anything is erased: sessions go on writing until they have ended.
         ended = await revoke_and_end(settings, there, revocation_until_now(settings, tenant, "user", user))
         return await _erase(there, tenant, user), ended

@@ -19,7 +19,7 @@ from greendot.config.mistakes import refuse
 from greendot.config.webhooks import Hook, check_hook
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
-from greendot.transport.http_client import Answer, NotCalled
+from greendot.transport.http_client import HttpResponse, NotCalled
 from greendot.webhooks.hook import ping_event
 
 MOST_LISTED = 50
@@ -136,7 +136,7 @@ def _hook(settings: Settings, tenant: str, url: str | None) -> Hook:
     return hook
 
 
-async def _ping(settings: Settings, tenant: str, hook: Hook) -> Answer:
+async def _ping(settings: Settings, tenant: str, hook: Hook) -> HttpResponse:
     clock = SystemClock()
     made = make_hook(tenant, hook, call_terms(settings), clock)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greendot.clock import Clock
-from greendot.connect.token_refresh import TokenRefresh
+from greendot.connect.token_refresh import TokenRefresher
 from greendot.node.commands import CommandTable
 from greendot.node.session import Session
 from greendot.protocol import commands as wire
@@ -15,7 +15,7 @@ from greendot.transport.connection import Connection
 class ConnectionCommands:
     """Handlers. `hello` is not among them: `admission` takes it, because no session exists before it."""
 
-    def __init__(self, clock: Clock, token_refresh: TokenRefresh) -> None:
+    def __init__(self, clock: Clock, token_refresh: TokenRefresher) -> None:
         self._clock = clock
         self.table: CommandTable = {
             wire.Heartbeat: self._heartbeat,

@@ -20,7 +20,7 @@ from greendot.rooms.service import RoomService
 from greendot.transport.connection import Connection
 
 
-class TokenRefresh:
+class TokenRefresher:
     """The command `token.refresh`."""
 
     def __init__(

@@ -27,7 +27,7 @@ from greendot.engine.results import (
     page_by_id,
     read_cursor,
 )
-from greendot.ids import new_incarnation
+from greendot.ids import Key, new_incarnation
 from greendot.limits.overload_model import Level
 from greendot.presence.model import (
     NOBODY,
@@ -43,7 +43,6 @@ from greendot.rooms.occupancy_model import Occupants
 from greendot.rooms.typing_model import TypingUsers, Typist
 from greendot.telemetry.metrics_model import Histogram
 
-Key = tuple[str, str]  # tenant and user, or tenant and room
 BUCKETS = 1_024  # of the users of a tenant
 MOST_LOOKED_AT = 2_000  # users for one page, also where most of them are invisible
 _JUMP_MS = 1_000  # the wall clock is slewed all the time; from here on it was set

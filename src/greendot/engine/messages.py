@@ -46,13 +46,13 @@ class Part:
         return None
 
 
-Kind = Literal["room", "watch", "user", "node"]
+TopicKind = Literal["room", "watch", "user", "node"]
 
 
 class Topic(NamedTuple):
     """Where a message goes: a room's listeners, a user's watchers, a user's own devices, or one node."""
 
-    kind: Kind
+    kind: TopicKind
     tenant: str  # empty for a node
     name: str
 

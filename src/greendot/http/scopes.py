@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from greendot.auth.model import Caller, Scope
+from greendot.auth.model import Caller, KeyScope
 
 OPEN = {
     "GET /livez",
@@ -18,7 +18,7 @@ OPEN = {
     "GET /asyncapi.json",
     "GET /v1/connect",  # for clients, who show a token
 }
-NEEDED: dict[str, Scope] = {
+NEEDED: dict[str, KeyScope] = {
     "POST /v1/presence/query": "presence:read",
     "GET /v1/presence/online": "presence:read",
     "GET /v1/users/{user}/presence": "presence:read",
@@ -68,7 +68,7 @@ UNCOUNTED = {
 class Guard(Protocol):
     """Who lets requests in."""
 
-    async def admit(self, request: Request, scope: Scope) -> None:
+    async def admit(self, request: Request, scope: KeyScope) -> None:
         """Problem unless the request carries a key with the scope."""
         ...
 

@@ -16,7 +16,7 @@ AGAIN_S, LONGEST_S = 5.0, 60.0  # before it is sent again the first time, and at
 TIMES = 10  # so often it is sent again
 
 
-class Kind(NamedTuple):
+class NotificationKind(NamedTuple):
     """What is promised."""
 
     promise: Promise = "durable"
@@ -34,11 +34,11 @@ class Kind(NamedTuple):
 class Kinds:
     """All that are named."""
 
-    def __init__(self, named: Mapping[str, Kind]) -> None:
+    def __init__(self, named: Mapping[str, NotificationKind]) -> None:
         self._named = named
-        self._other = Kind()
+        self._other = NotificationKind()
 
-    def of(self, kind: str) -> Kind:
+    def of(self, kind: str) -> NotificationKind:
         return self._named.get(kind, self._other)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
-from greendot.jobs.model import Plan
+from greendot.jobs.model import JobPlan
 from greendot.store.jobs import JobState, JobStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -119,5 +119,5 @@ class Planned(NamedTuple):
     """A job and when it runs."""
 
     job: Job
-    plan: Plan
+    plan: JobPlan
     schedule: str  # the same in words

@@ -29,7 +29,7 @@ class Every(NamedTuple):
         return at + self.ms
 
 
-class Plan(NamedTuple):
+class JobPlan(NamedTuple):
     """A timetable, and how much later than it says a run may begin: not all that is due at three begins at three."""
 
     timetable: Timetable

@@ -12,7 +12,7 @@ from greendot.clock import Clock
 from greendot.errors import GreendotError, StoreUnavailable
 from greendot.ids import new_message_id, storable
 from greendot.jobs.job import LEASE_S, Lost, Planned, ProgressReport, RunningJob, Stopped
-from greendot.store.jobs import Ended, JobState, JobStore, Outcome
+from greendot.store.jobs import JobEnd, JobOutcome, JobState, JobStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
@@ -24,7 +24,7 @@ class Runner:
 
     def __init__(self, store: JobStore, clock: Clock, lease_s: float = LEASE_S) -> None:
         self.runs: dict[str, RunningJob] = {}  # those under way, by name
-        self.ended: dict[tuple[str, Outcome], int] = {}  # how many, by name
+        self.ended: dict[tuple[str, JobOutcome], int] = {}  # how many, by name
         self._store = store
         self._clock = clock
         self._lease_s = lease_s
@@ -48,7 +48,7 @@ class Runner:
 
     async def run(
         self, planned: Planned, *, early: bool = False, telling: ProgressReport | None = None
-    ) -> Ended | None:
+    ) -> JobEnd | None:
         """Run it if it is due, or `early`, and nobody else does. None: it is not, or the run was lost."""
         name, offset_ms = planned.job.name, await self.time()
         now = self._clock.now_ms() + offset_ms
@@ -62,7 +62,7 @@ class Runner:
         finally:
             del self.runs[name]
 
-    async def _whole(self, planned: Planned, claimed: JobState, run: RunningJob, started_at: int) -> Ended | None:
+    async def _whole(self, planned: Planned, claimed: JobState, run: RunningJob, started_at: int) -> JobEnd | None:
         outcome, note = await self._worked(planned, run)
         self.ended[run.name, outcome] = self.ended.get((run.name, outcome), 0) + 1
         if outcome == "lost":
@@ -76,7 +76,7 @@ class Runner:
             next_at = planned.plan.again(now, failures, chance)
         else:
             next_at = min(claimed.next_at, now)  # whoever comes next goes on with it
-        ended = Ended(outcome, now, next_at, failures, run.done, storable(note[:MOST_NOTE]))
+        ended = JobEnd(outcome, now, next_at, failures, run.done, storable(note[:MOST_NOTE]))
         if not await self._store.end_job(run.name, claimed.fence, ended):
             log(log_events.JOB_LOST, job=run.name)
             return None
@@ -84,7 +84,7 @@ class Runner:
         log(event, job=run.name, outcome=outcome, took_s=(now - started_at) / 1000, note=note)
         return ended
 
-    async def _worked(self, planned: Planned, run: RunningJob) -> tuple[Outcome, str]:
+    async def _worked(self, planned: Planned, run: RunningJob) -> tuple[JobOutcome, str]:
         keeping = asyncio.get_running_loop().create_task(run.keep_on())
         try:
             return "ok", await planned.job.work(run)

@@ -9,7 +9,7 @@ from greendot.clock import Clock
 from greendot.errors import StoreUnavailable
 from greendot.jobs.job import LEASE_S, Planned
 from greendot.jobs.runner import Runner
-from greendot.store.jobs import Ended, JobStore
+from greendot.store.jobs import JobEnd, JobStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
@@ -77,7 +77,7 @@ class Scheduler:
         """Wait for what runs."""
         await asyncio.gather(*self._running.values())
 
-    async def run(self, name: str) -> Ended | None:
+    async def run(self, name: str) -> JobEnd | None:
         """Run a job now, due or not. None: another runs it."""
         planned = self._planned[name]
         if not self._is_planned:

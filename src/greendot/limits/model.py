@@ -105,13 +105,13 @@ def _longest(rules: Sequence[BucketRule], keys: Sequence[Hashable], amount: int,
     return max(found, key=lambda excess: excess.wait_s)
 
 
-Scope = Literal["connection", "user", "room", "tenant", "key"]
-Activity = Literal["commands", "typing", "signals", "sends", "watches", "requests"]
-SCOPES: tuple[Scope, ...] = ("connection", "user", "room", "tenant", "key")
-ACTIVITIES: tuple[Activity, ...] = ("commands", "typing", "signals", "sends", "watches", "requests")
+LimitScope = Literal["connection", "user", "room", "tenant", "key"]
+LimitedActivity = Literal["commands", "typing", "signals", "sends", "watches", "requests"]
+SCOPES: tuple[LimitScope, ...] = ("connection", "user", "room", "tenant", "key")
+ACTIVITIES: tuple[LimitedActivity, ...] = ("commands", "typing", "signals", "sends", "watches", "requests")
 CONNECTION, USER, ROOM, TENANT, KEY = range(5)  # where each has its key when rules are asked
 
-AllBuckets = Mapping[tuple[Scope, Activity], Buckets]
+AllBuckets = Mapping[tuple[LimitScope, LimitedActivity], Buckets]
 
 
 class Quota(Struct, frozen=True):
@@ -120,15 +120,15 @@ class Quota(Struct, frozen=True):
     enabled: bool  # the rates; counts always hold
     commands: tuple[int, int]  # of a connection, a second and at once
     burst_s: float  # what comes in so long at a rate below may come at once
-    rates: Mapping[tuple[Scope, Activity], int]  # a second; 0: no limit
+    rates: Mapping[tuple[LimitScope, LimitedActivity], int]  # a second; 0: no limit
     watches: int  # per connection
     rooms: int  # per connection
     connections: tuple[int, int] = (0, 0)  # of a user and of the tenant; 0: no limit
 
-    def rate(self, scope: Scope, activity: Activity) -> int:
+    def rate(self, scope: LimitScope, activity: LimitedActivity) -> int:
         return self.rates.get((scope, activity), 0) if self.enabled else 0
 
-    def least(self, activity: Activity) -> int:
+    def least(self, activity: LimitedActivity) -> int:
         """What one client may do of it a second, 0 if there is no limit."""
         rates = self.rate("connection", activity), self.rate("user", activity)
         return min((rate for rate in rates if rate), default=0)
@@ -153,7 +153,7 @@ class TenantRules:
     )
 
     def __init__(self, quota: Quota, buckets: AllBuckets) -> None:
-        def rules(activity: Activity, *places: int) -> tuple[BucketRule, ...]:
+        def rules(activity: LimitedActivity, *places: int) -> tuple[BucketRule, ...]:
             rates = [(at, SCOPES[at], quota.rate(SCOPES[at], activity)) for at in places]
             return tuple(
                 make_rule(at, buckets[scope, activity], rate, quota.burst_s) for at, scope, rate in rates if rate

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-Kind = Literal["connects", "presence", "rooms", "typing", "notifications", "errors"]
-KINDS: tuple[Kind, ...] = ("connects", "presence", "rooms", "typing", "notifications", "errors")
+EventKind = Literal["connects", "presence", "rooms", "typing", "notifications", "errors"]
+KINDS: tuple[EventKind, ...] = ("connects", "presence", "rooms", "typing", "notifications", "errors")
 MOST = 100  # events in a line, until it is taken
 HOLD_S = 5.0  # a line that nobody asks for ends
 BODY = 400  # characters of a body
@@ -25,7 +25,7 @@ class RecordedEvent(Struct, frozen=True, omit_defaults=True):
     """Something that happened on one node."""
 
     at: int  # milliseconds UTC
-    kind: Kind
+    kind: EventKind
     what: str  # in a word or two
     tenant: str
     user: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from greendot.ids import Key
 from greendot.node.context import NodeContext
 from greendot.presence.celebrity_model import CelebrityFanout, CelebrityThresholds
 from greendot.presence.watched_user import CelebrityWatchers, WatchedUser
@@ -18,7 +19,6 @@ from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 
-Key = tuple[str, str]  # tenant and user
 STEP_S = 0.1  # between two slices: of 20,000 watchers, 67 each
 
 

@@ -17,7 +17,7 @@ from greendot.engine.messages import Disconnect, Topic
 from greendot.engine.port import Engine
 from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, StoreUnavailable
-from greendot.ids import new_session_id
+from greendot.ids import Key, new_session_id
 from greendot.node.context import NodeContext
 from greendot.node.session import Disconnection, Session
 from greendot.node.timer_model import has_come
@@ -31,7 +31,6 @@ from greendot.transport.connection import Connection
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
 RETRY_S = 1.0  # between two attempts to tell the engine something
 RETURN_MS = 10_000  # clients that were refused while the engine was away have tried again by then (`greeting.RETRY_MS`)
-Key = tuple[str, str]  # tenant and user
 
 
 class SessionPeriods(Struct, frozen=True):

@@ -9,6 +9,7 @@ from msgspec import structs
 from greendot.engine.messages import StatusChanged, Topic
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused
+from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
@@ -17,7 +18,6 @@ from greendot.presence.model import ManualStatus, Snapshot, VisibleState
 from greendot.protocol.codes import Err
 from greendot.store.status import StatusStore
 
-Key = tuple[str, str]  # tenant and user
 RETRY_S = 1.0
 SHORTEST_S, LONGEST_S = 0.001, 60.0  # between two looks at whether a status is over
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from greendot.ids import storable
 from greendot.push.payload import Sender, SendResult, make_payload
 from greendot.store.inbox import Notification
-from greendot.store.push import Device, Provider, Push, Result, Settled
+from greendot.store.push import Device, Provider, Push, PushResult, Settled
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.spans import span
@@ -71,9 +71,9 @@ class Attempt(NamedTuple):
         found = Settled(self.push.id, storable(reason), results=self.push.results, tried=True)
         return self._retry(found, 0.0, None)
 
-    def _result(self, device: Device, sent: SendResult, before: Result | None) -> Result:
+    def _result(self, device: Device, sent: SendResult, before: PushResult | None) -> PushResult:
         attempts = sent.is_tried + (before.attempts if before is not None else 0)
-        return Result(
+        return PushResult(
             device.device, device.provider, sent.outcome, self.now, attempts, storable(sent.reason[:MOST_REASON])
         )
 

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, structs
 from greendot.protocol.decoding import decode
 from greendot.push.policy_model import Importance
 from greendot.store.inbox import Notification
-from greendot.store.push import Device, Outcome, Push
+from greendot.store.push import Device, Push, PushOutcome
 
 
 class PushPayload(Struct, frozen=True):
@@ -39,7 +39,7 @@ class SendResult(NamedTuple):
     in trouble, not this device or message. Not `is_tried`: it was held back, and is to come again after `wait_s`.
     """
 
-    outcome: Outcome
+    outcome: PushOutcome
     reason: str = ""
     wait_s: float = 0.0
     is_away: bool = False
@@ -98,7 +98,7 @@ def _shown(body: bytes) -> dict[str, str]:
 LONGEST_TTL_S = 28 * 86_400  # more than providers keep it
 
 
-class Content(Struct, frozen=True, omit_defaults=True):
+class PushContent(Struct, frozen=True, omit_defaults=True):
     """What the app reads. One it has had already has the same `key`."""
 
     key: str
@@ -111,9 +111,9 @@ class Content(Struct, frozen=True, omit_defaults=True):
     body: Raw | None = None  # None: it is to be fetched
 
 
-def content(payload: PushPayload, *, shown: bool = True) -> Content:
+def content(payload: PushPayload, *, shown: bool = True) -> PushContent:
     """With or without what is `shown` by itself."""
-    return Content(
+    return PushContent(
         payload.key,
         payload.id,
         payload.seq,

@@ -20,7 +20,7 @@ from msgspec import Struct
 from greendot.inbox.kinds_model import RETRIED_S
 
 Importance = Literal["low", "normal", "high", "critical"]
-Action = Literal["now", "later", "never"]
+PushAction = Literal["now", "later", "never"]
 Reason = Literal[
     "seen",  # or read, archived, acknowledged
     "expired",
@@ -83,7 +83,7 @@ class PushCandidate(Struct, frozen=True):
 class Decision(NamedTuple):
     """What to do, why, and for `later` when to ask again."""
 
-    action: Action
+    action: PushAction
     reason: Reason
     at: int = 0
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.push.circuit_breaker_model import CircuitBreaker
 from greendot.push.payload import ProviderSender, PushPayload, Sender, SendResult
-from greendot.push.send_slots import Host, Slots
+from greendot.push.send_slots import HostSlots, Slots
 from greendot.store.push import Device, Provider
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -41,7 +41,7 @@ class ChannelLimits(Struct, frozen=True):
 class _Place(Struct):
     """State of one host."""
 
-    host: Host
+    host: HostSlots
     rests: CircuitBreaker
     users: int = 0
     is_stuck: bool = False  # a send waited in vain, and none was answered since
@@ -113,7 +113,7 @@ class ProviderChannel:
                     return None
                 del self._places[unused]
             rests = CircuitBreaker(self._bounds.rest_after, self._bounds.longest_rest_s)
-            found = _Place(Host(is_known=self._sender.is_known(name)), rests)
+            found = _Place(HostSlots(is_known=self._sender.is_known(name)), rests)
         self._places[name] = found
         return found
 

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 
 
-class Host:
+class HostSlots:
     """Sends to one host of a provider."""
 
     def __init__(self, *, is_known: bool) -> None:
@@ -28,15 +28,15 @@ class Slots:
         self._unproven = unproven  # at once to all other hosts together
         self._unproven_each = unproven_each  # and to each of them
         self._unproven_under_way = 0
-        self._queue: dict[Host, None] = {}  # unproven hosts with waiting sends, in turn
+        self._queue: dict[HostSlots, None] = {}  # unproven hosts with waiting sends, in turn
 
-    def is_free(self, host: Host) -> bool:
+    def is_free(self, host: HostSlots) -> bool:
         """Whether a send to the host can begin now."""
         if host.is_proven:
             return host.under_way < self._each
         return host.under_way < self._unproven_each and self._unproven_under_way < self._unproven
 
-    async def acquire(self, host: Host) -> bool:
+    async def acquire(self, host: HostSlots) -> bool:
         """Wait for a slot. Returns what `release` needs."""
         if not host.waiting and self.is_free(host):
             return self._take(host)
@@ -53,13 +53,13 @@ class Slots:
                 host.waiting.remove(turn)
             raise
 
-    def release(self, host: Host, was_proven: bool) -> None:
+    def release(self, host: HostSlots, was_proven: bool) -> None:
         """Give the slot back; the next waiting send gets it."""
         host.under_way -= 1
         self._unproven_under_way -= not was_proven
         self._hand_out(host)
 
-    def prove(self, host: Host, is_proven: bool) -> None:
+    def prove(self, host: HostSlots, is_proven: bool) -> None:
         """Note whether the host answered its last call."""
         if not host.is_known and host.is_proven != is_proven:
             host.is_proven = is_proven
@@ -67,12 +67,12 @@ class Slots:
                 self._queue[host] = None
             self._hand_out(host)
 
-    def _take(self, host: Host) -> bool:
+    def _take(self, host: HostSlots) -> bool:
         host.under_way += 1
         self._unproven_under_way += not host.is_proven
         return host.is_proven
 
-    def _hand_out(self, host: Host) -> None:
+    def _hand_out(self, host: HostSlots) -> None:
         while host.is_proven and host.waiting and self.is_free(host):
             self._give(host)
         for _ in range(len(self._queue)):
@@ -85,7 +85,7 @@ class Slots:
                     self._give(first)
                 self._queue[first] = None  # behind the others
 
-    def _give(self, host: Host) -> None:
+    def _give(self, host: HostSlots) -> None:
         """Give a slot to the first waiting send, unless that was given up."""
         turn = host.waiting.popleft()
         if not turn.done():

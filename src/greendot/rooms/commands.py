@@ -17,7 +17,7 @@ from greendot.rooms.service import RoomService
 from greendot.rooms.signals import Signals
 from greendot.transport.connection import Connection
 
-Limit = Callable[[Connection, Session, str], None]  # Refused if too much is said in the room
+RoomLimit = Callable[[Connection, Session, str], None]  # Refused if too much is said in the room
 
 
 class RoomCommands:
@@ -69,7 +69,7 @@ class RoomCommands:
 
         return self._in_room(connection, room, self._rate_limits.typing, stop)
 
-    def _in_room(self, connection: Connection, room: str, limit: Limit, act: Callable[[], None]) -> Result:
+    def _in_room(self, connection: Connection, room: str, limit: RoomLimit, act: Callable[[], None]) -> Result:
         """Act at once in a room that was joined (the fast path), else after reading the membership."""
         session = connection.session
         if session is not None and connection.rooms is not None and room in connection.rooms:
@@ -80,7 +80,9 @@ class RoomCommands:
             return None
         return self._once_admitted(connection, room, limit, act)
 
-    async def _once_admitted(self, connection: Connection, room: str, limit: Limit, act: Callable[[], None]) -> Outcome:
+    async def _once_admitted(
+        self, connection: Connection, room: str, limit: RoomLimit, act: Callable[[], None]
+    ) -> Outcome:
         assert connection.session is not None
         await self._messages.speaker(connection, connection.session, room)
         limit(connection, connection.session, room)

@@ -35,7 +35,7 @@ class OutboxRow(Struct, frozen=True, gc=False):
     expires_s: float | None
 
 
-class Aside(NamedTuple):
+class SetAside(NamedTuple):
     """A row that cannot be sent, and why."""
 
     id: int
@@ -86,7 +86,7 @@ class OutboxSession(Protocol):
         """The first rows to send. They stay where they are until they are settled."""
         ...
 
-    async def settle(self, shard: int, done: Sequence[int], aside: Sequence[Aside]) -> None:
+    async def settle(self, shard: int, done: Sequence[int], aside: Sequence[SetAside]) -> None:
         """Remove what was sent of a shard and set aside what cannot be, in one transaction."""
         ...
 

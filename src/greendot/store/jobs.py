@@ -17,7 +17,7 @@ from msgspec import Struct
 if TYPE_CHECKING:  # the whole port includes this part of it
     from greendot.ids import Key
 
-Outcome = Literal["running", "ok", "failed", "stopped", "lost"]  # lost: it was not heard of any more
+JobOutcome = Literal["running", "ok", "failed", "stopped", "lost"]  # lost: it was not heard of any more
 RUNS_KEPT = 500  # of each job
 REMINDER = "unread_reminder"  # the kind of notification that reminds of others, and never of itself
 MOST_COUNTED = 100  # unread ones of a user; beyond it the inbox's own counter is near enough
@@ -45,15 +45,15 @@ class JobRun(Struct, frozen=True):
     holder: str
     started_at: int
     ended_at: int | None = None
-    outcome: Outcome = "running"
+    outcome: JobOutcome = "running"
     done: int = 0  # of whatever the job goes through
     note: str = ""  # what it did, or what went wrong
 
 
-class Ended(Struct, frozen=True):
+class JobEnd(Struct, frozen=True):
     """What became of a run. Only one that is `ok` counts as run, and forgets the cursor."""
 
-    outcome: Outcome
+    outcome: JobOutcome
     at: int
     next_at: int
     failures: int = 0
@@ -99,7 +99,7 @@ class JobStore(Protocol):
         """The run goes on, and has come so far. False: it is another's now."""
         ...
 
-    async def end_job(self, name: str, fence: int, ended: Ended) -> bool:
+    async def end_job(self, name: str, fence: int, ended: JobEnd) -> bool:
         """The run is over. False: it is another's now, and nothing was written."""
         ...
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the whole port includes this part of it
 
 Provider = Literal["fcm", "apns", "webpush", "webhook"]
 NAMED: Provider = "webhook"  # its tokens are names that an app chooses: a user's own. Others name an app installation.
-Outcome = Literal["sent", "failed", "gone", "refused"]  # failed: it is tried again; refused: it is not
+PushOutcome = Literal["sent", "failed", "gone", "refused"]  # failed: it is tried again; refused: it is not
 
 
 MOST_TOKEN = 4_096  # characters; FCM's are 200, a browser's subscription 500
@@ -54,12 +54,12 @@ class Choices(Struct, frozen=True):
     quiet_ends: int = 0
 
 
-class Result(Struct, frozen=True, omit_defaults=True):
+class PushResult(Struct, frozen=True, omit_defaults=True):
     """How it went with one device."""
 
     device: str
     provider: Provider
-    outcome: Outcome
+    outcome: PushOutcome
     at: int
     attempts: int = 1
     reason: str = ""
@@ -77,7 +77,7 @@ class Push(Struct, frozen=True):
     collapse: str | None
     created_at: int
     attempts: int
-    results: list[Result]  # of the devices that were tried
+    results: list[PushResult]  # of the devices that were tried
     notification: Notification | None = None
     devices: list[Device] = []
     choices: Choices = Choices()
@@ -90,7 +90,7 @@ class Settled(Struct, frozen=True):
     id: int
     reason: str
     due_at: int | None = None  # when it is asked about again; None: it is over
-    results: list[Result] = []  # of all devices that were ever tried
+    results: list[PushResult] = []  # of all devices that were ever tried
     tried: bool = False  # now
     sent: list[str] = []  # devices, now
     is_dead: bool = False  # it could not be sent, and operators should know
@@ -111,7 +111,7 @@ class PushRecord(Struct, frozen=True):
     is_dead: bool
     attempts: int
     reason: str
-    results: list[Result]
+    results: list[PushResult]
 
 
 class PushCounts(NamedTuple):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from greendot.ids import Key
 from greendot.protocol.commands import LastSeen
 from greendot.visibility.model import Privacy
-
-Key = tuple[str, str]  # tenant and user
 
 
 class PrivacyStore(Protocol):

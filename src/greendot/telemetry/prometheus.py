@@ -20,7 +20,7 @@ from greendot.telemetry.metrics_model import Histogram
 MEDIA_TYPE = "text/plain; version=0.0.4"
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One value, with the labels that tell it from others of its name."""
 
     name: str
@@ -28,9 +28,9 @@ class Sample(NamedTuple):
     labels: Mapping[str, str] = {}
 
 
-def expose(samples: Iterable[Sample], node: str) -> str:
+def expose(samples: Iterable[MetricSample], node: str) -> str:
     """The page of one node, whose name every value carries; in the catalogue's order."""
-    families: dict[str, list[Sample]] = {}
+    families: dict[str, list[MetricSample]] = {}
     for sample in samples:
         families.setdefault(sample.name, []).append(sample)
     known = [name for name in CATALOGUE if name in families]
@@ -40,7 +40,7 @@ def expose(samples: Iterable[Sample], node: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _family(name: str, metric: Metric | None, samples: Iterable[Sample], node: str) -> Iterator[str]:
+def _family(name: str, metric: Metric | None, samples: Iterable[MetricSample], node: str) -> Iterator[str]:
     if metric is not None:
         yield f"# HELP {name} {_plain(metric.help)}"
         yield f"# TYPE {name} {metric.type}"

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec import structs
 
-from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobState, Unread
+from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, JobEnd, JobState, Unread
 from greendot.store.port import Store
 from greendot.testing.store_harness import NOW, StoreHarness, T, notice
 
@@ -24,8 +24,8 @@ async def begun(store: Store, holder: str = "n1", now: int = NOW) -> JobState:
     return claimed
 
 
-def well(at: int = NOW + 5, next_at: int = NOW + 600_000) -> Ended:
-    return Ended("ok", at, next_at, done=7, note="all of it")
+def well(at: int = NOW + 5, next_at: int = NOW + 600_000) -> JobEnd:
+    return JobEnd("ok", at, next_at, done=7, note="all of it")
 
 
 class JobSuite(StoreHarness):
@@ -87,7 +87,7 @@ class JobSuite(StoreHarness):
             await store.plan_job("sweep", EVERY, NOW)
             claimed = await begun(store)
             await store.keep_job("sweep", claimed.fence, NOW + LEASE_MS, 3, "t1/bob")
-            failed = Ended("failed", NOW + 5, NOW + 30_000, failures=1, done=4, note="no engine")
+            failed = JobEnd("failed", NOW + 5, NOW + 30_000, failures=1, done=4, note="no engine")
             assert await store.end_job("sweep", claimed.fence, failed)
             (job,) = await store.jobs()
             assert (job.failures, job.cursor, job.ran_at, job.next_at) == (1, "t1/bob", None, NOW + 30_000)

@@ -14,7 +14,7 @@ from msgspec import structs
 from greendot.errors import Unstorable
 from greendot.store.inbox import Mark
 from greendot.store.port import Store
-from greendot.store.push import Choices, Device, Push, PushCounts, Result, Settled
+from greendot.store.push import Choices, Device, Push, PushCounts, PushResult, Settled
 from greendot.store.user_data import ExportCursor
 from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T, notice
 
@@ -31,7 +31,7 @@ async def claim(store: Store, holder: str = "w1", now: int = NOW, limit: int = 1
 
 
 def sent(push: Push, device: str = "phone", at: int = NOW) -> Settled:
-    return Settled(push.id, "offline", results=[Result(device, "fcm", "sent", at)], tried=True, sent=[device])
+    return Settled(push.id, "offline", results=[PushResult(device, "fcm", "sent", at)], tried=True, sent=[device])
 
 
 class PushSuite(StoreHarness):
@@ -219,7 +219,7 @@ class PushSuite(StoreHarness):
             assert [device.used_at for device in await store.devices(T, "ann")] == [NOW + 5]
             (record,) = await store.push_of(T, notification.id)
             assert (record.reason, record.over_at, record.due_at, record.attempts) == ("offline", NOW + 5, None, 1)
-            assert record.results == [Result("phone", "fcm", "sent", NOW + 5)]
+            assert record.results == [PushResult("phone", "fcm", "sent", NOW + 5)]
             assert await store.push_of("t2", notification.id) == []
 
     async def test_what_is_held_comes_again_when_it_is_due_with_what_was_tried(self) -> None:
@@ -230,7 +230,7 @@ class PushSuite(StoreHarness):
             assert await claim(store, now=NOW + 59_999) == []
             (push,) = await claim(store, now=NOW + 60_000)
             assert push.attempts == 0, "it was not tried"
-            failed = Result("phone", "fcm", "failed", NOW + 60_000, reason="answered 500")
+            failed = PushResult("phone", "fcm", "failed", NOW + 60_000, reason="answered 500")
             again = Settled(push.id, "offline", due_at=NOW + 61_000, results=[failed], tried=True)
             await store.settle_pushes("w1", [again], [], NOW + 60_000)
             (push,) = await claim(store, now=NOW + 61_000)
@@ -261,7 +261,7 @@ class PushSuite(StoreHarness):
         async with self.pushing() as (store, _):
             await store.notify([notice(f"u{number}") for number in range(3)])
             claimed = await claim(store)
-            refused = Result("phone", "fcm", "refused", NOW, reason="answered 403")
+            refused = PushResult("phone", "fcm", "refused", NOW, reason="answered 403")
             dead = [Settled(push.id, "offline", results=[refused], tried=True, is_dead=True) for push in claimed]
             await store.settle_pushes("w1", dead, [], NOW)
             assert await store.push_counts(NOW) == PushCounts(0, 0, None, 3)

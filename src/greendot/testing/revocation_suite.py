@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from greendot.auth.model import Kind, Revocation
+from greendot.auth.model import Revocation, RevocationKind
 from greendot.errors import Unstorable
 from greendot.store.revocations import KEPT_MS
 from greendot.testing.store_harness import BAD_TEXTS, NOW, StoreHarness, T
 
 
 def entry(
-    value: str = "ann", kind: Kind = "user", expires_at: int = NOW + 10, before: int = 0, tenant: str = T
+    value: str = "ann", kind: RevocationKind = "user", expires_at: int = NOW + 10, before: int = 0, tenant: str = T
 ) -> Revocation:
     return Revocation(tenant, kind, value, expires_at, before)
 

@@ -18,7 +18,16 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.transport.http_exchange import Exchange, scope_of
 from greendot.transport.ingress import PendingSocket
-from greendot.transport.request_head import BAD_REQUEST, MALFORMED, Field, Head, Refusal, Refused, read_head, tokens
+from greendot.transport.request_head import (
+    BAD_REQUEST,
+    MALFORMED,
+    Field,
+    Head,
+    Refusal,
+    RequestRefused,
+    read_head,
+    tokens,
+)
 from greendot.transport.upgrade import PortState, SocketHost, WebSocketRequest, accept, refusal_bytes
 from greendot.transport.websocket_handshake import LIVE, PATH, check_handshake, handshake_fields, wants_websocket
 
@@ -195,11 +204,11 @@ class HttpProtocol(asyncio.BufferedProtocol):
         try:
             while data:
                 data = self._parse(data)
-        except (Refused, httptools.HttpParserError) as error:
-            cause = error if isinstance(error, Refused) else error.__context__  # an exception of a callback
-            if cause is not None and not isinstance(cause, Refused):
+        except (RequestRefused, httptools.HttpParserError) as error:
+            cause = error if isinstance(error, RequestRefused) else error.__context__  # an exception of a callback
+            if cause is not None and not isinstance(cause, RequestRefused):
                 log(log_events.WORK_FAILED, cause, work="an HTTP parser callback")
-            self._fail(cause.refusal if isinstance(cause, Refused) else BAD_REQUEST)
+            self._fail(cause.refusal if isinstance(cause, RequestRefused) else BAD_REQUEST)
             return
         if self._end is None and self._extra > MAX_HEAD:
             self._fail(TOO_LARGE)
@@ -212,7 +221,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
             rest = data[upgrade.args[0] :]
             if (handshake := self._handshake) is not None:
                 if len(rest) > MAX_EARLY:
-                    raise Refused(TOO_EARLY) from None
+                    raise RequestRefused(TOO_EARLY) from None
                 self._finish(partial(self._accept, handshake._replace(rest=rest)))
                 return b""
             if (head := self._unparsed) is not None:
@@ -239,7 +248,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if self._unparsed is not None:
             return
         if len(self._exchanges) >= MAX_PIPELINED:
-            raise Refused(TOO_MANY)
+            raise RequestRefused(TOO_MANY)
         self._url = b""
         self._fields: list[Field] = []
         self._count = 0  # of fields
@@ -254,7 +263,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count += 1
         if self._count > MAX_FIELDS:
-            raise Refused(TOO_LARGE)
+            raise RequestRefused(TOO_LARGE)
         if self._in_head:  # trailers are counted and dropped
             self._fields.append((name.lower(), value))
 
@@ -263,11 +272,11 @@ class HttpProtocol(asyncio.BufferedProtocol):
             return
         self._in_head = False
         if len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._fields) > MAX_HEAD:
-            raise Refused(TOO_LARGE)
+            raise RequestRefused(TOO_LARGE)
         parser = self._parser
         head = read_head(parser.get_method(), parser.get_http_version(), self._url, self._fields)
         if (refusal := self._sockets.ingress.misnamed(head.path, head.by_name)) is not None:
-            raise Refused(refusal)
+            raise RequestRefused(refusal)
         if parser.should_upgrade():
             if wants_websocket(head):
                 self._handshake = self._read_handshake(head)
@@ -288,7 +297,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if exchange is None or exchange.finished:
             self._discarded += len(body)
             if self._discarded > MAX_DISCARDED:
-                raise Refused(GIVEN_UP)
+                raise RequestRefused(GIVEN_UP)
             return
         self._arrived += len(body)
         exchange.feed(body)
@@ -314,9 +323,9 @@ class HttpProtocol(asyncio.BufferedProtocol):
         web = self._web
         live = web.dashboard_socket is not None and (head.path == LIVE or not web.clients)
         if not live and not web.clients:
-            raise Refused(Refusal(b"404 Not Found"))
+            raise RequestRefused(Refusal(b"404 Not Found"))
         if (refusal := check_handshake(head, LIVE if live else PATH)) is not None:
-            raise Refused(refusal)
+            raise RequestRefused(refusal)
         query = head.query if self._sockets.token_in_query else b""
         key = head.by_name[b"sec-websocket-key"]
         return WebSocketRequest(

@@ -29,7 +29,15 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
-from greendot.transport.http_client import CONNECT_S, MOST_ANSWER, Answer, NotCalled, Terms, checked_addresses, words
+from greendot.transport.http_client import (
+    CONNECT_S,
+    MOST_ANSWER,
+    HttpResponse,
+    NotCalled,
+    Terms,
+    checked_addresses,
+    words,
+)
 
 KEEP_S = 120.0  # a connection on which nothing was heard for so long is not trusted any more
 MOST_AT_ONCE = 1_000  # calls, if the other side allows so many
@@ -56,7 +64,7 @@ class MultiplexedCaller:
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
 
-    async def post(self, body: bytes, headers: Mapping[str, str], target: str) -> Answer:
+    async def post(self, body: bytes, headers: Mapping[str, str], target: str) -> HttpResponse:
         """NotCalled if there was no answer in time."""
         sent = [
             (":method", "POST"),
@@ -90,7 +98,7 @@ class MultiplexedCaller:
         if self._connection is not None:
             self._connection.abort()
 
-    async def _post_twice(self, headers: list[tuple[str, str]], body: bytes) -> Answer:
+    async def _post_twice(self, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
         """A connection may be closed in the very moment a call is made: that is made again, by another."""
         try:
             return await (await self._connected()).call(headers, body)
@@ -138,7 +146,7 @@ class _Call:
 
     __slots__ = ("answer", "body", "headers", "status")
 
-    def __init__(self, answer: asyncio.Future[Answer]) -> None:
+    def __init__(self, answer: asyncio.Future[HttpResponse]) -> None:
         self.answer = answer
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -169,7 +177,7 @@ class _Connection(asyncio.Protocol):
             self.abort()
         return not self._is_closed
 
-    async def call(self, headers: list[tuple[str, str]], body: bytes) -> Answer:
+    async def call(self, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
         """_NotProcessed, or NotCalled, if there is no answer and will be none."""
         await self._room(len(body))
         heard = self._heard
@@ -274,7 +282,7 @@ class _Connection(asyncio.Protocol):
 
     def _answered(self, stream: int) -> None:
         if (call := self._calls.pop(stream, None)) is not None and not call.answer.done():
-            call.answer.set_result(Answer(call.status, call.headers, bytes(call.body[:MOST_ANSWER])))
+            call.answer.set_result(HttpResponse(call.status, call.headers, bytes(call.body[:MOST_ANSWER])))
 
     def _failed(self, stream: int, error: Exception) -> None:
         call = self._calls.pop(stream)

@@ -41,7 +41,7 @@ class NotTried(NotCalled):
     """The host was not called because too many other calls are under way. Says nothing about the host."""
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What came back."""
 
     status: int
@@ -94,7 +94,7 @@ class Caller:
     def is_idle(self) -> bool:
         return not self._calls
 
-    async def post(self, body: bytes, headers: Mapping[str, str], target: str | None = None) -> Answer:
+    async def post(self, body: bytes, headers: Mapping[str, str], target: str | None = None) -> HttpResponse:
         """To the URL, or to another `target` at its host. NotCalled if there was no answer in time."""
         sent = {"Content-Type": "application/json", "User-Agent": "Greendot", **headers}
         url = self._url if target is None else self._origin + target
@@ -116,7 +116,7 @@ class Caller:
         finally:
             self._calls -= 1
 
-    async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         limits = {"connect": CONNECT_S, "pool": self._timeout_s, "read": self._timeout_s, "write": self._timeout_s}
         async with self._pool.stream(
             "POST", url, headers=[*headers.items()], content=body, extensions={"timeout": limits}
@@ -127,7 +127,7 @@ class Caller:
                 if len(start) > MOST_ANSWER:
                     break
             named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            return Answer(response.status, named, bytes(start[:MOST_ANSWER]))
+            return HttpResponse(response.status, named, bytes(start[:MOST_ANSWER]))
 
     async def close(self) -> None:
         await self._pool.aclose()
@@ -142,7 +142,7 @@ class Callers:
         self._most_each = most_each
         self._callers: dict[tuple[str, str], Caller] = {}  # by tenant and origin, those called last at the end
 
-    async def post(self, tenant: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, tenant: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """NotCalled if there was no answer in time; NotTried if all callers are busy with other hosts."""
         parts = urlsplit(url)
         key = tenant, f"{parts.scheme}://{parts.netloc}"

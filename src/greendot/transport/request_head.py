@@ -37,7 +37,7 @@ BAD_VERSION = Refusal(b"505 HTTP Version Not Supported", counter=MALFORMED)
 NO_TUNNEL = Refusal(b"501 Not Implemented", b"this is not a proxy\n", counter=MALFORMED)
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with a refusal."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -63,13 +63,13 @@ class Head(NamedTuple):
 def read_head(method: bytes, version: str, target: bytes, fields: list[Field]) -> Head:
     """Return the checked head. Refused if the request is not one this server may answer."""
     if version not in ("1.1", "1.0"):
-        raise Refused(BAD_VERSION)
+        raise RequestRefused(BAD_VERSION)
     if method == b"CONNECT":
-        raise Refused(NO_TUNNEL)
+        raise RequestRefused(NO_TUNNEL)
     by_name = joined(fields)
     host = by_name.get(b"host")
     if (host is None and version == "1.1") or (host is not None and HOST.fullmatch(host) is None):
-        raise Refused(BAD_HOST)  # a host that is there twice is a list, which is not valid either
+        raise RequestRefused(BAD_HOST)  # a host that is there twice is a list, which is not valid either
     authority, path, query = _split(method, target)
     if authority is not None:
         # RFC 9112, 3.2.2: the Host field is ignored and replaced.
@@ -77,9 +77,9 @@ def read_head(method: bytes, version: str, target: bytes, fields: list[Field]) -
         by_name[b"host"] = authority
     coding = by_name.get(b"transfer-encoding")
     if coding is not None and version == "1.0":
-        raise Refused(BAD_REQUEST)
+        raise RequestRefused(BAD_REQUEST)
     if coding is not None and coding.lower() != b"chunked":
-        raise Refused(BAD_CODING)
+        raise RequestRefused(BAD_CODING)
     return Head(method, version, path, query, fields, by_name)
 
 
@@ -91,7 +91,7 @@ def _split(method: bytes, target: bytes) -> tuple[bytes | None, bytes, bytes]:
         return absolute[1], absolute[2] or b"/", absolute[3] or b""
     if target == b"*" and method == b"OPTIONS":
         return None, target, b""
-    raise Refused(BAD_TARGET)
+    raise RequestRefused(BAD_TARGET)
 
 
 def joined(fields: Iterable[Field]) -> dict[bytes, bytes]:

@@ -52,7 +52,7 @@ CONFIGURED = Bounds()
 STRANGERS = Bounds(at_once=32, each_share=8, each_domain=2, patience_s=8.0, pause_s=15.0, longest_pause_s=900.0)
 
 
-class Counts(Struct):
+class ResolverCounts(Struct):
     """Look-ups since the start."""
 
     failed: int = 0  # no answer in time, or no address
@@ -95,7 +95,7 @@ class Resolver:
     """Looks names up for the event loop it is used in."""
 
     def __init__(self, bounds: Bounds, now: Callable[[], float] = time.monotonic) -> None:
-        self.counts = Counts()
+        self.counts = ResolverCounts()
         self._bounds = bounds
         self._now = now
         self._under_way: dict[str, _Lookup] = {}  # by host

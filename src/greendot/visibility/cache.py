@@ -11,9 +11,10 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from greendot.ids import Key
 from greendot.node.batching import BatchedReads
 from greendot.node.context import NodeContext
-from greendot.store.visibility import Key, PrivacyStore
+from greendot.store.visibility import PrivacyStore
 from greendot.visibility.model import (
     PLAIN,
     Person,

@@ -14,6 +14,7 @@ from typing import Protocol
 from greendot.engine.messages import Acknowledged, Topic, VisibilityChanged
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
+from greendot.ids import Key
 from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.commands import CommandTable, Outcome
@@ -23,7 +24,7 @@ from greendot.node.timer_model import Timer
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import LastSeen, PrivacySet
 from greendot.protocol.replies import PrivacyReply
-from greendot.store.visibility import Key, PrivacyStore
+from greendot.store.visibility import PrivacyStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.transport.connection import Connection

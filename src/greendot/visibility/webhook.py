@@ -30,7 +30,7 @@ REST_S = 5.0  # for so long
 Pair = tuple[str, str]  # viewer and target
 
 
-class Question(Struct, frozen=True):
+class VisibilityQuestion(Struct, frozen=True):
     """One viewer and whom they want to see."""
 
     viewer: str
@@ -41,7 +41,7 @@ class Questions(Struct, frozen=True):
     """The body of a request."""
 
     tenant: str
-    questions: list[Question]
+    questions: list[VisibilityQuestion]
 
 
 class VisibleTargets(Struct, frozen=True):
@@ -157,7 +157,7 @@ class VisibilityWebhook:
         asked: dict[str, list[str]] = {}
         for viewer, target in pairs:
             asked.setdefault(viewer, []).append(target)
-        questions = Questions(tenant, [Question(viewer, targets) for viewer, targets in asked.items()])
+        questions = Questions(tenant, [VisibilityQuestion(viewer, targets) for viewer, targets in asked.items()])
         try:
             answers = decode(await app.ask(msgspec.json.encode(questions)), Answers)
         except (GreendotError, msgspec.MsgspecError) as error:

@@ -29,7 +29,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.spans import parent, span
 from greendot.telemetry.traceparent import TRACEPARENT, read
-from greendot.transport.http_client import Answer, Caller, NotCalled
+from greendot.transport.http_client import Caller, HttpResponse, NotCalled
 from greendot.webhooks.model import Verdict, verdict
 
 
@@ -90,7 +90,7 @@ class Hook:
         self._note(found)
         return found
 
-    async def post(self, events: Sequence[HookEvent]) -> Answer:
+    async def post(self, events: Sequence[HookEvent]) -> HttpResponse:
         now, delivery = self._clock.now_ms(), new_message_id()
         body = msgspec.json.encode(HookDelivery(delivery, now, [*events]))
         headers = {SIGNATURE: signature(self._secrets, now // 1000, body), DELIVERY: delivery}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, TypeVar
 
-Outcome = Literal["taken", "gone", "failed"]
+DeliveryOutcome = Literal["taken", "gone", "failed"]
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 900.0
 MOST_BYTES = 1024 * 1024  # of one request, unless a single event has more
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Verdict(NamedTuple):
     """What an attempt came to."""
 
-    outcome: Outcome
+    outcome: DeliveryOutcome
     reason: str = ""
     wait_s: float = 0.0  # the app asked for so long at least
 

@@ -10,7 +10,7 @@ import pytest
 
 from greendot.app_outbox.rows import MessageRow, NoticeRow, parse_row
 from greendot.protocol.codec import MAX_FRAME
-from greendot.store.app_outbox import MOST_BODY, Aside, OutboxRow
+from greendot.store.app_outbox import MOST_BODY, OutboxRow, SetAside
 from greendot.store.inbox import Notice
 from greendot.store.rooms import Draft
 
@@ -87,7 +87,7 @@ def test_a_body_may_be_as_large_as_a_frame_without_the_spaces_between() -> None:
 )
 def test_what_can_never_be_sent_says_why(row: OutboxRow, word: str) -> None:
     letter = parse_row(row)
-    assert isinstance(letter, Aside)
+    assert isinstance(letter, SetAside)
     assert letter.id == 17
     assert word in letter.reason
     assert len(letter.reason) < 300

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from greendot.auth.claims import TokenRules
-from greendot.auth.keyring import Key
+from greendot.auth.keyring import VerificationKey
 from greendot.auth.model import Grants
 from greendot.auth.tokens import Tokens
 from greendot.errors import TokenError
 from greendot.protocol.tokens import claims_in
 
 NOW = 1_800_000_000_000
-KEY = Key("HS256", b"x" * 32)
+KEY = VerificationKey("HS256", b"x" * 32)
 
 
-def granted(rules: TokenRules, now: int = NOW, key: Key = KEY, **claims: Any) -> Grants:
+def granted(rules: TokenRules, now: int = NOW, key: VerificationKey = KEY, **claims: Any) -> Grants:
     return rules.grants(claims_in({"sub": "ann", "exp": NOW // 1000 + 60} | claims), key, now)
 
 
@@ -64,5 +64,5 @@ def test_who_does_not_ask_is_told_nothing_of_them() -> None:
 def test_what_is_made_fits_the_rules() -> None:
     tokens = Tokens("x" * 32, rules=TokenRules(audience="chat", issuer="me"))
     assert tokens.read(tokens.make("ann", NOW, 60), NOW).user == "ann"
-    bound = Tokens(keys=[Key("HS512", b"x" * 64, "k1", tenant="acme")])
+    bound = Tokens(keys=[VerificationKey("HS512", b"x" * 64, "k1", tenant="acme")])
     assert bound.read(bound.make("ann", NOW, 60), NOW).tenant == "acme"

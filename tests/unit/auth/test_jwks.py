@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from greendot.auth.jwks import AGAIN_S, FetchFailed, RemoteKeys
-from greendot.auth.keyring import Key
+from greendot.auth.keyring import VerificationKey
 from greendot.auth.tokens import Tokens
 from greendot.errors import KeysUnavailable, TokenError
 from greendot.testing.clock import ManualClock
@@ -154,7 +154,7 @@ async def test_during_an_outage_nobody_is_told_that_a_token_is_bad_which_may_be_
 
 async def test_a_secret_of_ours_counts_beside_their_keys_and_they_cannot_replace_our_keys() -> None:
     provider = Provider()
-    own = Key("RS256", OLD.public, "ours")
+    own = VerificationKey("RS256", OLD.public, "ours")
     forger = signer("RS256", "forger")
     provider.keys = [forger.jwk("ours"), NEW.jwk("new")]
     tokens = Tokens("a secret, long enough to be taken", [own], remote=provider.remote)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greendot.auth.claims import TokenRules
-from greendot.auth.keyring import ALGORITHMS, PUBLIC, BadKey, Key, Keyring, public_key_of, secret_of
+from greendot.auth.keyring import ALGORITHMS, PUBLIC, BadKey, Keyring, VerificationKey, public_key_of, secret_of
 from greendot.auth.tokens import Tokens, UnknownKey
 from greendot.errors import TokenError
 from signers import ALGORITHMS as SIGNED
@@ -27,9 +27,9 @@ every_algorithm = pytest.mark.parametrize("alg", ALGORITHMS)
 every_public_one = pytest.mark.parametrize("alg", PUBLIC)
 
 
-def key(of: Signer, kid: str | None = "k1", **more: object) -> Key:
+def key(of: Signer, kid: str | None = "k1", **more: object) -> VerificationKey:
     material = of.private.encode() if of.alg.startswith("HS") else of.public
-    return Key(of.alg, material, kid, **more)  # type: ignore[arg-type]
+    return VerificationKey(of.alg, material, kid, **more)  # type: ignore[arg-type]
 
 
 def refused(tokens: Tokens, token: str) -> TokenError:
@@ -189,7 +189,7 @@ def test_only_algorithms_on_the_list_are_taken() -> None:
 def test_no_key_is_ever_chosen_for_another_algorithm(
     keys: list[tuple[str | None, str]], kid: str | None, alg: str
 ) -> None:
-    ring = Keyring([Key(of, b"", name) for name, of in keys])
+    ring = Keyring([VerificationKey(of, b"", name) for name, of in keys])
     for found in ring.fitting(kid, alg):
         assert found.alg == alg
         assert kid is None or found.kid in (kid, None)

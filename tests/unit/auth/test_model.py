@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.auth.model import EVERY_TENANT, EVERYTHING, Grants, Kind, Revocation, Revocations, names_of
+from greendot.auth.model import EVERY_TENANT, EVERYTHING, Grants, Revocation, RevocationKind, Revocations, names_of
 
 names = st.sampled_from(["a", "b"])
 entries = st.builds(
@@ -11,7 +11,9 @@ entries = st.builds(
 )
 
 
-def entry(kind: Kind, value: str, *, before: int = 0, expires_at: int = 1_000, tenant: str = "t") -> Revocation:
+def entry(
+    kind: RevocationKind, value: str, *, before: int = 0, expires_at: int = 1_000, tenant: str = "t"
+) -> Revocation:
     return Revocation(tenant, kind, value, expires_at, before)
 
 

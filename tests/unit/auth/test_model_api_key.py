@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greendot.auth.model import SCOPES, Caller, Scope, hash_of, parse, text_of
+from greendot.auth.model import SCOPES, Caller, KeyScope, hash_of, parse, text_of
 from greendot.ids import new_key_id, new_key_secret
 
 ID, SECRET = "0123456789ab", "S" * 43
@@ -54,9 +54,9 @@ def test_a_hash_says_nothing_of_its_secret_and_tells_secrets_apart() -> None:
     assert hash_of(SECRET) == hash_of(SECRET) != hash_of(SECRET[:-1] + "s")
 
 
-@pytest.mark.parametrize("scope", get_args(Scope))
-def test_a_scope_grants_itself_alone(scope: Scope) -> None:
-    granted = {other for other in get_args(Scope) if Caller("acme", frozenset({scope})).may(other)}
+@pytest.mark.parametrize("scope", get_args(KeyScope))
+def test_a_scope_grants_itself_alone(scope: KeyScope) -> None:
+    granted = {other for other in get_args(KeyScope) if Caller("acme", frozenset({scope})).may(other)}
     if scope == "admin":
         assert granted == {*SCOPES}
     elif scope == "operator":
@@ -66,4 +66,4 @@ def test_a_scope_grants_itself_alone(scope: Scope) -> None:
 
 
 def test_who_has_nothing_may_nothing() -> None:
-    assert not any(Caller("acme", frozenset()).may(scope) for scope in get_args(Scope))
+    assert not any(Caller("acme", frozenset()).may(scope) for scope in get_args(KeyScope))

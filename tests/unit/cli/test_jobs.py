@@ -9,7 +9,7 @@ import msgspec
 from cli.calls import complaint
 from cli.stores import both_stores, opened, said
 from greendot.clock import SystemClock
-from greendot.store.jobs import Ended
+from greendot.store.jobs import JobEnd
 
 
 @both_stores
@@ -22,7 +22,7 @@ async def test_when_jobs_run_and_what_became_of_them_is_shown(kind: str, tmp_pat
         await store.plan_job("sweep", "every 600 s", now - 70_000)
         claimed = await store.claim_job("sweep", "host-1-x", now - 70_000, 60_000)
         assert claimed is not None
-        ended = Ended("failed", now - 65_000, now + 90_500, failures=1, done=3, note="no \x1b[31mengine")
+        ended = JobEnd("failed", now - 65_000, now + 90_500, failures=1, done=3, note="no \x1b[31mengine")
         await store.end_job("sweep", claimed.fence, ended)
         (_, *rows) = (await said("jobs", "list", "--store", url)).splitlines()
         (row,) = [row for row in rows if row.startswith("sweep")]

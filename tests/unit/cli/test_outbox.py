@@ -9,7 +9,7 @@ import pytest
 
 from cli.calls import complaint
 from cli.stores import said
-from greendot.store.app_outbox import Aside
+from greendot.store.app_outbox import SetAside
 from greendot.store.postgres import PostgresOutbox
 from postgres_server import execute, fresh_schema
 
@@ -43,7 +43,7 @@ async def test_what_waits_and_what_was_set_aside_is_shown_and_tried_again(postgr
             for shard in await session.waiting(range(16)):
                 for row in await session.take(shard, 10):
                     if row.room is not None:
-                        await session.settle(shard, [], [Aside(row.id, "there is no room 'nowhere'")])
+                        await session.settle(shard, [], [SetAside(row.id, "there is no room 'nowhere'")])
         shown = await said(*status)
         assert re.fullmatch(
             r"1 row waits to be sent, the oldest written (now|\d+ s ago)\.\n"

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from greendot.auth.model import SCOPES, Caller, Scope
+from greendot.auth.model import SCOPES, Caller, KeyScope
 from greendot.http.scopes import NEEDED, OPEN, UNCOUNTED, guarded
 from http_routes import uncalled_app
 
@@ -38,7 +38,7 @@ async def nothing(request: Request) -> Response:
 
 
 class Closed:
-    async def admit(self, request: Request, scope: Scope) -> None:
+    async def admit(self, request: Request, scope: KeyScope) -> None:
         raise PermissionError(scope)
 
     def caller(self, request: Request) -> Caller:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.inbox.kinds_model import RETRIED_S, TIMES, Kind, Kinds, Promise, wait_s
+from greendot.inbox.kinds_model import RETRIED_S, TIMES, Kinds, NotificationKind, Promise, wait_s
 
 
 def test_a_kind_that_nobody_named_is_durable_and_travels_whole() -> None:
-    kinds = Kinds({"alarm": Kind("acknowledged", "hint")})
+    kinds = Kinds({"alarm": NotificationKind("acknowledged", "hint")})
     assert kinds.of("alarm") == ("acknowledged", "hint")
     assert kinds.of("Alarm") == kinds.of("") == ("durable", "full")
 
@@ -23,7 +23,7 @@ def test_a_kind_that_nobody_named_is_durable_and_travels_whole() -> None:
     ],
 )
 def test_what_a_promise_means(promise: Promise, is_kept: bool, wants_ack: bool) -> None:
-    assert (Kind(promise).is_kept, Kind(promise).wants_ack) == (is_kept, wants_ack)
+    assert (NotificationKind(promise).is_kept, NotificationKind(promise).wants_ack) == (is_kept, wants_ack)
 
 
 def test_waits_double_up_to_a_minute() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from greendot.errors import EngineUnavailable
 from greendot.jobs.job import Planned, RunningJob
-from greendot.jobs.model import Every, Plan
+from greendot.jobs.model import Every, JobPlan
 from greendot.jobs.scheduler import Scheduler
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import ManualClock
@@ -69,7 +69,7 @@ class Site(NamedTuple):
 
 
 def planned(job: Counting, every_s: float = EVERY_S) -> Planned:
-    return Planned(job, Plan(Every(round(every_s * 1000))), f"every {every_s:g} s")
+    return Planned(job, JobPlan(Every(round(every_s * 1000))), f"every {every_s:g} s")
 
 
 @asynccontextmanager

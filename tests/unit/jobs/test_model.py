@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from greendot.jobs.model import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Every, Plan
+from greendot.jobs.model import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Every, JobPlan
 
 HOUR = 3_600_000
-PLAN = Plan(Every(2 * HOUR), jitter_ms=60_000)
+PLAN = JobPlan(Every(2 * HOUR), jitter_ms=60_000)
 
 
 def test_a_new_job_runs_after_its_first_interval() -> None:
@@ -34,7 +34,7 @@ def test_jitter_only_ever_makes_it_later(chance: float) -> None:
 
 
 def test_a_failed_run_is_tried_again_soon_and_less_and_less_often() -> None:
-    day = Plan(Every(24 * HOUR))
+    day = JobPlan(Every(24 * HOUR))
     pauses = [day.again(0, failures, 1.0) for failures in range(1, 12)]
     assert pauses[:3] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS]
     assert pauses == sorted(pauses)
@@ -44,13 +44,13 @@ def test_a_failed_run_is_tried_again_soon_and_less_and_less_often() -> None:
 
 
 def test_a_failed_run_is_tried_no_later_than_it_would_run_anyway() -> None:
-    assert Plan(Every(1_000)).again(0, 9, 1.0) == 1_000
+    assert JobPlan(Every(1_000)).again(0, 9, 1.0) == 1_000
 
 
 def test_a_plan_has_no_jitter_unless_it_is_given_and_no_failure_is_as_one() -> None:
-    assert Plan(Every(HOUR)).following(0, 1.0) == HOUR
-    assert Plan(Every(HOUR)).again(0, 0, 1.0) == FIRST_PAUSE_MS
-    assert Plan(Every(HOUR)).again(500, 1, 0.5) == 500 + FIRST_PAUSE_MS * 3 // 4
+    assert JobPlan(Every(HOUR)).following(0, 1.0) == HOUR
+    assert JobPlan(Every(HOUR)).again(0, 0, 1.0) == FIRST_PAUSE_MS
+    assert JobPlan(Every(HOUR)).again(500, 1, 0.5) == 500 + FIRST_PAUSE_MS * 3 // 4
 
 
 def test_the_first_run_may_be_later_too() -> None:

@@ -12,12 +12,12 @@ import pytest
 
 from greendot.errors import EngineUnavailable
 from greendot.jobs.job import Planned
-from greendot.jobs.model import Every, Plan
+from greendot.jobs.model import Every, JobPlan
 from greendot.jobs.runner import Runner
 from greendot.jobs.unread_reminder import AT_ONCE, Reminding, UnreadReminder
 from greendot.presence.model import Snapshot, VisibleState
 from greendot.store.inbox import Notice, Notification
-from greendot.store.jobs import Ended
+from greendot.store.jobs import JobEnd
 from greendot.store.port import Store
 from greendot.store.sqlite import SqliteStore
 from greendot.testing import ManualClock
@@ -33,9 +33,9 @@ def reminder(served: Served) -> UnreadReminder:
     return UnreadReminder(node.store, node.engine, node.inbox_service.notify, REMINDING)
 
 
-async def remind(store: Store, job: UnreadReminder, clock: ManualClock) -> Ended:
+async def remind(store: Store, job: UnreadReminder, clock: ManualClock) -> JobEnd:
     runner = Runner(store, clock)
-    planned = Planned(job, Plan(Every(7_200_000)), "every 7200 s")
+    planned = Planned(job, JobPlan(Every(7_200_000)), "every 7200 s")
     await runner.plan([planned])
     ended = await runner.run(planned, early=True)
     assert ended is not None
@@ -200,7 +200,7 @@ async def test_a_run_that_is_interrupted_goes_on_where_it_was_and_nobody_is_remi
             if len(written) == pages * AT_ONCE // 10:
                 runner.runs["unread-reminder"].stop()
 
-        planned = Planned(UnreadReminder(store, Absent(), notify, REMINDING), Plan(Every(7_200_000)), "every 7200 s")
+        planned = Planned(UnreadReminder(store, Absent(), notify, REMINDING), JobPlan(Every(7_200_000)), "every 7200 s")
         await runner.plan([planned])
         first = await runner.run(planned, early=True)
         assert first is not None

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from greendot.push.send_slots import Host, Slots
+from greendot.push.send_slots import HostSlots, Slots
 
 
 def slots(each: int = 4, unproven: int = 4, unproven_each: int = 2) -> Slots:
     return Slots(each=each, unproven=unproven, unproven_each=unproven_each)
 
 
-def known() -> Host:
-    return Host(is_known=True)
+def known() -> HostSlots:
+    return HostSlots(is_known=True)
 
 
-def stranger() -> Host:
-    return Host(is_known=False)
+def stranger() -> HostSlots:
+    return HostSlots(is_known=False)
 
 
-async def acquired(room: Slots, host: Host, count: int) -> list[asyncio.Task[bool]]:
+async def acquired(room: Slots, host: HostSlots, count: int) -> list[asyncio.Task[bool]]:
     """Begin `count` sends; those that got a slot are done."""
     tasks = [asyncio.create_task(room.acquire(host)) for _ in range(count)]
     await asyncio.sleep(0)

@@ -12,7 +12,16 @@ import pytest
 
 from greendot.transport import resolver
 from greendot.transport.address_model import networks
-from greendot.transport.http_client import MOST_ANSWER, Answer, Caller, Callers, NotAllowed, NotCalled, NotTried, Terms
+from greendot.transport.http_client import (
+    MOST_ANSWER,
+    Caller,
+    Callers,
+    HttpResponse,
+    NotAllowed,
+    NotCalled,
+    NotTried,
+    Terms,
+)
 from receiver import Receiver, receiving
 from redis_servers.tls import certificates
 from waited import Lap
@@ -21,7 +30,7 @@ LOOPBACK = networks(["127.0.0.0/8"])
 BODY = b'{"events":[]}'
 
 
-async def post(url: str, body: bytes = BODY, **terms: Any) -> Answer:
+async def post(url: str, body: bytes = BODY, **terms: Any) -> HttpResponse:
     caller = Caller(url, Terms(**{"allowed": LOOPBACK, "timeout_s": 2.0} | terms))
     try:
         return await caller.post(body, {"X-Sent": "yes"})

@@ -11,7 +11,7 @@ from greendot.transport.request_head import (
     NO_TUNNEL,
     Field,
     Refusal,
-    Refused,
+    RequestRefused,
     joined,
     read_head,
     tokens,
@@ -69,7 +69,7 @@ TARGETS = [
 
 @pytest.mark.parametrize("target", [*TARGETS, b"http://a:b/", b"http://a/#c", b"/a?b#c"])
 def test_any_other_target_is_refused(target: bytes) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         read_head(b"GET", "1.1", target, HOST)
     assert caught.value.refusal == BAD_TARGET
 
@@ -85,7 +85,7 @@ def test_a_valid_host_is_accepted(host: bytes) -> None:
 
 @pytest.mark.parametrize("host", [b"a b", b"a,b", b"a/b", b"a@b", b"a:b", b"[::1", b"::1", b"a\xe9", b"http://a"])
 def test_any_other_host_is_refused(host: bytes) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         read_head(b"GET", "1.1", b"/", [(b"host", host)])
     assert caught.value.refusal == BAD_HOST
 
@@ -107,7 +107,7 @@ def test_any_other_host_is_refused(host: bytes) -> None:
 def test_a_head_that_breaks_the_rfc_is_refused(
     method: bytes, version: str, fields: list[Field], refusal: Refusal
 ) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         read_head(method, version, b"/", fields)
     assert caught.value.refusal == refusal
 

@@ -34,7 +34,7 @@ class Heard(NamedTuple):
     read: Reader
 
 
-class Counts:
+class BusCounts:
     """What an operator wants to know of the bus."""
 
     __slots__ = ("dropped", "gaps", "invalid", "published")
@@ -50,7 +50,7 @@ class RedisBus:
     """See `engine.base.Bus`."""
 
     def __init__(self, servers: Primaries, messages: BusCodec, prefix: str) -> None:
-        self.counts = Counts()
+        self.counts = BusCounts()
         self.lag = Histogram()  # from being published to being heard
         self.now: Callable[[], int] = lambda: 0  # the engine's time; 0: nobody knows
         self.own: set[str] = set()  # this node's incarnations; messages to them need not travel

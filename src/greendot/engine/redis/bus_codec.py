@@ -13,7 +13,7 @@ from hmac import compare_digest
 import msgspec
 from msgspec import Struct
 
-from greendot.engine.messages import AnySent, Entered, Kind, Left, Message, NodeMessage, Topic, Typing
+from greendot.engine.messages import AnySent, Entered, Left, Message, NodeMessage, Topic, TopicKind, Typing
 from greendot.engine.redis.record_codec import read_change, unescape
 
 _MAC = 16
@@ -27,7 +27,7 @@ class _NodeEnvelope(Struct, frozen=True, array_like=True):
     """
 
     message: AnySent
-    topic: tuple[Kind, str, str] | None = None
+    topic: tuple[TopicKind, str, str] | None = None
     at: int = 0  # when it was published, by the engine's time; 0: it was not looked at
 
 

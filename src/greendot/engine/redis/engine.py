@@ -23,7 +23,7 @@ from greendot.engine.redis.engine_time import EngineTime
 from greendot.engine.redis.link import RedisError
 from greendot.engine.redis.losses import Losses
 from greendot.engine.redis.metrics import Census, Figures
-from greendot.engine.redis.nodes import HOME, Death, LeasePeriods, Nodes, NodeTable
+from greendot.engine.redis.nodes import HOME, Death, LeasePeriods, NodeLeases, NodeTable
 from greendot.engine.redis.partitions import Partitions, Primaries
 from greendot.engine.redis.presence import RedisPresence, Verbs
 from greendot.engine.redis.primary import Primary, check
@@ -109,7 +109,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         RedisPresence.__init__(self, verbs)
         RedisTyping.__init__(self, verbs, options.typing_ttl_ms, options.typing_throttle_ms, self.bus.here)
         RedisRooms.__init__(self, verbs)
-        self.lives = Nodes(verbs, self._clock, options.periods)
+        self.lives = NodeLeases(verbs, self._clock, options.periods)
         self.sweeper = Sweeper(verbs, self.lives, self.bus, options.seen_retention_ms)
         self.watchdog = Watchdog(verbs, self.bus, self.lives, self._clock)
         self.losses = Losses(self.servers, self.watchdog, self._clock, options.periods)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
-from greendot.engine.redis.nodes import Nodes
+from greendot.engine.redis.nodes import NodeLeases
 from greendot.engine.redis.partitions import Primaries
 from greendot.engine.redis.sweeper import Sweeper
 from greendot.telemetry.metrics_model import Histogram
@@ -71,7 +71,7 @@ class Figures(NamedTuple):
 
     servers: Primaries
     bus: RedisBus
-    lives: Nodes
+    lives: NodeLeases
     sweeper: Sweeper
     census: Census
 

@@ -97,7 +97,7 @@ class NodeTable(NamedTuple):
         return found
 
 
-class Nodes:
+class NodeLeases:
     """This node's life, and an eye on the others'."""
 
     def __init__(self, verbs: Verbs, clock: Clock, periods: LeasePeriods) -> None:

@@ -26,7 +26,7 @@ _ALL = keys.PARTITIONS * keys.BUCKETS
 
 MOST_COUNTS = 1_000  # tenants whose count is kept, beside those counted lately
 
-Buckets = list[tuple[int, list[bytes]]]  # in order, with fields and records of the tenant's users
+OnlineBuckets = list[tuple[int, list[bytes]]]  # in order, with fields and records of the tenant's users
 Settle = Callable[[str, str], Awaitable[Snapshot]]
 Read = Callable[[bytes], Snapshot | None]  # of a packed record; None if something in it may have run out
 
@@ -115,7 +115,7 @@ class OnlinePages:
             seen = seen.plus(step)
         return seen
 
-    async def _step(self, tenant: str, position: int, wanted: int) -> tuple[Seen, Buckets]:
+    async def _step(self, tenant: str, position: int, wanted: int) -> tuple[Seen, OnlineBuckets]:
         """Look through some partitions, the first of them from a bucket on."""
         partition, bucket = divmod(position, keys.BUCKETS)
         some = range(partition, min(partition + AT_ONCE, keys.PARTITIONS))
@@ -133,7 +133,7 @@ class OnlinePages:
 
     async def _read_buckets(
         self, tenant: str, partitions: Sequence[int], bucket: int, wanted: int
-    ) -> tuple[Seen, Buckets]:
+    ) -> tuple[Seen, OnlineBuckets]:
         first = partitions[0] * keys.BUCKETS
         names = [keys.buckets(self._prefix, partition, 0)[0] for partition in partitions]
         arguments = (f"{tenant}/", bucket, keys.BUCKETS, MOST_READ, wanted)

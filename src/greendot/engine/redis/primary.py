@@ -21,7 +21,7 @@ from greendot.telemetry.metrics_model import Histogram
 BACKOFF_S, LONGEST_S = 0.05, 2.0
 
 
-class Owner(Protocol):
+class PrimaryOwner(Protocol):
     """Who keeps servers."""
 
     latency: Histogram  # of commands
@@ -39,7 +39,7 @@ class Owner(Protocol):
 class Primary:
     """`up` while commands may be sent. `trouble` says why not."""
 
-    def __init__(self, address: Address, place: RedisTarget, tls: ssl.SSLContext | None, owner: Owner) -> None:
+    def __init__(self, address: Address, place: RedisTarget, tls: ssl.SSLContext | None, owner: PrimaryOwner) -> None:
         self.address = address
         self.partitions: set[int] = set()
         self.up = False

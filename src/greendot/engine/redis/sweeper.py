@@ -14,7 +14,7 @@ from greendot.engine.port import PassThrottle, Transition
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
 from greendot.engine.redis.link import RedisError
-from greendot.engine.redis.nodes import CLAIM_MS, HOME, Nodes, NodeTable
+from greendot.engine.redis.nodes import CLAIM_MS, HOME, NodeLeases, NodeTable
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.primary import Primary
 from greendot.engine.results import Swept
@@ -33,7 +33,7 @@ REMEMBERED_MS = 90_000_000  # how long a dead node is listed: longer than any bu
 class Sweeper:
     """Passes over all buckets, each by one node at a time."""
 
-    def __init__(self, verbs: Verbs, nodes: Nodes, bus: RedisBus, retention_ms: int) -> None:
+    def __init__(self, verbs: Verbs, nodes: NodeLeases, bus: RedisBus, retention_ms: int) -> None:
         self.total = Swept()
         self.drift = 0  # sessions the last sweep ended: nobody had told that they were over
         self.swept_at = 0  # when that was, by the engine's time

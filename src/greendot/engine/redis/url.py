@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from greendot.errors import ConfigError
 
-Kind = Literal["standalone", "sentinel", "cluster"]
-_KINDS: dict[str, Kind] = {"": "standalone", "sentinel": "sentinel", "cluster": "cluster"}
-_PORTS: dict[Kind, int] = {"standalone": 6379, "sentinel": 26379, "cluster": 6379}
+RedisMode = Literal["standalone", "sentinel", "cluster"]
+_KINDS: dict[str, RedisMode] = {"": "standalone", "sentinel": "sentinel", "cluster": "cluster"}
+_PORTS: dict[RedisMode, int] = {"standalone": 6379, "sentinel": 26379, "cluster": 6379}
 _FILES = {"ca", "cert", "key"}
 _END_OF_HOSTS = re.compile("[/?#]")
 
@@ -38,7 +38,7 @@ class Address(NamedTuple):
 class RedisTarget(Struct, frozen=True):
     """Which servers, and how to speak to them."""
 
-    kind: Kind
+    kind: RedisMode
     hosts: tuple[Address, ...]
     user: str | None = None
     password: str | None = None

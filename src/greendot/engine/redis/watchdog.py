@@ -12,7 +12,7 @@ import asyncio
 from greendot.clock import Clock
 from greendot.engine.redis import keys
 from greendot.engine.redis.bus import RedisBus
-from greendot.engine.redis.nodes import Nodes
+from greendot.engine.redis.nodes import NodeLeases
 from greendot.engine.redis.presence import Verbs
 from greendot.engine.redis.primary import Primary
 from greendot.engine.redis.scripts import SCRIPTS
@@ -26,7 +26,7 @@ LATE_S = 1.5  # a round so much later than the last one found this process stopp
 class Watchdog:
     """Beats on all servers, and what is known of each."""
 
-    def __init__(self, verbs: Verbs, bus: RedisBus, nodes: Nodes, clock: Clock) -> None:
+    def __init__(self, verbs: Verbs, bus: RedisBus, nodes: NodeLeases, clock: Clock) -> None:
         self._verbs = verbs
         self._bus = bus
         self._nodes = nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from greendot.ops.capacity.constants import of, seconds
-from greendot.ops.capacity.plan import BUCKETS, BUSY, LEAST, MEASURED_NODES, PACKED, PARTITIONS, Plan
+from greendot.ops.capacity.plan import BUCKETS, BUSY, LEAST, MEASURED_NODES, PACKED, PARTITIONS, CapacityPlan
 
 MANY_NODES = 200
 MUCH_A_DAY = 50e9
@@ -15,7 +15,7 @@ LARGE_ROOM = 100  # typing.large_room
 FAST_LINK = 10e9 / 8 / 2  # bytes a second: half of ten gigabits
 
 
-def limits(plan: Plan) -> Iterator[str]:
+def limits(plan: CapacityPlan) -> Iterator[str]:
     """The most important first."""
     work, nodes = plan.spread.work, plan.spread.nodes
     if nodes == 1 and work.messages_s <= of("messages_sqlite") / 2:
@@ -40,7 +40,7 @@ def limits(plan: Plan) -> Iterator[str]:
         )
 
 
-def _postgres(plan: Plan) -> Iterator[str]:
+def _postgres(plan: CapacityPlan) -> Iterator[str]:
     work = plan.spread.work
     for what, rate, most in (
         ("messages", work.messages_s, of("messages")),
@@ -63,7 +63,7 @@ def _postgres(plan: Plan) -> Iterator[str]:
         )
 
 
-def _redis(plan: Plan) -> Iterator[str]:
+def _redis(plan: CapacityPlan) -> Iterator[str]:
     work = plan.spread.work
     if plan.shards > 1:
         yield (
@@ -90,7 +90,7 @@ def _redis(plan: Plan) -> Iterator[str]:
         )
 
 
-def _fan_out(plan: Plan) -> Iterator[str]:
+def _fan_out(plan: CapacityPlan) -> Iterator[str]:
     work, nodes = plan.spread.work, plan.spread.nodes
     if work.others > LARGE_ROOM:
         large = f"above typing.large_room ({LARGE_ROOM}) only how many type is told"

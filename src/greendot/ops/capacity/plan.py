@@ -79,7 +79,7 @@ class Placement(Struct, frozen=True):
         return used + (self.heard_s / of("intake") if self.nodes > 1 else 0.0)
 
 
-class Plan(Struct, frozen=True):
+class CapacityPlan(Struct, frozen=True):
     """What is needed, each with how it is counted."""
 
     spread: Placement
@@ -90,13 +90,13 @@ class Plan(Struct, frozen=True):
         return next(one.value for one in self.figures if (one.part, one.what) == (part, what))
 
 
-def plan(work: Workload) -> Plan:
+def plan(work: Workload) -> CapacityPlan:
     spread = spread_of(work)
     figures = [*_nodes(spread)]
     shards = shards_of(spread) if spread.nodes > 1 else 0
     if shards:
         figures += _redis(spread, shards)
-    return Plan(spread, shards, [*figures, *_postgres(spread), *_network(spread)])
+    return CapacityPlan(spread, shards, [*figures, *_postgres(spread), *_network(spread)])
 
 
 def spread_of(work: Workload) -> Placement:

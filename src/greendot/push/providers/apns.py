@@ -16,7 +16,7 @@ from greendot.push.providers.responses import no_answer, read, said, trouble, wo
 from greendot.push.providers.signing import SigningKey, ec_key
 from greendot.store.push import Device
 from greendot.transport.http2_client import MultiplexedCaller
-from greendot.transport.http_client import Answer, NotCalled, Terms
+from greendot.transport.http_client import HttpResponse, NotCalled, Terms
 
 URLS = {"production": "https://api.push.apple.com", "sandbox": "https://api.sandbox.push.apple.com"}
 MOST_BYTES = 4_096
@@ -103,7 +103,7 @@ class Apns:
     async def close(self) -> None:
         await self._caller.close()
 
-    async def _post(self, device: Device, payload: PushPayload) -> Answer:
+    async def _post(self, device: Device, payload: PushPayload) -> HttpResponse:
         """With a new token if the present one has ended."""
         payload, body = fitted(payload, self._payload, MOST_BYTES)
         headers, target = self._headers(payload), f"/3/device/{device.token}"
@@ -141,7 +141,7 @@ class Apns:
                 aps["sound"] = "default"
         return _encode({"aps": aps, "greendot": content(payload, shown=False)})
 
-    def _refused(self, answer: Answer, device: Device) -> SendResult:
+    def _refused(self, answer: HttpResponse, device: Device) -> SendResult:
         found = read(_refusal, answer.body) or _Refusal()
         error = word(found.reason)
         reason = said(self._caller.host, answer.status, error)
@@ -159,6 +159,6 @@ class Apns:
 _: type[ProviderSender] = Apns
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: HttpResponse) -> str:
     found = read(_refusal, answer.body)
     return found.reason if found is not None else ""

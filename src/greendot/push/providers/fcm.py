@@ -15,7 +15,7 @@ from greendot.push.providers.google_auth import AccessTokens, ServiceAccount
 from greendot.push.providers.responses import no_answer, read, said, trouble, word
 from greendot.store.push import Device
 from greendot.transport.http2_client import MultiplexedCaller
-from greendot.transport.http_client import Answer, NotCalled, Terms
+from greendot.transport.http_client import HttpResponse, NotCalled, Terms
 
 URL = "https://fcm.googleapis.com"
 MOST_BYTES = 4_096  # of a message; Google counts what is in it, this is a little stricter
@@ -68,7 +68,7 @@ class Fcm:
         await self._tokens.close()
         await self._caller.close()
 
-    async def _post(self, body: bytes) -> Answer:
+    async def _post(self, body: bytes) -> HttpResponse:
         """With a new access token if the present one is not taken."""
         token = await self._tokens.token()
         answer = await self._caller.post(body, {"authorization": f"Bearer {token}"}, self._target)
@@ -78,7 +78,7 @@ class Fcm:
         headers = {"authorization": f"Bearer {await self._tokens.token()}"}
         return await self._caller.post(body, headers, self._target)
 
-    def _refused(self, answer: Answer) -> SendResult:
+    def _refused(self, answer: HttpResponse) -> SendResult:
         code = _code(answer)
         reason = said(self._caller.host, answer.status, code)
         if code == "UNREGISTERED" or (answer.status == 400 and _is_about_token(answer)):
@@ -116,7 +116,7 @@ def _message(payload: PushPayload, token: str, now: int) -> bytes:
     return _encode({"message": message})
 
 
-def _code(answer: Answer) -> str:
+def _code(answer: HttpResponse) -> str:
     """What FCM itself calls it, or what Google's services in general do."""
     found = read(_refusal, answer.body)
     if found is None:
@@ -125,7 +125,7 @@ def _code(answer: Answer) -> str:
     return next((code for code in codes if code), word(found.error.status))
 
 
-def _is_about_token(answer: Answer) -> bool:
+def _is_about_token(answer: HttpResponse) -> bool:
     """Other things that are wrong with a request are no reason to forget a device."""
     found = read(_refusal, answer.body)
     if found is None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from greendot.push.payload import SendResult
-from greendot.transport.http_client import Answer, NotCalled, NotTried
+from greendot.transport.http_client import HttpResponse, NotCalled, NotTried
 
 LONGEST_WAIT_S = 900.0  # a wrong one must not silence a provider for a day
 HELD_S = 5.0  # before a call is tried again for which there was no room
@@ -49,7 +49,7 @@ def said(host: str, status: int, error: str = "") -> str:
     return f"{host} answered {status} {error}".rstrip()
 
 
-def trouble(host: str, answer: Answer, now_ms: int, error: str = "") -> SendResult:
+def trouble(host: str, answer: HttpResponse, now_ms: int, error: str = "") -> SendResult:
     """The provider cannot or does not want to at the moment."""
     return SendResult("failed", said(host, answer.status, error), wait_s(answer.headers, now_ms), is_away=True)
 

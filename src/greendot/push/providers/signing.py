@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 
-class BadKey(ValueError):
+class BadSigningKey(ValueError):
     """It is not a key as it is needed. Says nothing of what it is."""
 
 
@@ -43,7 +43,7 @@ def ec_key(text: str, kid: str | None = None) -> SigningKey:
     if "-----BEGIN" in text:
         found = _loaded(text, ec.EllipticCurvePrivateKey, "a private key on P-256 in PEM")
         if not isinstance(found.curve, ec.SECP256R1):
-            raise BadKey("it is a key on another curve than P-256")
+            raise BadSigningKey("it is a key on another curve than P-256")
         return SigningKey(found, kid)
     try:
         number = urlsafe_b64decode(text.strip() + "=" * (-len(text.strip()) % 4))
@@ -51,7 +51,7 @@ def ec_key(text: str, kid: str | None = None) -> SigningKey:
             raise ValueError
         return SigningKey(ec.derive_private_key(int.from_bytes(number), ec.SECP256R1()), kid)
     except ValueError:
-        raise BadKey("it is neither a private key on P-256 in PEM nor 32 bytes in URL-safe base64") from None
+        raise BadSigningKey("it is neither a private key on P-256 in PEM nor 32 bytes in URL-safe base64") from None
 
 
 def new_vapid_key() -> tuple[str, str]:
@@ -67,5 +67,5 @@ def _loaded(pem: str, kind: type[Any], name: str) -> Any:
     except (ValueError, TypeError):
         found = None
     if not isinstance(found, kind):
-        raise BadKey(f"it is not {name}")
+        raise BadSigningKey(f"it is not {name}")
     return found

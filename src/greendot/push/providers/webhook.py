@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.protocol.webhooks import SIGNATURE, signature
-from greendot.push.payload import Content, ProviderSender, PushPayload, SendResult, content
+from greendot.push.payload import ProviderSender, PushContent, PushPayload, SendResult, content
 from greendot.push.policy_model import Importance
 from greendot.push.providers.responses import no_answer, said, trouble
 from greendot.store.push import Device
@@ -28,7 +28,7 @@ class PushRequest(Struct, frozen=True, omit_defaults=True):
     user: str
     device: str
     token: str  # as it was registered
-    notification: Content
+    notification: PushContent
     importance: Importance
     collapse: str | None = None
     expires_at: int | None = None

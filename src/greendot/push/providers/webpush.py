@@ -18,7 +18,7 @@ from greendot.push.providers.webpush_subscription import (
     read_subscription,
 )
 from greendot.store.push import Device
-from greendot.transport.http_client import Answer, Callers, NotAllowed, NotCalled, Terms
+from greendot.transport.http_client import Callers, HttpResponse, NotAllowed, NotCalled, Terms
 
 MOST_TOPIC = 32
 VAPID_S = 12 * 3_600  # a token is good for so long; services take at most a day
@@ -95,7 +95,7 @@ class WebPush:
     async def close(self) -> None:
         await self._callers.close()
 
-    async def _post(self, tenant: str, endpoint: str, to: Recipient, payload: PushPayload) -> Answer:
+    async def _post(self, tenant: str, endpoint: str, to: Recipient, payload: PushPayload) -> HttpResponse:
         _, text = fitted(payload, lambda one: _encode(content(one)), MOST_BYTES)
         parts = urlsplit(endpoint)
         headers = {
@@ -109,7 +109,7 @@ class WebPush:
             headers["Topic"] = digest(payload.collapse, MOST_TOPIC)
         return await self._callers.post(tenant, endpoint, encrypted(text, to), headers)
 
-    def _meant(self, host: str, answer: Answer) -> SendResult:
+    def _meant(self, host: str, answer: HttpResponse) -> SendResult:
         if 200 <= answer.status < 300:
             return SendResult("sent")
         if answer.status in (404, 410):

@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 import asyncpg
 
 from greendot.errors import ConfigError
-from greendot.store.app_outbox import MOST_BODY, SHARDS, Aside, Outbox, OutboxRow, OutboxSession, OutboxStatus, Poison
+from greendot.store.app_outbox import (
+    MOST_BODY,
+    SHARDS,
+    Outbox,
+    OutboxRow,
+    OutboxSession,
+    OutboxStatus,
+    Poison,
+    SetAside,
+)
 from greendot.store.postgres.migrations import LOCK, outbox_sql
 from greendot.store.postgres.pool import Link, place, translated, words
 
@@ -255,7 +264,7 @@ class _Session:
     async def take(self, shard: int, limit: int) -> list[OutboxRow]:
         return [OutboxRow(*row) for row in await self.do(lambda link: link.fetch(TAKE, shard, limit))]
 
-    async def settle(self, shard: int, done: Sequence[int], aside: Sequence[Aside]) -> None:
+    async def settle(self, shard: int, done: Sequence[int], aside: Sequence[SetAside]) -> None:
         async def work(link: Link) -> None:
             async with link.transaction():
                 if done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greendot.ids import Key
-from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobRun, JobState, JobStore, Unread
+from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, JobEnd, JobRun, JobState, JobStore, Unread
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Pool
 
@@ -115,7 +115,7 @@ class PostgresJobs:
 
         return await self._links.transact(work)
 
-    async def end_job(self, name: str, fence: int, ended: Ended) -> bool:
+    async def end_job(self, name: str, fence: int, ended: JobEnd) -> bool:
         async def work(link: Link) -> bool:
             if not await link.fetch(_END, name, fence, ended.next_at, ended.failures, ended.outcome == "ok"):
                 return False

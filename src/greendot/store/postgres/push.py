@@ -14,7 +14,7 @@ from greendot.push.policy_model import divide
 from greendot.store.inbox import Notice, Notification
 from greendot.store.postgres.messages import columns
 from greendot.store.postgres.pool import Link, Pool
-from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled
+from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushResult, PushStore, Settled
 
 _DEVICE = "tenant, user_id, device, provider, token, created_at, used_at"
 # Who registers the same token at the same time waits: both would find nothing to take over.
@@ -147,7 +147,7 @@ _PRUNE = """
         SELECT id FROM greendot_pushes WHERE over_at < $1 ORDER BY over_at LIMIT $2
     ) AND over_at < $1 RETURNING 1
 """
-_results = msgspec.json.Decoder(list[Result])
+_results = msgspec.json.Decoder(list[PushResult])
 
 
 class PostgresPushes:

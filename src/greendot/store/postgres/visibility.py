@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from greendot.ids import Key
 from greendot.protocol.commands import LastSeen
 from greendot.store.postgres.pool import Link, Pool
-from greendot.store.visibility import Key, PrivacyStore, listed
+from greendot.store.visibility import PrivacyStore, listed
 from greendot.visibility.model import Privacy
 
 _OF_THESE = "(tenant, user_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))"

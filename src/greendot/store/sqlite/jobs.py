@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from greendot.ids import Key
-from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, Ended, JobRun, JobState, JobStore, Unread
+from greendot.store.jobs import MOST_COUNTED, REMINDER, RUNS_KEPT, JobEnd, JobRun, JobState, JobStore, Unread
 from greendot.store.sqlite.thread import DatabaseThread
 
 _STATE = "name, schedule, next_at, fence, holder, until, failures, ran_at, cursor"
@@ -90,7 +90,7 @@ class SqliteJobs:
 
         return await self._thread.do(work)
 
-    async def end_job(self, name: str, fence: int, ended: Ended) -> bool:
+    async def end_job(self, name: str, fence: int, ended: JobEnd) -> bool:
         note = "UPDATE job_runs SET ended_at = ?, outcome = ?, done = ?, note = ? WHERE name = ? AND fence = ?"
 
         def work(db: sqlite3.Connection) -> bool:

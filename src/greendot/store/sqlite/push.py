@@ -12,7 +12,7 @@ import msgspec
 from greendot.ids import check_text
 from greendot.push.policy_model import divide
 from greendot.store.inbox import Created, Notice, Notification
-from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushStore, Result, Settled
+from greendot.store.push import NAMED, Choices, Device, Push, PushCounts, PushRecord, PushResult, PushStore, Settled
 from greendot.store.sqlite.thread import DatabaseThread
 
 _DEVICE = "tenant, user, device, provider, token, created_at, used_at"
@@ -83,7 +83,7 @@ _REPLAY = """
     UPDATE pushes SET dead = 0, over_at = NULL, due_at = ?2, attempts = 0
     WHERE dead = 1 AND (?1 IS NULL OR tenant = ?1)
 """
-_results = msgspec.json.Decoder(list[Result])
+_results = msgspec.json.Decoder(list[PushResult])
 
 
 class SqlitePushes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from greendot.ids import Key
 from greendot.protocol.commands import LastSeen
 from greendot.store.sqlite.thread import DatabaseThread
-from greendot.store.visibility import Key, PrivacyStore, listed
+from greendot.store.visibility import PrivacyStore, listed
 from greendot.visibility.model import Privacy
 
 CONTACTS = "SELECT other, last_contact_at FROM contacts WHERE tenant = ? AND user = ?"

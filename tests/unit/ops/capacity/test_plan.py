@@ -8,11 +8,11 @@ import pytest
 
 from greendot.ops.capacity.constants import of
 from greendot.ops.capacity.limits import limits
-from greendot.ops.capacity.plan import BUSY, Placement, Plan, per_user, plan
+from greendot.ops.capacity.plan import BUSY, CapacityPlan, Placement, per_user, plan
 from greendot.ops.capacity.workload import Workload
 
 
-def planned(**given: Any) -> Plan:
+def planned(**given: Any) -> CapacityPlan:
     return plan(Workload(**{"users": 1_000_000} | given))
 
 

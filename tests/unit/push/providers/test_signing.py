@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from fake_providers import PlayedApns, PlayedFcm
 from greendot.push.providers.google_auth import read_account
-from greendot.push.providers.signing import BadKey, ec_key, new_vapid_key, rsa_key
+from greendot.push.providers.signing import BadSigningKey, ec_key, new_vapid_key, rsa_key
 from signers import signer
 
 
@@ -39,15 +39,15 @@ def other_curve() -> str:
 )
 def test_what_is_no_key_is_not_repeated(text: str) -> None:
     for load in (ec_key, rsa_key):
-        with pytest.raises(BadKey) as error:
+        with pytest.raises(BadSigningKey) as error:
             load(text)
         assert "secret" not in str(error.value)
 
 
 def test_a_key_of_another_kind_is_none() -> None:
-    with pytest.raises(BadKey, match="another curve"):
+    with pytest.raises(BadSigningKey, match="another curve"):
         ec_key(other_curve())
-    with pytest.raises(BadKey, match="RSA"):
+    with pytest.raises(BadSigningKey, match="RSA"):
         rsa_key(PlayedApns.key())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from greendot.store.postgres import PostgresStore
-from greendot.store.push import Device, Result, Settled
+from greendot.store.push import Device, PushResult, Settled
 from greendot.testing.store_harness import NOW, T, notice, recounted
 from postgres_server import fresh_schema
 
@@ -27,7 +27,7 @@ async def test_a_push_settles_after_whoever_holds_the_head_of_its_inbox(postgres
             (push,) = await store.claim_pushes("w1", NOW, 10_000, 10, since=NOW)
             await other.execute("BEGIN")
             await other.execute(_LOCK, T)
-            done = Settled(push.id, "", results=[Result("phone", "fcm", "sent", NOW)], tried=True, sent=["phone"])
+            done = Settled(push.id, "", results=[PushResult("phone", "fcm", "sent", NOW)], tried=True, sent=["phone"])
             settling = asyncio.ensure_future(store.settle_pushes("w1", [done], [], NOW))
             await blocked_by(other, watcher, "greendot_inboxes")
             # Nothing is held while it waits: whoever has the head may go on to the push and the notification.

@@ -97,7 +97,7 @@ async def refused(served: Served, key: str) -> Closed:
     await until(lambda: all(look.asked for look in dashboard._looks.values()))
     await served.settle()
     await served.advance(WRONG_S / 2)
-    assert dashboard.onlookers == 1
+    assert dashboard.viewers == 1
     await served.advance(WRONG_S / 2)
     return await client.closed()
 
@@ -207,7 +207,7 @@ async def test_silent_sockets_lock_no_operator_out() -> None:
         await served.advance(HELLO_S)
         assert {(await socket.closed()).code for socket in silent} == {4502}
         assert served.greendot.dashboard is not None
-        assert served.greendot.dashboard.onlookers == len(operators)
+        assert served.greendot.dashboard.viewers == len(operators)
         assert served.node.metrics.dashboard_refused_total == len(silent)
 
 
@@ -235,7 +235,7 @@ async def test_sockets_without_a_key_are_bounded_and_the_oldest_goes_first() -> 
         for displaced in silent[:2]:
             closed = await displaced.closed()
             assert (closed.code, closed.reason) == (4003, "too many sockets wait to sign in: come back")
-        assert served.greendot.dashboard.onlookers == MOST_PENDING + 1
+        assert served.greendot.dashboard.viewers == MOST_PENDING + 1
         assert (await look(served)).welcome["every"]
         assert served.node.metrics.dashboard_refused_total == 3
 
@@ -380,7 +380,7 @@ async def test_while_nobody_looks_there_is_no_timer_and_no_event_kept() -> None:
         await served.settle()
         assert served.timers == 0
         assert served.greendot.dashboard is not None
-        assert served.greendot.dashboard.onlookers == 0
+        assert served.greendot.dashboard.viewers == 0
         served.node.recorder.tail.expire(served.clock.monotonic() + HOLD_S)
         assert not served.node.recorder.tail.open
 

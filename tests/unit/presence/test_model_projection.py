@@ -80,7 +80,7 @@ NOW = 1_800_000_000_000
 
 
 @pytest.mark.parametrize(
-    ("face", "recently"),
+    ("visible", "recently"),
     [
         (VisibleState("online", since=1), True),
         (VisibleState("busy", since=1), True),

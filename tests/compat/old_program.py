@@ -15,18 +15,19 @@ from greendot.protocol.events import NotificationCreated, Presence, RoomMessage
 
 async def run(url: str, token: str) -> None:
     told: dict[str, list[object]] = {"messages": [], "presence": [], "notifications": [], "states": []}
+    arrived = asyncio.Event()
     async with Client(url, token, device="program") as me:
         me.on(RoomMessage, lambda event: told["messages"].append([event.seq, body_of(event)]))
         me.on(Presence, lambda event: told["presence"].append([event.user, event.state]))
         me.on(NotificationCreated, lambda event: told["notifications"].append(body_of(event)))
+        me.on(NotificationCreated, lambda event: arrived.set())
         me.on("state", lambda event: told["states"].append(event.state))
         await me.join("hall")
         await me.watch("bob")
         await me.send("hall", "from a program of then")
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-        while not told["notifications"]:  # on their way; the test ends a program that waits for ever
-            await asyncio.sleep(0.01)
+        await arrived.wait()  # the test ends a program that waits for ever
         await me.inbox.read(through=1)
         told["history"] = [message.seq for message in await me.history("hall", limit=50)]
     print(json.dumps(told), flush=True)

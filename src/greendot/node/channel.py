@@ -36,7 +36,7 @@ class Pending(NamedTuple):
     record: bool
     key: object
     skip: Collection[Connection]  # listeners that must not get it
-    surge: int  # of listeners, when it was offered: it is not for those that came later
+    joins: int  # of listeners, when it was offered: it is not for those that came later
 
 
 class Channel:
@@ -72,7 +72,7 @@ class Channel:
         arrival = self.listeners.get(connection, _NEVER)
         run = self.run
         under_way = run.pending if run is not None and connection in run.todo[run.at :] else []
-        return [i for i in (*under_way, *self.pending) if arrival <= i.surge and connection not in i.skip]
+        return [i for i in (*under_way, *self.pending) if arrival <= i.joins and connection not in i.skip]
 
     @property
     def waiting(self) -> int:
@@ -94,16 +94,16 @@ class ChannelWrite:
         self.todo: list[Connection] = []
         self.at = 0  # those before have been written
         for connection in reversed(channel.listeners):  # latest first: hardly ever is there one that came in between
-            if channel.listeners[connection] <= pending[0].surge:
+            if channel.listeners[connection] <= pending[0].joins:
                 break
             self.special.add(connection)
 
     def is_for(self, connection: Connection) -> bool:
         """Whether it listens still, and did when the last of it was offered."""
-        return self._listeners.get(connection, _NEVER) <= self.pending[-1].surge
+        return self._listeners.get(connection, _NEVER) <= self.pending[-1].joins
 
     def offer_each(self, connection: Connection) -> None:
         arrival = self._listeners.get(connection, _NEVER)
         for item in self.pending:
-            if arrival <= item.surge and connection not in item.skip:
+            if arrival <= item.joins and connection not in item.skip:
                 connection.send(item.frame, record=item.record, key=item.key)

@@ -43,7 +43,7 @@ class Hub:
         self._busy: deque[Channel] = deque()  # with pending frames
         self._queue: deque[Channel] = deque()  # too large, or too much in all: written some listeners at a time
         self._talking: list[Connection] = []  # with collected frames of their own
-        self._surge = 0  # of listeners, ever: what was offered before one came is not for it
+        self._joins = 0  # of listeners, ever: what was offered before one came is not for it
         self._flush_set = False
         self.shedding = False  # while this node has too much to do: signals of low priority are dropped
         self._hot_topics: HotTopics[Topic] | None = None  # while somebody looks at what is written to most
@@ -68,8 +68,8 @@ class Hub:
         for item in channel.unwritten(connection):  # one that listened already is still owed it
             connection.send(item.frame, record=item.record, key=item.key)
         channel.listeners.pop(connection, None)
-        self._surge += 1
-        channel.listeners[connection] = self._surge
+        self._joins += 1
+        channel.listeners[connection] = self._joins
 
     def detach(self, channel: Channel, connection: Connection) -> None:
         channel.listeners.pop(connection, None)
@@ -123,7 +123,7 @@ class Hub:
         elif not channel.pending:
             self._busy.append(channel)
             self._set_flush()
-        channel.pending.append(Pending(frame, record, key, skip, self._surge))
+        channel.pending.append(Pending(frame, record, key, skip, self._joins))
 
     def _merge(self, channel: Channel) -> bool:
         """Merge signals of one key; return whether there is room for another frame."""

@@ -35,8 +35,8 @@ class Sequencer(Generic[T]):
         through = [record]
         self.cursor = seq
         # Most of the time nothing is held, and this is all there is to do.
-        while self._held and (subscriptions := self._held.pop(self.cursor + 1, None)) is not None:
-            through.append(subscriptions)
+        while self._held and (early := self._held.pop(self.cursor + 1, None)) is not None:
+            through.append(early)
             self.cursor += 1
         return through
 

@@ -21,7 +21,7 @@ async def test_users_of_a_silent_node_are_online_for_its_lease_and_grace_and_off
         now = living.engine.time.now
         await come(silent, "bob")
         await living.tick()
-        renewing_ms = now()
+        refreshing_ms = now()
         await silent.tick()
         renewed_ms = now()
 
@@ -36,7 +36,7 @@ async def test_users_of_a_silent_node_are_online_for_its_lease_and_grace_and_off
             dead_ms = now()
             assert await state(living, "bob") == "online"
         found_ms = now()
-        assert found_ms >= renewing_ms + LEASE_S * 1000, "not before its lease is over"
+        assert found_ms >= refreshing_ms + LEASE_S * 1000, "not before its lease is over"
         assert alive_ms <= renewed_ms + (LEASE_S + RENEW_S) * 1000
 
         online_ms = found_ms

@@ -401,9 +401,9 @@ async def test_two_who_look_share_one_question_and_see_the_same() -> None:
 async def test_who_reads_nothing_is_sent_the_next_sample_and_not_all() -> None:
     async with serving(admin=ON) as served:
         client = await look(served)
-        (onlooker,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
+        (viewer,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
         await served.advance(1)
-        size = onlooker.socket  # type: ignore[attr-defined]
+        size = viewer.socket  # type: ignore[attr-defined]
         for _ in range(2_000):
             await served.greendot.dashboard._refresh()  # type: ignore[union-attr]
         assert size.get_write_buffer_size() < 1_000_000
@@ -653,22 +653,22 @@ async def test_who_does_not_keep_up_is_told_how_many_events_that_cost_and_nobody
         await served.settle()
         await slow.request(type="tail", kinds=["rooms"])
         await served.advance(1)
-        (onlooker,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
+        (viewer,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
         slow.stop_reading()
         sent = 0
-        while sent < 4_000 and not onlooker.is_behind:
+        while sent < 4_000 and not viewer.is_behind:
             for _ in range(MOST_EVENTS):
                 ann.send(type="room.send", room="lobby", body="x" * 1_000)
             await ann.request(type="room.send", room="lobby", body="the last of these")
             sent += MOST_EVENTS + 1
             await served.advance(1)
-        assert onlooker.is_behind
+        assert viewer.is_behind
         for _ in range(3):
             await ann.request(type="room.send", room="lobby", body="not for who does not read")
             sent += 1
             await served.advance(1)
         slow.go_on_reading()
-        await until(lambda: not onlooker.is_behind)
+        await until(lambda: not viewer.is_behind)
         await served.advance(1)
         told = [frame["data"] for frame in await said(slow) if frame["type"] == "tail"]
         shown = [event for tail in told for event in tail["events"] if event["what"] == "message"]
@@ -687,8 +687,8 @@ async def test_hot_topics_and_slow_clients_are_counted_while_somebody_wants_them
         client, plain = await look(served), await look(served, await make(served, "operator", tenant=OPERATOR))
         assert "hot" not in await sample(served, client)
         assert served.node.hub._hot_topics is None
-        for onlooker in (client, plain):
-            await onlooker.request(type="top", most=5)
+        for viewer in (client, plain):
+            await viewer.request(type="top", most=5)
         await served.advance(1)
         slow.stop_reading()
         for _ in range(60):

@@ -74,11 +74,13 @@ class Bench:
         self.store = store
         self.sender = sender
         self.clock = ManualClock()
-        self.lanes = SharedChannels(
+        self.channels = SharedChannels(
             lambda tenant: ProviderChannel(sender, tenant, "webpush", self.clock, bounds), sender
         )
-        house = TenantPushConfig({"webpush": self.lanes}, lambda kind: PushPolicy(), lambda kind: False)
-        self.worker = PushWorker(store, lambda tenant: house, _offline, self.clock, WorkerPace(at_once, poll_s=0.01))
+        tenant_config = TenantPushConfig({"webpush": self.channels}, lambda kind: PushPolicy(), lambda kind: False)
+        self.worker = PushWorker(
+            store, lambda tenant: tenant_config, _offline, self.clock, WorkerPace(at_once, poll_s=0.01)
+        )
 
     async def until(self, holds: Callable[[], bool]) -> None:
         await self.sender.until(holds, self.clock)

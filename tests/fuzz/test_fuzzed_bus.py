@@ -116,7 +116,7 @@ class Forger:
         return kind + sha1(f"{self._ours.script_key}{channel}|".encode() + body).hexdigest().encode() + body
 
 
-parcels = st.one_of(
+envelopes = st.one_of(
     st.binary(max_size=60),
     JSON.map(msgspec.msgpack.encode),
     # An array with a tag we know and anything behind it; on a node's channel perhaps with whom it is for.
@@ -143,13 +143,13 @@ def test_whatever_is_published_a_node_drops_or_bears_it(tmp_path: Path) -> None:
         forger = Forger(redis, client.welcome["node"])
 
         @fuzzing
-        @given(st.integers(0, 2), parcels, texts, st.sampled_from([b"c", b"t", b"p", b"x"]), st.randoms())
-        def publish(number: int, parcel: bytes, text: bytes, kind: bytes, chance: random.Random) -> None:
+        @given(st.integers(0, 2), envelopes, texts, st.sampled_from([b"c", b"t", b"p", b"x"]), st.randoms())
+        def publish(number: int, envelope: bytes, text: bytes, kind: bytes, chance: random.Random) -> None:
             channel = forger.channel(number)
-            ours = [forger.signed(channel, parcel), forger.told(channel, kind, text)]
+            ours = [forger.signed(channel, envelope), forger.told(channel, kind, text)]
             forged = bytearray(chance.choice(ours))
             forged[chance.randrange(len(forged))] ^= 1 << chance.randrange(8)
-            for data in (parcel, text, bytes(forged), *ours):
+            for data in (envelope, text, bytes(forged), *ours):
                 forger.publish(channel, data)
             live.has_not_grown()
 

@@ -26,14 +26,14 @@ class PlayedSender:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.parcels: list[PushPayload] = []
+        self.payloads: list[PushPayload] = []
         self.answer: Callable[[Device], SendResult] = lambda device: SendResult("sent")
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def send(self, device: Device, payload: PushPayload) -> SendResult:
         self.keys.append(payload.key)
-        self.parcels.append(payload)
+        self.payloads.append(payload)
         await self.gate.wait()
         return self.answer(device)
 
@@ -96,7 +96,7 @@ async def test_who_is_away_is_pushed_at_once_with_what_is_to_be_shown() -> None:
     async with benched() as bench:
         made = await bench.notify()
         await bench.worker().once()
-        (payload,) = bench.sender.parcels
+        (payload,) = bench.sender.payloads
         assert (payload.key, payload.id, payload.title, payload.text) == (f"{made}.phone", made, "Hi", "there")
         record = await bench.record(made)
         assert (record.reason, record.over_at, record.is_dead) == ("offline", START_MS, False)
@@ -107,7 +107,7 @@ async def test_what_a_kind_keeps_in_the_house_is_not_sent() -> None:
     async with benched() as bench:
         await bench.notify(kind="secret")
         await bench.worker().once()
-        (payload,) = bench.sender.parcels
+        (payload,) = bench.sender.payloads
         assert (payload.title, payload.text, payload.body) == (None, None, None)
 
 

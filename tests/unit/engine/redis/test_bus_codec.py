@@ -205,7 +205,7 @@ def test_a_beat_is_read_as_it_was_written_and_a_strangers_is_not() -> None:
 
 
 def test_nodes_of_the_version_before_read_messages_with_a_time_and_are_read_without() -> None:
-    """They know two fields of a parcel; one that says when it was published has a third."""
+    """They know two fields of a envelope; one that says when it was published has a third."""
 
     class Before(msgspec.Struct, frozen=True, array_like=True):
         message: AnySent

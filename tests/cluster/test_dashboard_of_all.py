@@ -20,7 +20,7 @@ KEY = "a key of whoever runs these two nodes"
 ON = {"GREENDOT_ADMIN_ENABLED": "true", "GREENDOT_ADMIN_KEY": KEY}
 
 
-class Onlooker(Listener):
+class Viewer(Listener):
     """Somebody who looks at the dashboard."""
 
     @property
@@ -45,16 +45,16 @@ def documented() -> set[str]:
 
 
 @asynccontextmanager
-async def looking(node: Process) -> AsyncIterator[Onlooker]:
+async def looking(node: Process) -> AsyncIterator[Viewer]:
     client = await WireClient.connect(node.port, "/admin/live")
-    onlooker = Onlooker(client)
+    viewer = Viewer(client)
     try:
-        onlooker.send(type="hello", key=KEY)
-        await until(lambda: bool(onlooker.of("welcome")))
-        yield onlooker
+        viewer.send(type="hello", key=KEY)
+        await until(lambda: bool(viewer.of("welcome")))
+        yield viewer
     finally:
-        onlooker._reading.cancel()
-        await asyncio.gather(onlooker._reading, return_exceptions=True)
+        viewer._reading.cancel()
+        await asyncio.gather(viewer._reading, return_exceptions=True)
         await client.end()
 
 
@@ -64,54 +64,54 @@ async def test_nodes_are_shown_together_and_one_that_dies_is_seen_to(tmp_path: P
         await clients.join(nodes[0], "ann")
         for user in ("bob", "carl"):
             await clients.join(nodes[1], user)
-        async with looking(nodes[0]) as onlooker:
-            await onlooker.shows(lambda frame: frame["sums"].get("ws_connections") == 3)
-            rows = onlooker.rows()
+        async with looking(nodes[0]) as viewer:
+            await viewer.shows(lambda frame: frame["sums"].get("ws_connections") == 3)
+            rows = viewer.rows()
             assert sorted(row["gauges"]["ws_connections"] for row in rows.values()) == [1, 2]
             assert all(row["state"] == "live" and row["answered"] for row in rows.values())
             assert all(row["renewed_ago_ms"] < LEASE_S * 1000 for row in rows.values())
             assert all(row["gauges"]["redis_command_latency_us"] > 0 for row in rows.values())
-            await onlooker.shows(lambda frame: "store_latency_ms" in frame["worst"])
-            frame = onlooker.of("sample")[-1]
+            await viewer.shows(lambda frame: "store_latency_ms" in frame["worst"])
+            frame = viewer.of("sample")[-1]
             assert frame["worst"]["push_queue_waiting"] == 0  # one queue, whoever tells of it
             assert "push_queue_waiting" not in frame["sums"]
-            await onlooker.shows(lambda frame: {"retention", "sweep"} <= {job["name"] for job in frame["jobs"]})
+            await viewer.shows(lambda frame: {"retention", "sweep"} <= {job["name"] for job in frame["jobs"]})
             scraped = (await nodes[0].ask("GET", "/metrics")).body.decode()
             assert {name for name in documented() if f"\n{name}{{" not in scraped} == set()
             assert "# TYPE ws_closed_total counter" in scraped
             await nodes[1].kill()
-            await onlooker.shows(lambda frame: sorted(row["state"] for row in frame["nodes"]) == ["dead", "live"])
-            await onlooker.shows(lambda frame: frame["sums"]["ws_connections"] == 1)
+            await viewer.shows(lambda frame: sorted(row["state"] for row in frame["nodes"]) == ["dead", "live"])
+            await viewer.shows(lambda frame: frame["sums"]["ws_connections"] == 1)
 
 
 async def test_what_is_on_another_node_is_found_told_and_ended(tmp_path: Path, redis: RedisProcess) -> None:
     async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, Clients() as clients:
         assert (await nodes[0].ask("PUT", "/v1/rooms/den", {"open": True})).status < 300
-        async with looking(nodes[0]) as onlooker:
-            await onlooker.request(type="tail", kinds=["connects", "rooms"])
-            await until(lambda: len(onlooker.of("sample")) >= 3)  # both nodes have heard that events are wanted
+        async with looking(nodes[0]) as viewer:
+            await viewer.request(type="tail", kinds=["connects", "rooms"])
+            await until(lambda: len(viewer.of("sample")) >= 3)  # both nodes have heard that events are wanted
             ann = await clients.join(nodes[0], "ann", device="laptop")
             ann_too = await clients.join(nodes[1], "ann", device="phone")
             for client in (ann, ann_too):
                 await client.request(type="room.join", room="den")
             await ann_too.request(type="room.send", room="den", body="a secret")
-            await until(lambda: any(event["what"] == "message" for event in onlooker.events()))
-            assert {event["node"] for event in onlooker.events()} == set(onlooker.rows())
-            assert "secret" not in str(onlooker.of("tail"))
+            await until(lambda: any(event["what"] == "message" for event in viewer.events()))
+            assert {event["node"] for event in viewer.events()} == set(viewer.rows())
+            assert "secret" not in str(viewer.of("tail"))
 
-            found = await onlooker.request(type="find.user", user="ann")
+            found = await viewer.request(type="find.user", user="ann")
             assert {(it["device"], it["state"], *it["rooms"]) for it in found["sessions"]} == {
                 ("laptop", "online", "den"),
                 ("phone", "online", "den"),
             }
             assert all(it["token_expires_at"] for it in found["sessions"])
-            room = await onlooker.request(type="find.room", room="den")
+            room = await viewer.request(type="find.room", room="den")
             assert (room["listeners"], room["present"], room["head"]) == (2, ["ann"], 1)
 
             there = next(it["session"] for it in found["sessions"] if it["device"] == "phone")
-            offer = await onlooker.request(type="act", do="disconnect", session=there)
+            offer = await viewer.request(type="act", do="disconnect", session=there)
             assert not ann_too.closed
-            await onlooker.request(type="confirm", number=offer["number"])
+            await viewer.request(type="confirm", number=offer["number"])
             await until(lambda: ann_too.closed is not None)
             assert ann_too.closed is not None
             assert ann_too.closed.code == 4503
@@ -119,13 +119,13 @@ async def test_what_is_on_another_node_is_found_told_and_ended(tmp_path: Path, r
 
 
 async def test_a_node_that_stands_still_does_not_hold_up_the_look(tmp_path: Path, redis: RedisProcess) -> None:
-    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, looking(nodes[0]) as onlooker:
-        await onlooker.shows(lambda frame: [row["answered"] for row in frame["nodes"]] == [True, True])
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2, **ON) as nodes, looking(nodes[0]) as viewer:
+        await viewer.shows(lambda frame: [row["answered"] for row in frame["nodes"]] == [True, True])
         nodes[1].signal(signal.SIGSTOP)
         try:
-            await onlooker.shows(lambda frame: sorted(row["answered"] for row in frame["nodes"]) == [False, True])
-            before = len(onlooker.of("sample"))
-            await until(lambda: len(onlooker.of("sample")) >= before + 3, within_s=6)
+            await viewer.shows(lambda frame: sorted(row["answered"] for row in frame["nodes"]) == [False, True])
+            before = len(viewer.of("sample"))
+            await until(lambda: len(viewer.of("sample")) >= before + 3, within_s=6)
         finally:
             nodes[1].signal(signal.SIGCONT)
-        await onlooker.shows(lambda frame: [row["answered"] for row in frame["nodes"]].count(True) == 2)
+        await viewer.shows(lambda frame: [row["answered"] for row in frame["nodes"]].count(True) == 2)

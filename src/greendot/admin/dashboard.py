@@ -78,7 +78,7 @@ class _Look:
 
 
 class Dashboard:
-    """See the module (gateway.onlooker.Audience)."""
+    """See the module (`admin.socket.SocketListener`)."""
 
     def __init__(self, services: DashboardServices) -> None:
         self._services = services

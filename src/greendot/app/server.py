@@ -166,7 +166,7 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
 
 
 class AppPublisher:
-    """The way of what an app says, by HTTP or by its outbox (relay.relay.Delivery)."""
+    """Publishes what an app sends by HTTP or by its outbox (`app_outbox.relay.Publisher`)."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

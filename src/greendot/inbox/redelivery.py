@@ -2,7 +2,7 @@
 
 Pending notifications are read from the store before each redelivery: an acknowledgement that another node received
 counts too. After the last time the node gives up. Push is not told: its gate knows when the redeliveries are over
-(`core.gate`), on whatever node, also after a restart.
+(`push.policy_model`), on whatever node, also after a restart.
 """
 
 from __future__ import annotations

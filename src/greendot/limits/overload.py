@@ -1,8 +1,8 @@
-"""How much this node has to do: measured all the time, and acted upon by its parts.
+"""Overload of a node: measured all the time, and acted upon by its services.
 
-Measured are how late the loop is, how many writes wait, and how long what is published takes to be heard. What follows
-is decided in `core.breaker`; those who act on it (the hub, the reception, the intake, and the engine, which tells the
-other nodes) are told when it changes.
+Measured are the lag of the loop, the writes that wait, and the time from publishing to receiving on the bus.
+`limits.overload_model` decides the level. Hub, admission, dispatch and the engine (which publishes it to other nodes)
+are called when it changes.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ later than its lease, the grace and the hold. Only being seen or read, or what t
 Where nothing is known of somebody, it is pushed.
 
 A notification that is to be acknowledged is done when it is, not when it is seen. Devices that are here get it again
-for a while (`core.kinds`); if none has acknowledged it by then, it is pushed.
+for a while (`inbox.kinds_model`); if none has acknowledged it by then, it is pushed.
 """
 
 from __future__ import annotations

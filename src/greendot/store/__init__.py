@@ -1,1 +1,1 @@
-"""Records: rooms, members, messages, manual status. Durable, numbered without gaps. The port is in `base`."""
+"""Records: rooms, members, messages, manual status. Durable, numbered without gaps. One port per capability; `port` has all of them."""

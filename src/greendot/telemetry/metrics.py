@@ -1,5 +1,5 @@
 """What is counted by a node's own parts. Plain integers: adding one costs nothing worth measuring, and `/metrics` reads
-them all. What takes time is kept in histograms (`core.histogram`)."""
+them all. What takes time is kept in histograms (`telemetry.metrics_model`)."""
 
 from __future__ import annotations
 

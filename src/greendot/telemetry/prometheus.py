@@ -1,7 +1,7 @@
-"""Numbers as Prometheus reads them: the text format, version 0.0.4.
+"""Metrics in the text format of Prometheus, version 0.0.4.
 
-A name has its help and type once, before all of its values. What a name means is in `metrics.catalogue`; one that is
-not there is written without, so that nothing is hidden by an oversight.
+Each name has its help and type once, before its values. They come from `telemetry.metrics_catalogue`; a name that is
+not there is written without them, so that nothing is hidden by an oversight.
 """
 
 from __future__ import annotations

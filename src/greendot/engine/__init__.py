@@ -1,1 +1,1 @@
-"""Signals: presence, typing, the bus between nodes. At most once, never durable. The port is in `port`, bus messages in `messages`."""
+"""Signals: presence, typing and the bus between nodes. At most once, never durable. See `port` and `messages`."""

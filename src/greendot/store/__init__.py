@@ -1,1 +1,1 @@
-"""Records: rooms, members, messages, manual status. Durable, numbered without gaps. One port per capability; `port` has all of them."""
+"""Records: rooms, messages, inboxes and more. Durable, numbered without gaps. A port per capability; `port` has all."""

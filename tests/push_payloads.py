@@ -10,7 +10,7 @@ from greendot.push.payload import PushPayload
 from greendot.store.push import Device, Provider
 
 BODY = b'{"title":"Mia","text":"Are you there?","room":"lobby"}'
-PARCEL = PushPayload(
+PAYLOAD = PushPayload(
     key="n1.phone",
     id="n1",
     seq=7,
@@ -24,7 +24,7 @@ PARCEL = PushPayload(
 
 
 def payload(**changes: Any) -> PushPayload:
-    return structs.replace(PARCEL, **changes)
+    return structs.replace(PAYLOAD, **changes)
 
 
 def device(provider: Provider, token: str, **changes: Any) -> Device:

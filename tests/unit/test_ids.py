@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greendot import ids as names
+from greendot.errors import Unstorable
 from greendot.ids import (
     TEXT_PATTERN,
     incarnation_of,
@@ -106,3 +107,19 @@ def test_an_id_names_its_number_and_its_incarnation() -> None:
     assert names.numbered_id(7, "abc") == "7-abc"
     found = [names.number_of(text) for text in ("7-abc", "7", "-7", "x-1", "٣-a", "9" * 18, "9" * 19)]
     assert found == [7, 7, None, None, None, int("9" * 18), None]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\0", "ä\0", "\ud800", "a\udfffb"])
+def test_text_that_no_store_can_keep_is_refused_wherever_it_stands(text: str) -> None:
+    for texts in ([text], ["plain", text], [None, text, None]):
+        with pytest.raises(Unstorable, match="no NUL"):
+            names.check_text(texts)
+
+
+def test_plain_text_and_nothing_at_all_can_be_kept() -> None:
+    for texts in ([], [None], ["plain", None, "Änn 🙂"], [""]):
+        names.check_text(texts)
+
+
+def test_plain_text_with_a_nul_is_no_text() -> None:
+    assert [names.valid_text(text) for text in ("plain", "pl\0in", "Ä", "Ä\0", "")] == [True, False, True, False, True]

@@ -106,7 +106,7 @@ async def test_old_tls_and_no_tls_are_refused(tmp_path: Path) -> None:
             except ConnectionError:
                 pass
         writer.close()
-        await until(lambda: served.node.ingress.address_limits == 0)
+        await until(lambda: served.node.ingress.address_groups == 0)
         assert (await get(served.port, "/livez", made.context())).status == 200
 
 
@@ -121,7 +121,7 @@ async def test_a_handshake_that_does_not_come_to_an_end_is_ended(
         half = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(4)]
         for _, writer in half:
             writer.write(first)
-        await until(lambda: served.node.ingress.address_limits == 1)
+        await until(lambda: served.node.ingress.address_groups == 1)
         async with asyncio.timeout(5):
             for reader, writer in half:
                 try:
@@ -129,7 +129,7 @@ async def test_a_handshake_that_does_not_come_to_an_end_is_ended(
                 except ConnectionError:
                     pass
                 writer.close()
-        await until(lambda: served.node.ingress.address_limits == 0)
+        await until(lambda: served.node.ingress.address_groups == 0)
         assert (await get(served.port, "/livez", made.context())).status == 200
 
 
@@ -145,13 +145,13 @@ async def test_requests_that_drip_over_tls_are_ended_too(tmp_path: Path) -> None
         for reader, writer in sockets:
             assert (await asyncio.wait_for(reader.read(), 10)).startswith((b"HTTP/1.1 408", b"HTTP/1.1 4"))
             writer.close()
-        await until(lambda: served.node.ingress.address_limits == 0)
+        await until(lambda: served.node.ingress.address_groups == 0)
 
 
 async def test_a_server_that_stops_does_not_wait_for_handshakes(tmp_path: Path) -> None:
     async with serving_tls(tmp_path) as (served, _):
         half = await asyncio.open_connection("127.0.0.1", served.port)
-        await until(lambda: served.node.ingress.address_limits == 1)
+        await until(lambda: served.node.ingress.address_groups == 1)
     async with asyncio.timeout(5):
         assert await half[0].read() == b""
     half[1].close()

@@ -40,7 +40,7 @@ class Offer(NamedTuple):
 
 
 class Actions:
-    """Offers that were made to one onlooker. The latest counts: nobody decides two things at once."""
+    """Offers that were made to one viewer. The latest counts: nobody decides two things at once."""
 
     def __init__(self, services: DashboardServices) -> None:
         self._services = services

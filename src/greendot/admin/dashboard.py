@@ -40,7 +40,7 @@ MOST_SHOWN_TENANTS = 200
 
 
 class Socket(Protocol):
-    """An onlooker's."""
+    """The socket of a viewer."""
 
     @property
     def is_behind(self) -> bool: ...
@@ -60,7 +60,7 @@ class Group(NamedTuple):
 
 
 class _Look:
-    """What is known of one onlooker."""
+    """What is known of one viewer."""
 
     def __init__(self, acting: Actions) -> None:
         self.acting = acting

@@ -1,6 +1,6 @@
 """The socket of somebody who looks at the dashboard.
 
-Nothing that is sent here must arrive: an onlooker who does not keep up gets the next sample, not all of them.
+Nothing that is sent here must arrive: a viewer that does not keep up gets the next sample, not all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RATE, BURST = 20, 100  # frames a second, and at once: a page sends a few when s
 
 
 class SocketListener(Protocol):
-    """Who is told of onlookers."""
+    """Receives the events of dashboard sockets."""
 
     def opened(self, dashboard_socket: DashboardSocket) -> None: ...
     def said(self, dashboard_socket: DashboardSocket, text: str) -> None: ...

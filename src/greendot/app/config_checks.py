@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from greendot.app.jobs import check_timetables
@@ -14,9 +12,6 @@ from greendot.config import Look, Settings
 from greendot.engine.redis.url import parse
 from greendot.errors import ConfigError
 from greendot.transport.tls import Certificate
-
-if TYPE_CHECKING:
-    pass
 
 
 def looks() -> tuple[Look, ...]:
@@ -38,7 +33,7 @@ def secret_look() -> Look:
 
 def _check_secret_unless_made(settings: Settings) -> None:
     if not settings.server.dev:
-        _check_secret(settings)
+        check_secret(settings)
 
 
 def _check_keys(settings: Settings) -> None:
@@ -53,7 +48,7 @@ def _check_accounts(settings: Settings) -> None:
         check_accounts(settings)
 
 
-def _check_secret(settings: Settings) -> None:
+def check_secret(settings: Settings) -> None:
     auth = settings.auth
     if not (auth.secret or auth.keys or auth.jwks_url):
         raise ConfigError(

@@ -158,8 +158,8 @@ def make_app(
 
 def make_metrics_app(services: HttpServices) -> Starlette:
     """What a port of the metrics' own serves: them, and nothing else."""
-    served = [route for it in make_routes(services) for route in routes_of(it)]
-    return _app([route for route in served if route.path == METRICS])
+    operations = OperationRoutes(services.keys, services.engine, services.store, services.node)
+    return _app([route for route in routes_of(operations) if route.path == METRICS])
 
 
 def make_admin_app() -> Starlette:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from secrets import token_bytes
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Struct
 
@@ -285,7 +285,7 @@ class Node:
 
     def _make_bus(self) -> BusDispatcher:
         """The handlers of all capabilities."""
-        return BusDispatcher(
+        bus = BusDispatcher(
             self.metrics,
             {Change: self.watching.changed, Acknowledged: self.rpc.acknowledged, Deliver: self._deliver},
             self.statuses.bus,
@@ -298,6 +298,8 @@ class Node:
             self.connections.bus,
             self.cluster.bus_table,
         )
+        assert bus.handled == {*get_args(Message)}, "every message of the bus has one handler"
+        return bus
 
     def _make_reports(self) -> None:
         self._sources = NodeSources(

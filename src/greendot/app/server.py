@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from greendot.app.adapters import check_outbox, lock_store, make_engine, make_outbox, make_store, pushes
+from greendot.app.config_checks import check_secret
 from greendot.app.demo import Dev, DevPeriods
 from greendot.app.http import HttpServices
 from greendot.app.jobs import JobServices, make_jobs
 from greendot.app.listeners import Ports
 from greendot.app.node import Neighbours, Node
+from greendot.app.webhooks import make_asked, make_webhooks
 from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.config import Settings
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
     from greendot.app.push import PushService
     from greendot.app_outbox.relay import Relay
     from greendot.webhooks.service import Webhooks
-from greendot.app.adapters import check_outbox, lock_store, make_engine, make_outbox, make_store, pushes
-from greendot.app.config_checks import _check_secret
-from greendot.app.webhooks import make_asked, make_webhooks
 
 ROOMS = ("lobby", "design", "random")  # the open rooms of dev mode
 
@@ -45,7 +45,7 @@ class Greendot:
     """One server. `start`, then `stop`; `driven` False leaves its timers to a test."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None, *, driven: bool = True) -> None:
-        _check_secret(settings)
+        check_secret(settings)
         self.settings = settings
         clock = clock or SystemClock()
         engine, store = make_engine(settings, clock), make_store(settings)
@@ -57,8 +57,6 @@ class Greendot:
             self.pushing = make_pushing(settings, engine, store, clock)
         neighbours = Neighbours(self._asked, self.pushing.worker.wake if self.pushing else lambda: None)
         self.node = Node(settings, engine, store, clock, driven=driven, neighbours=neighbours)
-        if self.pushing is not None:
-            self.node.counters.append(self.pushing.items)
         services = make_http_services(settings, self.node, clock)
         self.dashboard = make_dashboard(settings, self.node, services.keys) if settings.admin.enabled else None
         dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
@@ -73,6 +71,8 @@ class Greendot:
             self._webhooks = make_webhooks(settings, self.node.store, clock)
             self.node.engine.turned = both(self.node.recorder.turned, self._webhooks.turned)
             self.node.counters.append(self._webhooks.items)
+        if self.pushing is not None:
+            self.node.counters.append(self.pushing.items)
         self.scheduler = Scheduler(self.node.store, self._make_jobs(), clock, settings.jobs.lease_s)
         self.node.counters.append(self.scheduler.items)
         self._driven = driven

@@ -39,14 +39,14 @@ def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Ho
 def make_asked(settings: Settings, clock: Clock) -> dict[str, HttpVisibilityClient]:
     """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
     own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
-    visibility_webhook = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}
-    if not visibility_webhook:
+    sections = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}
+    if not sections:
         return {}
     from greendot.visibility.webhook_client import HttpVisibilityClient
 
     return {
         tenant: HttpVisibilityClient(of.ask_url, of.ask_secret, call_terms(settings, of.ask_timeout_s), clock)
-        for tenant, of in visibility_webhook.items()
+        for tenant, of in sections.items()
     }
 
 

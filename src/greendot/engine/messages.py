@@ -1,4 +1,4 @@
-"""What nodes ask each other, and answer, when somebody looks at the whole cluster."""
+"""Messages of the bus, their topics, and the parts of the data that an engine can lose."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ RecordsState = Mapping[int, str]  # by partition: another one after a loss
 
 
 class RestoringEngine(Protocol):
-    """See `engine.base.Host.found` for how a node is told of a loss."""
+    """See `engine.port.Host.found` for how a node is told of a loss."""
 
     def is_restoring(self, tenant: str, name: str) -> bool:
         """Whether records of this user or room were lost and not all nodes have restored theirs: absence means nothing.
@@ -173,7 +173,7 @@ class PresenceEngine(Protocol):
         """Return a page of the users others see as not offline.
 
         Following `next` from the first page on, each user who stays online is in one of the pages. `after` is the
-        `next` of a page, or a user to go on behind. In tenants of up to `answers.ORDERED` users online, pages are by
+        `next` of a page, or a user to go on behind. In tenants of up to `results.ORDERED` users online, pages are by
         id. Others are in an order of the engine's own that does not change, and a page may have fewer users than
         `limit` and still not be the last.
         """

@@ -27,11 +27,11 @@ BUSY_MS = (1_000, 3_000)  # when to try again what was refused: anywhere in betw
 
 
 class OverloadMonitor:
-    """One for each node. `start` begins measuring; a test tells it measurements with `look` instead."""
+    """One for each node. `start` begins measuring; a test tells it measurements with `measure` instead."""
 
-    def __init__(self, breaker: OverloadLevels, engine: Engine, hub: Hub, metrics: Metrics) -> None:
+    def __init__(self, levels: OverloadLevels, engine: Engine, hub: Hub, metrics: Metrics) -> None:
         self.listeners: list[Callable[[Level], None]] = []  # called with the level when it changes
-        self._breaker = breaker
+        self._levels = levels
         self._engine = engine
         self._hub = hub
         self._metrics = metrics
@@ -46,12 +46,12 @@ class OverloadMonitor:
 
     @property
     def level(self) -> Level:
-        return self._breaker.level
+        return self._levels.level
 
     @property
     def trouble(self) -> str | None:
         """Why new work is refused; None while it is not."""
-        return f"overloaded: {self._breaker.reason}" if self.level is Level.REFUSING else None
+        return f"overloaded: {self._levels.reason}" if self.level is Level.REFUSING else None
 
     def check(self) -> None:
         """Refused while this node takes no new work."""
@@ -91,7 +91,7 @@ class OverloadMonitor:
             self._multiply()
         self._worst[0] = max(self._worst[0], load.lag_s)
         before = self.level
-        level = self._breaker.update(load, now)
+        level = self._levels.update(load, now)
         if level is not before:
             self._changed(before, level)
 
@@ -106,7 +106,7 @@ class OverloadMonitor:
             log(log_events.OVERLOAD_OVER)
         elif level > before:
             does = "signals are shed" if level is Level.SHEDDING else "new work is refused"
-            log(log_events.OVERLOAD_BEGAN, reason=self._breaker.reason, outcome=does)
+            log(log_events.OVERLOAD_BEGAN, reason=self._levels.reason, outcome=does)
         else:
             log(log_events.OVERLOAD_EASED)
         self._hub.shedding = level >= Level.SHEDDING

@@ -28,6 +28,10 @@ class BusDispatcher:
             assert not twice, f"two handlers for {twice}"
             self._handlers.update(table)
 
+    @property
+    def handled(self) -> set[type]:
+        return {*self._handlers}
+
     def receive(self, topic: Topic, message: Message) -> None:
         self._metrics.realtime_pubsub_received_total += 1
         self._handlers[type(message)](topic, message)

@@ -35,13 +35,13 @@ class Celebrities:
         context: NodeContext,
         metrics: Metrics,
         now_ms: Callable[[], int],
-        crowding: CelebrityThresholds,
+        thresholds: CelebrityThresholds,
         forced: Collection[Key] = (),
     ) -> None:
         self._context = context
         self._metrics = metrics
         self._now_ms = now_ms  # of the engine's clock
-        self._crowding = crowding
+        self._thresholds = thresholds
         self._forced = frozenset(forced)
         self.polled: set[Key] = {*forced}  # whose watchers ask
 
@@ -49,10 +49,10 @@ class Celebrities:
         """It watches, and is about to be given the newest state."""
         count, celebrity = len(watched.channel.listeners), watched.celebrity
         if celebrity is None:
-            if not self._crowding.is_spread(count, was=False):
+            if not self._thresholds.is_spread(count, was=False):
                 return
             celebrity = watched.celebrity = CelebrityWatchers()
-        if not celebrity.polled and self._crowding.is_polled(count, was=False):
+        if not celebrity.polled and self._thresholds.is_polled(count, was=False):
             self._switch(watched, celebrity, polled=True)
         if celebrity.spread is not None:
             celebrity.spread.came(watcher)
@@ -76,7 +76,7 @@ class Celebrities:
             return False
         if celebrity.polled:
             return True
-        if not self._crowding.is_spread(len(watched.channel.listeners), was=True):
+        if not self._thresholds.is_spread(len(watched.channel.listeners), was=True):
             self.close(watched)  # whoever was still to be told is told with the others
             return False
         self._spread(watched, celebrity)
@@ -97,7 +97,7 @@ class Celebrities:
             watched.celebrity = CelebrityWatchers(polled=True)
 
     def _stays_polled(self, watched: WatchedUser, count: int) -> bool:
-        return watched.key in self._forced or self._crowding.is_polled(count, was=True)
+        return watched.key in self._forced or self._thresholds.is_polled(count, was=True)
 
     def _switch(self, watched: WatchedUser, celebrity: CelebrityWatchers, *, polled: bool) -> None:
         celebrity.polled = polled
@@ -124,7 +124,7 @@ class Celebrities:
         if watched.channel.pending or watched.channel.queued:  # said at once, and older: it must not come later
             celebrity.timer = self._context.timers.set(STEP_S, self._slice, watched)
             return
-        due = celebrity.spread.due(now, self._crowding.per_s(len(watched.channel.listeners)))
+        due = celebrity.spread.due(now, self._thresholds.per_s(len(watched.channel.listeners)))
         if own := self._context.registry.connections_in(watched.channel, watched.user):
             due = [watcher for watcher in due if watcher not in own]
         if due:
@@ -141,6 +141,6 @@ class Celebrities:
             celebrity.spread = celebrity.timer = None
 
     def _forget_if_few(self, watched: WatchedUser, celebrity: CelebrityWatchers) -> None:
-        few = not self._crowding.is_spread(len(watched.channel.listeners), was=True)
+        few = not self._thresholds.is_spread(len(watched.channel.listeners), was=True)
         if few and not celebrity.polled and celebrity.spread is None:
             watched.celebrity = None

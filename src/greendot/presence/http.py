@@ -101,11 +101,7 @@ class PresenceRoutes:
     @operation("GET /v1/presence/online", fails=(429,))
     async def online(self, request: Request, query: OnlinePage) -> OnlineUsers:
         """Who is online. Pages are in no order that means something; each is by id."""
-        tenant, rate_limits, engine = (
-            self._keys.tenant(request),
-            self._rate_limits,
-            self._engine,
-        )
+        tenant, rate_limits, engine = self._keys.tenant(request), self._rate_limits, self._engine
         # The work is known afterwards. What such a page took the last time is charged before, and the rest then.
         kind = tenant, query.after is None
         expected = self._work.get(kind, query.limit)

@@ -4,8 +4,8 @@ Every verb first settles the record (drops sessions that no longer count, ends a
 then compares what was shown with what is to be shown. Only a difference gets a new version and is returned, so
 an offline is told exactly once however many verbs notice it.
 
-A record has two faces: `face`, what others see, and `own`, what the user's own devices see. They differ only
-while the user is invisible: then `face` stays frozen, also through the real leave.
+A record has two visible states: `visible` for others, and `own` for the user's own devices. They differ only
+while the user is invisible: then `visible` stays frozen, also through the real leave.
 
 Times are integer milliseconds of the engine's clock.
 """
@@ -97,7 +97,7 @@ _GONE = NodeLife(None, 0)
 
 
 class UserPresence:
-    """The record of one user with sessions. Dropped when `empty`; `face` is what remains as last-seen."""
+    """The record of one user with sessions. Dropped when `empty`; `visible` is what remains as last-seen."""
 
     __slots__ = ("devices", "last_heard", "manual", "name", "own", "seats", "told_name", "turned", "visible")
 
@@ -237,7 +237,7 @@ class UserPresence:
     def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
         state = self._state()
         shown: State = "offline" if manual.status == "invisible" else state
-        version = max(self.own.version + 1, now)  # whatever changes the face changes its own as well
+        version = max(self.own.version + 1, now)  # a change of `visible` changes `own` as well
         visible = self._visible(
             self.visible, shown, manual, version, since, self.last_heard if state == "offline" else now
         )
@@ -252,7 +252,7 @@ class UserPresence:
         self.told_name = self.name
         if public:
             self.visible = visible
-        # One object serves both faces while they agree: most users are never invisible.
+        # One object serves both states while they agree: most users are never invisible.
         self.own = self.visible if own == self.visible else own
         self.devices = devices
         return Change(self.visible, self.own, self.name, devices, public, private)

@@ -30,7 +30,9 @@ from greendot.transport.connection import Connection
 
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
 RETRY_S = 1.0  # between two attempts to tell the engine something
-RETURN_MS = 10_000  # clients that were refused while the engine was away have tried again by then (`greeting.RETRY_MS`)
+RETURN_MS = (
+    10_000  # clients that were refused while the engine was away have tried again by then (`handshake.RETRY_MS`)
+)
 
 
 class SessionPeriods(Struct, frozen=True):

@@ -84,8 +84,8 @@ class RecipientStates:
     async def _seats(
         self, here: Rooms, visibles: Mapping[Key, VisibleState]
     ) -> dict[Key, list[tuple[EngineSession, set[str]]]]:
-        """The sessions, with the rooms each is in, of those about whom the face does not say enough: who is busy, and
-        who may be in the very room."""
+        """Return the sessions, with the rooms each is in, of users whose visible state does not decide: busy users, and
+        users who may be in the notification's room."""
         inside: dict[Key, dict[str, set[str]]] = {}  # room → sessions
         asked: dict[tuple[str, str], list[str]] = {}
         for (tenant, user), theirs in here.items():
@@ -123,6 +123,6 @@ def _seen(
         return RecipientState("idle" if visible.state == "idle" else "online", (), is_busy, until)
     active = [rooms for seat, rooms in seats if seat.state == "online" and seat.ends_in_ms is None]
     rooms = {room for theirs in active for room in theirs} & {*asked}
-    # Who is not busy is as the face says: it knows of sessions that have just gone, and still count.
+    # Who is not busy is as the visible state says: it knows of sessions that have just gone, and still count.
     is_active = bool(active) if is_busy else visible.state == "online"
     return RecipientState("online" if is_active else "idle", rooms, is_busy, until)

@@ -34,9 +34,8 @@ class SessionRooms:
         self._engine = engine
         self.statuses = statuses
         self._context = context
-        self._telling: dict[
-            SessionRoom, bool
-        ] = {}  # what the engine is being told, and whether it has changed meanwhile
+        # Writes to the engine that are under way, and whether the session has entered or left again meanwhile.
+        self._telling: dict[SessionRoom, bool] = {}
         self._exited: dict[SessionRoom, float] = {}  # lately, and when; the first first
         statuses.changed = self._user_changed
 

@@ -60,7 +60,7 @@ class Violation(NamedTuple):
 
 
 class Connection(Framing):
-    """See the module. Made by the gateway for each upgraded socket.
+    """See the module. Made for each upgraded socket.
 
     Its owner is told twice, once each: `ended` when nothing more will be said on it, `gone` when the socket is closed.
     """

@@ -52,7 +52,7 @@ class IngressPolicy:
         self.depart = self._depart  # one for all sockets, instead of one each
 
     @property
-    def address_limits(self) -> int:
+    def address_groups(self) -> int:
         return len(self._address_limits)
 
     def arrive(self, peer: str) -> PendingSocket | None:

@@ -98,7 +98,7 @@ class Listener:
         dashboard_socket: Callable[[], Framing] | None = None,
         clients: bool = True,
     ) -> None:
-        """`onlooker` makes the sockets of the dashboard; without `clients` there are no others."""
+        """`dashboard_socket` makes the sockets of the dashboard; without `clients` there are no others."""
         self._sockets = sockets
         self._certificate = certificate
         headers = [(b"strict-transport-security", b"max-age=%d" % hsts_s)] if certificate is not None and hsts_s else []

@@ -318,7 +318,7 @@ class UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         *,
         by_name: bool = False,
     ) -> None:
-        """`depart` is called with `household` when the socket is closed. `by_name` names our subprotocol in the 101."""
+        """`depart` is called with `group` when the socket is closed. `by_name` names our subprotocol in the 101."""
         self._depart = depart
         self._group = group
 

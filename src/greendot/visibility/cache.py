@@ -132,7 +132,7 @@ class VisibilityCache:
         return VisibilityExceptions(is_open=self.rule(tenant).is_open)
 
     def exceptions(self, tenant: str, target: str, viewers: Callable[[], Iterable[str]]) -> Collection[str]:
-        """Of those in a room, for its veil: who does not see the target in an open tenant, elsewhere who does."""
+        """Of those in a room, for its exceptions: who does not see the target in an open tenant, elsewhere who does."""
         is_doubted = (tenant, target) in self._doubted
         if not self.matters(tenant) and not is_doubted:
             return ()
@@ -252,9 +252,11 @@ class VisibilityCache:
         for user in users:
             self._visibility_webhook.forget(tenant, user)
 
-    async def stale_tenants(self, tenants: Collection[str]) -> list[str]:
-        """See where anybody hides, in case that was not heard of. Answers the tenants that matter, or did; nothing more
-        is known of tenants that are not named."""
+    async def tenants_that_matter(self, tenants: Collection[str]) -> list[str]:
+        """Read where anybody hides, in case a message was lost. Return the tenants that matter, or did.
+
+        Facts about tenants that are not named are dropped.
+        """
         self._hiding = {tenant: hides for tenant, hides in self._hiding.items() if tenant in tenants}
         self._known = {key: facts for key, facts in self._known.items() if key[0] in self._hiding}
         mattered = [tenant for tenant in self._hiding if self.matters(tenant)]

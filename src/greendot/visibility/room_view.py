@@ -128,17 +128,17 @@ class RoomView:
         Who does not see everybody is told only what is new: a number that stays would say that somebody hides. One that
         `lapses` at the client is repeated unless it is 0.
         """
-        others, veiled, hub = {*others}, self._veiled(), self._context.hub
+        others, restricted, hub = {*others}, self._restricted(), self._context.hub
         told, self._told = self._told, {}
-        apart = {user: self._devices(user) for user in {*veiled, *told, *others}}
+        apart = {user: self._devices(user) for user in {*restricted, *told, *others}}
         if self._view_exceptions.is_open:
             skip = [device for mine in apart.values() for device in mine]
             hub.offer(self._channel, make(len(self._targets())), key=key, skip=skip, low=lapses)
         for user, mine in apart.items():
             count = self.count(user) + (also if user in others else 0)
-            if user in veiled:
+            if user in restricted:
                 self._told[user] = count
-            is_new = told.get(user, self._usual if user in veiled else None) != count
+            is_new = told.get(user, self._usual if user in restricted else None) != count
             if mine and (is_new or (lapses and count)):
                 hub.send_each(mine, make(count), key=key)
         self._usual = len(self._targets())
@@ -146,9 +146,9 @@ class RoomView:
     def named(self) -> None:
         """All listeners were told who it is, and so know how many."""
         self._usual = len(self._targets())
-        self._told = {viewer: self.count(viewer) for viewer in self._veiled()}
+        self._told = {viewer: self.count(viewer) for viewer in self._restricted()}
 
-    def _veiled(self) -> set[str]:
+    def _restricted(self) -> set[str]:
         """Those who may not see everybody."""
         return {*self._view_exceptions.viewers} if self._view_exceptions.is_open else self.viewers()
 

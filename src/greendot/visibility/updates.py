@@ -155,7 +155,7 @@ class VisibilityUpdates:
         return True
 
     def _in_use(self, tenant: str) -> set[str]:
-        looked_at = {user for consumer in self._consumers for user in consumer.in_use(tenant)}
+        looked_at = set[str]().union(*(consumer.in_use(tenant) for consumer in self._consumers))
         if self._cache.rule(tenant).is_mutual:
             looked_at.update(self._context.registry.users_of(tenant))
         return looked_at
@@ -183,11 +183,10 @@ class VisibilityUpdates:
         await self._review(tenant, None)
 
     async def _refresh_all(self) -> None:
-        visibility = self._cache
         try:
-            for tenant in await visibility.stale_tenants(self._context.registry.tenants):
-                await visibility.refresh(tenant)
+            for tenant in await self._cache.tenants_that_matter(self._context.registry.tenants):
+                await self._cache.refresh(tenant)
                 await self._review(tenant, None)
         except (StoreUnavailable, EngineUnavailable) as error:
             log(log_events.WORK_LATER, work="who may see whom", reason=error)
-        visibility.prune()
+        self._cache.prune()

@@ -1546,9 +1546,11 @@ var Session = class {
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this.page?.isOnline() ?? true;
     const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this.#random, bounds)) : bounds.capMs;
-    this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
+    if (code !== "offline") {
+      this.#notBefore = this.clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
+      this.#failures += 1;
+    }
     this.#hintMs = null;
-    if (code !== "offline") this.#failures += 1;
     this.#timer = this.clock.after(ms, () => void this.#connect());
     this.#become(isOnline ? "waiting" : "offline", reasonFor(isOnline ? code : "offline", detail, ms));
   }

@@ -260,6 +260,20 @@ describe("the page", () => {
     expect(FakeSocket.all).toHaveLength(2);
   });
 
+  test("who was told to stay away does not come earlier because its network went and came", async () => {
+    const client = await online();
+    FakeSocket.last.event("overloaded", { retry_in_ms: 30_000 });
+    FakeSocket.last.end(4003);
+    for (const isOnline of [false, true]) {
+      page.online = isOnline;
+      page.tell("network");
+    }
+    await clock.pass(29_000);
+    expect([client.state, FakeSocket.all.length]).toEqual(["waiting", 1]);
+    await clock.pass(1_500);
+    expect(FakeSocket.all).toHaveLength(2);
+  });
+
   test("a computer that slept finds out at once that the connection is gone", async () => {
     const client = await online();
     clock.sleep(600_000);

@@ -47,7 +47,7 @@ class BusCounts:
 
 
 class RedisBus:
-    """See `engine.base.Bus`."""
+    """See `engine.port.Bus`."""
 
     def __init__(self, servers: Primaries, messages: BusCodec, prefix: str) -> None:
         self.counts = BusCounts()

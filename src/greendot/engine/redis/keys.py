@@ -3,7 +3,7 @@
 | key or channel | kind | holds |
 |---|---|---|
 | `presence:{tag}:BB` | hash | `tenant/user` → the packed record of a user with sessions |
-| `seen:{tag}:BB` | hash | `tenant/user` → the packed face and name of a user without |
+| `seen:{tag}:BB` | hash | `tenant/user` → the packed state and name of a user without |
 | `nodes:{tag}` | hash | incarnation → `live`, or when its last renewal was and from when its sessions do not count |
 | `leases:{tag}` | hash | incarnation → counter, last renewal, load, what it has restored; only in the first partition |
 | `claim:{tag}:WHAT` | string | who is about to bury a node, reap or sweep; only in the first partition |

@@ -68,7 +68,7 @@ class Losses:
         return _digest(self._restored)
 
     async def over(self, since: RecordsState) -> None:
-        """See `engine.base.Engine.restored`."""
+        """See `engine.port.Engine.restored`."""
         self.reported(since)
         waited = frozenset(since)
         if not self._open.keys().isdisjoint(waited):

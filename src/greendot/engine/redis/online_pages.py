@@ -60,7 +60,7 @@ class OnlinePages:
         self._counts: dict[str, Count] = {}
 
     async def page(self, tenant: str, after: str | None, limit: int) -> Page:
-        """See `engine.base.PresenceEngine.online`."""
+        """See `engine.port.PresenceEngine.online`."""
         if (page := await self._page_by_id(tenant, after, limit)) is not None:
             return page
         first, past = (0, "") if after is None else read_cursor(after, lambda user: _position(tenant, user))

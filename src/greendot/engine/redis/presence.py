@@ -1,4 +1,4 @@
-"""Presence on Redis: the verbs of `engine.base.PresenceEngine` as scripts on one user's bucket."""
+"""Presence on Redis: the verbs of `engine.port.PresenceEngine` as scripts on one user's bucket."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _named(error: RedisError, arguments: Sequence[Argument]) -> Exception:
 
 
 class RedisPresence:
-    """See `engine.base.PresenceEngine`; and who is told of turns (`engine.turns`), of users and rooms."""
+    """See `engine.port.PresenceEngine`; and who is told of turns (`Transition`), of users and rooms."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs

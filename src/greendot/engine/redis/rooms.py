@@ -18,7 +18,7 @@ MOST_ROOMS = 10_000  # kept here while the engine is away
 
 
 class RedisTyping:
-    """See `engine.base.TypingEngine`. `here` tells this node's own listeners."""
+    """See `engine.port.TypingEngine`. `here` tells this node's own listeners."""
 
     def __init__(self, verbs: Verbs, ttl_ms: int, throttle_ms: int, here: Callable[[Topic, Typing], None]) -> None:
         self._verbs = verbs
@@ -78,7 +78,7 @@ class RedisTyping:
 
 
 class RedisRooms:
-    """See `engine.base.RoomEngine`."""
+    """See `engine.port.RoomEngine`."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs

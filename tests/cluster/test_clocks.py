@@ -104,6 +104,7 @@ async def test_a_linger_ends_in_time_when_the_clock_of_redis_jumps(redis: RedisP
             jump(redis)
             assert await state(second, "ann") == "online"
             assert await first.engine.touch(TENANT, "bob", bob, "default", True, None)
+            await beats(first, 0.5)
             await beats(second, 0.5)
         left_ms = await first.engine.leave(TENANT, "ann", ann)
         assert left_ms is not None

@@ -44,6 +44,9 @@ class EngineTime:
         off = told_ms - self.now()
         now = self._clock.monotonic()
         fits = self._offset_ms is None or abs(off) <= JUMP_MS
+        if fits and self._wrote.get(partition, (correction, 0.0))[0] != correction:
+            # Another node has mended a later jump, and the time is as we have it: the next jump is no contradiction.
+            del self._wrote[partition]
         if not fits and now < self._young_until:
             self._doubts_since = min(self._doubts_since, now)
             if now - self._doubts_since < _DOUBT_S:

@@ -125,3 +125,26 @@ def test_a_young_node_whose_time_is_not_the_others_gives_it_up() -> None:
     clock.advance(2.0)
     assert time.observe(TOLD + 2_000 - HOUR_MS) == 0
     assert time.now() == TOLD + 2_000 - HOUR_MS
+
+
+def test_a_jump_after_one_that_another_node_has_mended_is_made_up_for() -> None:
+    """That another node's correction stands in place of ours is agreement as long as the time is as we have it."""
+    clock = ManualClock()
+    time = told(clock)
+    assert time.observe(TOLD + HOUR_MS) == -HOUR_MS
+    time.mended(0, str(-HOUR_MS))
+    # The clock jumps again; another node is first to make up for it.
+    assert time.observe(TOLD, 0, str(-2 * HOUR_MS)) == 0
+    # And back: what it was an hour ago.
+    assert time.observe(TOLD - HOUR_MS, 0, str(-2 * HOUR_MS)) == HOUR_MS
+    assert time.now() == TOLD
+
+
+def test_a_node_whose_correction_is_replaced_by_one_it_does_not_agree_with_was_wrong() -> None:
+    clock = ManualClock()
+    time = told(clock)
+    assert time.observe(TOLD + HOUR_MS) == -HOUR_MS
+    time.mended(0, str(-HOUR_MS))
+    assert time.observe(TOLD, 0, str(-HOUR_MS)) == 0  # its own
+    assert time.observe(TOLD + HOUR_MS, 0, "7") == 0
+    assert time.now() == TOLD + HOUR_MS

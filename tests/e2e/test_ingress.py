@@ -61,7 +61,7 @@ async def test_pages_that_are_not_listed_are_refused_and_learn_nothing(apart: bo
             assert (await answer(served.port, request(Origin=origin), apart=apart)).startswith(b"HTTP/1.1 101 ")
         assert (await answer(served.port, request(), apart=apart)).startswith(b"HTTP/1.1 101 ")
         assert served.node.metrics.realtime_refused_origin_total == len(HOSTILE)
-        await until(lambda: served.node.ingress.address_limits == 0)
+        await until(lambda: served.node.ingress.address_groups == 0)
 
 
 async def test_an_origin_that_is_there_twice_is_refused() -> None:
@@ -123,7 +123,7 @@ async def test_an_address_with_too_many_sockets_is_told_to_wait_and_counted_down
         assert served.node.metrics.realtime_refused_address_total == 2
         await served.close_clients()
         await served.until_gone()
-        await until(lambda: served.node.ingress.address_limits == 0)
+        await until(lambda: served.node.ingress.address_groups == 0)
 
 
 async def test_a_crowd_of_silent_sockets_is_closed_without_a_word() -> None:
@@ -137,7 +137,7 @@ async def test_a_crowd_of_silent_sockets_is_closed_without_a_word() -> None:
         await asyncio.wait_for(asyncio.gather(*ended, return_exceptions=True), 10)
         for _, writer in sockets:
             writer.close()
-        await until(lambda: served.node.ingress.address_limits == 0)
+        await until(lambda: served.node.ingress.address_groups == 0)
 
 
 async def test_what_somebody_says_of_where_he_is_counts_for_nothing() -> None:
@@ -148,7 +148,7 @@ async def test_what_somebody_says_of_where_he_is_counts_for_nothing() -> None:
             )
         with pytest.raises(ConnectionError, match="429"):
             await served.socket(headers={"X-Forwarded-For": "203.0.113.9"})
-        assert served.node.ingress.address_limits == 1
+        assert served.node.ingress.address_groups == 1
 
 
 async def test_behind_a_trusted_proxy_clients_are_counted_each_by_itself() -> None:
@@ -157,13 +157,13 @@ async def test_behind_a_trusted_proxy_clients_are_counted_each_by_itself() -> No
         sockets = [await served.socket(headers={"X-Forwarded-For": f"1.1.1.1, 203.0.113.{i % 2}"}) for i in range(4)]
         with pytest.raises(ConnectionError, match="429"):
             await served.socket(headers={"X-Forwarded-For": "203.0.113.9, 203.0.113.1"})
-        assert served.node.ingress.address_limits == 2
+        assert served.node.ingress.address_groups == 2
         subnet = [await served.socket(headers={"X-Forwarded-For": f"2001:db8::{number}"}) for number in (1, 2)]
         with pytest.raises(ConnectionError, match="429"):
             await served.socket(headers={"X-Forwarded-For": "2001:db8:0:0:ffff::1"})
         for client in (*sockets, *subnet):
             await client.end()
-        await until(lambda: served.node.ingress.address_limits == 0)
+        await until(lambda: served.node.ingress.address_groups == 0)
 
 
 async def test_a_trusted_proxy_says_whether_a_page_came_by_tls() -> None:
@@ -181,7 +181,7 @@ async def test_a_request_that_is_refused_later_leaves_no_address_behind() -> Non
         assert (await answer(served.port, bad)).startswith(b"HTTP/1.1 404 ")
         assert (await answer(served.port, request(Sec_WebSocket_Key="short"))).startswith(b"HTTP/1.1 400 ")
         assert (await answer(served.port, b"\0\0\0")).startswith(b"HTTP/1.1 400 ")
-        await until(lambda: served.node.ingress.address_limits == 0)
+        await until(lambda: served.node.ingress.address_groups == 0)
 
 
 async def test_a_session_s_address_is_a_hash_that_nobody_without_the_secret_can_try_out() -> None:

@@ -26,6 +26,7 @@ class EngineTime:
         self._doubts_since = float("inf")
         self._offset_ms: float | None = None
         self._wrote: dict[int, tuple[str, float]] = {}  # by partition, the correction that is ours, and since when
+        self._right: dict[int, str] = {}  # by partition, the last correction under which the time was as we have it
 
     @property
     def known(self) -> bool:
@@ -44,9 +45,12 @@ class EngineTime:
         off = told_ms - self.now()
         now = self._clock.monotonic()
         fits = self._offset_ms is None or abs(off) <= JUMP_MS
-        if fits and self._wrote.get(partition, (correction, 0.0))[0] != correction:
-            # Another node has mended a later jump, and the time is as we have it: the next jump is no contradiction.
-            del self._wrote[partition]
+        if fits:
+            if self._right.get(partition, correction) != correction:
+                # Another node has mended a later jump, and the time is as we have it: in no partition is a correction
+                # that replaces an older one of ours a contradiction.
+                self._wrote.clear()
+            self._right[partition] = correction
         if not fits and now < self._young_until:
             self._doubts_since = min(self._doubts_since, now)
             if now - self._doubts_since < _DOUBT_S:
@@ -71,6 +75,7 @@ class EngineTime:
     def mended(self, partition: int, correction: str) -> None:
         """This correction was written there by us."""
         self._wrote[partition] = correction, self._clock.monotonic()
+        self._right[partition] = correction
 
     def shift(self, ms: int) -> None:
         """Follow a correction somebody made on purpose."""

@@ -140,6 +140,18 @@ def test_a_jump_after_one_that_another_node_has_mended_is_made_up_for() -> None:
     assert time.now() == TOLD
 
 
+@pytest.mark.parametrize("mended_by_us", [0, 1])
+def test_agreement_in_one_partition_counts_for_all(mended_by_us: int) -> None:
+    """Only one partition is looked at all the time. Jumps of the others are found when a verb is refused there."""
+    clock = ManualClock()
+    time = told(clock)
+    time.mended(mended_by_us, str(-HOUR_MS))  # made up for the first jump, in this partition by us
+    assert time.observe(TOLD, 0, str(-HOUR_MS)) == 0
+    assert time.observe(TOLD, 0, str(-2 * HOUR_MS)) == 0  # the second, in both by another node
+    assert time.observe(TOLD - HOUR_MS, 1, str(-2 * HOUR_MS)) == HOUR_MS
+    assert time.now() == TOLD
+
+
 def test_a_node_whose_correction_is_replaced_by_one_it_does_not_agree_with_was_wrong() -> None:
     clock = ManualClock()
     time = told(clock)

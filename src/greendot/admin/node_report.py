@@ -60,7 +60,7 @@ class NodeReporter:
         self._is_draining = is_draining
         self._asked_at: float | None = None  # since when the store has not answered; None: it was not asked
         self._store_ms: float | None = None  # how long it took last; None: it could not be reached
-        self.bus_table: BusTable = {ClusterQuestion: self._asked, ClusterAnswer: rpc.answered}
+        self.bus: BusTable = {ClusterQuestion: self._asked, ClusterAnswer: rpc.answered}
 
     async def ask(self, nodes: Collection[str], question: Question, within_s: float) -> dict[str, bytes]:
         """Return the answers by node, this one's too, of those that answered in time. `nodes` are the live ones."""

@@ -101,7 +101,7 @@ class HttpServices(Struct, frozen=True):
     revocation_service: RevocationService
     devices: DeviceService
     slices: TimeSlices
-    is_zone: Callable[[str], bool]
+    is_zone: Callable[[str], bool]  # whether a time zone has this name
     node: NodeView
 
 

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from secrets import token_bytes
 from typing import Any, get_args
 
-from msgspec import Struct
-
 from greendot import __version__
 from greendot.admin import stats
 from greendot.admin.metrics import MetricsPage
 from greendot.admin.node_report import NodeReporter
 from greendot.admin.stats import Counters, NodeSources
-from greendot.app import node_settings as values
+from greendot.app import node_settings
 from greendot.app.tokens import make_tokens
 from greendot.auth.jwks_refresh import JwksRefresh
 from greendot.auth.revocation import RevocationService
@@ -82,13 +80,6 @@ CLOSE_S = 0.5  # for work that is under way when all clients are gone
 RESTORE_S = 2.0  # beside a renewal, for all nodes to restore their sessions
 
 
-class Neighbours(Struct, frozen=True):
-    """Parts of the server beside the node that its services call."""
-
-    visibility_clients: Mapping[str, VisibilityClient] = {}  # by tenant; "" for all others
-    push_queued: Callable[[], None] = lambda: None  # called when there may be something to push
-
-
 class Node:
     """Sockets in, engine and store behind. `driven` False leaves the timers to a test."""
 
@@ -100,7 +91,8 @@ class Node:
         clock: Clock,
         *,
         driven: bool = True,
-        neighbours: Neighbours | None = None,
+        visibility_clients: Mapping[str, VisibilityClient] | None = None,  # by tenant; "" for all others
+        push_queued: Callable[[], None] = lambda: None,  # called when there may be something to push
     ) -> None:
         self.settings = settings
         self.engine = engine
@@ -108,7 +100,7 @@ class Node:
         self.clock = clock
         self.metrics = Metrics()
         self.registry = Registry()
-        self.hub = Hub(self.metrics, values.throttle(settings, clock), clock.monotonic)
+        self.hub = Hub(self.metrics, node_settings.throttle(settings, clock), clock.monotonic)
         self.timers = Timers(clock, driven=driven)
         self.tasks = Tasks()
         self.recorder = EventRecorder(EventTail(bodies=settings.server.dev), clock)
@@ -124,8 +116,8 @@ class Node:
         )
         self.rpc = ClusterRpc(engine, lambda: self.incarnation)
         self._make_limits()
-        self._make_presence(neighbours or Neighbours())
-        self._make_rooms_and_inbox(neighbours or Neighbours())
+        self._make_presence(visibility_clients or {})
+        self._make_rooms_and_inbox(push_queued)
         self._make_auth()
         self._make_connect()
         self._make_reports()
@@ -136,9 +128,9 @@ class Node:
 
     def _make_limits(self) -> None:
         settings = self.settings
-        quotas = {name: values.quota(tenant.limits) for name, tenant in settings.tenants.items()}
+        quotas = {name: node_settings.quota(tenant.limits) for name, tenant in settings.tenants.items()}
         self.rate_limits = RateLimits(
-            values.quota(settings.limits), quotas, self.clock, self.metrics, self.registry.usage
+            node_settings.quota(settings.limits), quotas, self.clock, self.metrics, self.registry.usage
         )
         self.connection_limits = ConnectionLimits(self.registry, self.rate_limits)
         bounds = settings.overload
@@ -148,7 +140,7 @@ class Node:
         self.overload_monitor = OverloadMonitor(levels, self.engine, self.hub, self.metrics)
         self.backpressure = Backpressure(self.engine, self.overload_monitor, self.timers.now)
 
-    def _make_presence(self, neighbours: Neighbours) -> None:
+    def _make_presence(self, visibility_clients: Mapping[str, VisibilityClient]) -> None:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
         presence = settings.presence
         self.statuses = StatusService(engine, store, context)
@@ -164,11 +156,9 @@ class Node:
             on_end=self._session_rooms.forget,
             on_left=self.inbox_delivery.left,
         )
-        self.visibility_webhook = VisibilityWebhook(
-            context, values.answer_periods(settings), neighbours.visibility_clients
-        )
+        self.visibility_webhook = VisibilityWebhook(context, node_settings.answer_periods(settings), visibility_clients)
         self._visibility = VisibilityCache(
-            store, context, values.rules(settings), self.visibility_webhook, engine.now_ms
+            store, context, node_settings.rules(settings), self.visibility_webhook, engine.now_ms
         )
         thresholds = CelebrityThresholds(presence.celebrity_watchers, presence.celebrity_polling)
         polled = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
@@ -176,12 +166,12 @@ class Node:
         watch_limits = WatchLimits(self.rate_limits.most_watches, self._pace.hold_s)
         self.watching = WatchService(engine, context, celebrities, self._visibility, self.statuses, watch_limits)
 
-    def _make_rooms_and_inbox(self, neighbours: Neighbours) -> None:
+    def _make_rooms_and_inbox(self, push_queued: Callable[[], None]) -> None:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
         limits = RoomLimits(
             self.rate_limits.most_rooms,
             settings.typing.large_room,
-            values.typing_times(settings.typing),
+            node_settings.typing_times(settings.typing),
             self._pace.hold_s,
         )
         self.rooms = RoomService(engine, store, self._session_rooms, self._visibility, context, limits)
@@ -197,10 +187,10 @@ class Node:
             store,
             context,
             self.inbox_delivery,
-            values.kinds(settings),
+            node_settings.kinds(settings),
             self.metrics,
-            values.pushed(settings),
-            neighbours.push_queued,
+            node_settings.pushed(settings),
+            push_queued,
         )
         self.devices = DeviceService(store, self.clock)
 
@@ -215,7 +205,7 @@ class Node:
             self.sessions,
             context,
             self.rpc,
-            values.longest_ms(settings),
+            node_settings.longest_ms(settings),
             alone=settings.engine.url == "memory",
         )
 
@@ -250,7 +240,7 @@ class Node:
             self._commands(), self.admission, cleanup, self.sessions, context, self.metrics, self.rate_limits
         )
         self.version_fallback = VersionFallback(context)
-        self.ingress = values.ingress(settings, self.metrics, self.clock)
+        self.ingress = node_settings.ingress(settings, self.metrics, self.clock)
         key = hash_key(settings.privacy.hash_key, settings.auth.secret) or token_bytes(32)
         self.connections = ClientConnections(
             engine,
@@ -275,10 +265,10 @@ class Node:
             self.tokens, self.revocation_service, self.sessions, self.rooms, self.watching, self.clock
         )
         return merge_commands(
-            ConnectionCommands(self.clock, token_refresh).table,
-            PresenceCommands(self.statuses, self.watching, self.rate_limits, self.rooms.hush).table,
+            ConnectionCommands(self.clock, token_refresh).commands,
+            PresenceCommands(self.statuses, self.watching, self.rate_limits, self.rooms.hush).commands,
             self.visibility_updates.commands,
-            RoomCommands(self.rooms, self.room_messages, self.signals, self.rate_limits, self.recorder).table,
+            RoomCommands(self.rooms, self.room_messages, self.signals, self.rate_limits, self.recorder).commands,
             self.inbox_service.commands,
             self.devices.commands,
         )
@@ -296,7 +286,7 @@ class Node:
             self.admission.bus,
             self.recovery.bus,
             self.connections.bus,
-            self.cluster.bus_table,
+            self.cluster.bus,
         )
         assert bus.handled == {*get_args(Message)}, "every message of the bus has one handler"
         return bus

@@ -18,8 +18,8 @@ from greendot.app.demo import Dev, DevPeriods
 from greendot.app.http import HttpServices
 from greendot.app.jobs import JobServices, make_jobs
 from greendot.app.listeners import Ports
-from greendot.app.node import Neighbours, Node
-from greendot.app.webhooks import make_asked, make_webhooks
+from greendot.app.node import Node
+from greendot.app.webhooks import make_visibility_clients, make_webhooks
 from greendot.auth.api_keys import ApiKeys
 from greendot.clock import Clock, SystemClock
 from greendot.config import Settings
@@ -49,14 +49,21 @@ class Greendot:
         self.settings = settings
         clock = clock or SystemClock()
         engine, store = make_engine(settings, clock), make_store(settings)
-        self._asked = make_asked(settings, clock)
+        self._visibility_clients = make_visibility_clients(settings, clock)
         self.pushing: PushService | None = None
         if settings.pushes and settings.push.in_server:
             from greendot.app.push import make_pushing
 
             self.pushing = make_pushing(settings, engine, store, clock)
-        neighbours = Neighbours(self._asked, self.pushing.worker.wake if self.pushing else lambda: None)
-        self.node = Node(settings, engine, store, clock, driven=driven, neighbours=neighbours)
+        self.node = Node(
+            settings,
+            engine,
+            store,
+            clock,
+            driven=driven,
+            visibility_clients=self._visibility_clients,
+            push_queued=self.pushing.worker.wake if self.pushing else lambda: None,
+        )
         services = make_http_services(settings, self.node, clock)
         self.dashboard = make_dashboard(settings, self.node, services.keys) if settings.admin.enabled else None
         dev = Dev(self.node.tokens, make_dev_periods(settings)) if settings.server.dev else None
@@ -121,7 +128,7 @@ class Greendot:
         about_events = [part for part in (self._webhooks, self.pushing) if part is not None]
         await all_ended(*(part.close() for part in (*self.ports, *about_events)))
         await all_ended(self.node.close())
-        await all_ended(*(app.close() for app in self._asked.values()))
+        await all_ended(*(client.close() for client in self._visibility_clients.values()))
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -36,7 +36,7 @@ def make_hook(tenant: str, hook: HookSettings, terms: Terms, clock: Clock) -> Ho
     return Hook(tenant, hook.url, secrets, hook.events, Caller(hook.url, terms), clock)
 
 
-def make_asked(settings: Settings, clock: Clock) -> dict[str, HttpVisibilityClient]:
+def make_visibility_clients(settings: Settings, clock: Clock) -> dict[str, HttpVisibilityClient]:
     """The apps that say who may see whom, by tenant; "" for those without settings of their own."""
     own = {tenant: section.visibility for tenant, section in settings.tenants.items()}
     sections = {tenant: of for tenant, of in (own | {"": settings.visibility}).items() if of.policy == "ask"}

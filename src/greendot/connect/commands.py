@@ -17,7 +17,7 @@ class ConnectionCommands:
 
     def __init__(self, clock: Clock, token_refresh: TokenRefresher) -> None:
         self._clock = clock
-        self.table: CommandTable = {
+        self.commands: CommandTable = {
             wire.Heartbeat: self._heartbeat,
             wire.Activity: lambda connection, session, command: None,  # every command counts as activity
             wire.TokenRefresh: token_refresh.refresh,

@@ -16,7 +16,7 @@ from greendot.transport.connection import Connection
 
 
 class PresenceCommands:
-    """Handlers. `hide` is called with a connection whose user has become invisible."""
+    """Handlers: limits, then the service. `hide` is called with a connection whose user has become invisible."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class PresenceCommands:
         self._watching = watching
         self._rate_limits = rate_limits
         self._hide = hide
-        self.table: CommandTable = {
+        self.commands: CommandTable = {
             wire.StatusSet: self._status_set,
             wire.Watch: self._watch,
             wire.Unwatch: lambda connection, session, command: watching.unwatch(connection, session, command.users),

@@ -21,7 +21,7 @@ RoomLimit = Callable[[Connection, Session, str], None]  # Refused if too much is
 
 
 class RoomCommands:
-    """Handlers."""
+    """Handlers: who may act, within which limit, then the call of the service."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class RoomCommands:
         self._signals = signals
         self._rate_limits = rate_limits
         self._recorder = recorder
-        self.table: CommandTable = {
+        self.commands: CommandTable = {
             wire.TypingStart: self._typing_start,
             wire.TypingStop: self._typing_stop,
             wire.RoomList: lambda connection, session, command: rooms.list_for(session),

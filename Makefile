@@ -8,7 +8,6 @@ PLOTS  := $(VENV)/.plots
 AUDIT  := $(VENV)/.audit
 EXTRAS := $(VENV)/.examples
 SITE   := $(VENV)/.site
-HELM   := $(BIN)/helm
 
 # With it, every server that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,7 +38,7 @@ serve: $(SERVES)  ## Start a development server on http://127.0.0.1:8000 (make s
 example: $(EXTRAS)  ## Start an example with a server of its own: make example NAME=react (cursors, flask, fastapi, django, outbox)
 	@exec $(BIN)/python examples/start.py $(NAME) $(ARGS)
 
-test: $(READY) $(EXTRAS) $(SITE) debs node $(if $(CI),$(HELM))  ## Run all tests (installs what they need, where it may)
+test: $(READY) $(EXTRAS) $(SITE) debs node  ## Run all tests (installs what they need, where it may)
 	@$(BIN)/python scripts/run-tests $(ARGS)
 
 test-fast: $(READY) debs  ## Run most unit tests, the architecture rules and one end-to-end pass (40 s)
@@ -94,12 +93,9 @@ mutants: $(READY)  ## Change pure modules bit by bit: do their unit tests notice
 faults: $(READY) debs  ## Plant faults in Lua and SQL one by one: are all of them found? (ARGS="reap": those with this in their names)
 	@PYTHONPATH=tests $(BIN)/python -m mutants.faults $(ARGS)
 
-charts: $(READY) $(HELM)  ## Lint and render the Helm chart and compare it with what is committed (WRITE=1: commit anew)
+charts: $(READY)  ## Lint and render the Helm chart and compare it with what is committed (WRITE=1: commit anew)
 	@$(if $(WRITE),PYTHONPATH=tests $(BIN)/python tests/deployed/charted.py)
 	@$(BIN)/python -m pytest tests/deployed/test_chart.py
-
-$(HELM): | $(READY)
-	@sh scripts/ensure-helm $(BIN)
 
 matrix:  ## The fast tests and those end to end on each Python from 3.11 to 3.14 that is found (PYTHONS="…" names others)
 	@$(PYTHON) scripts/matrix $(ARGS)

@@ -22,8 +22,8 @@ KUBERNETES = "1.31.0"
 
 
 def helm() -> str | None:
-    """Where it is, if it is: it is no package of Debian's or Python's. make charts builds it, and CI."""
-    return shutil.which("helm") or shutil.which("helm", path=str(Path(sys.executable).parent))
+    """Return the path of helm: the wheel's, which rendered the committed manifests, else the machine's."""
+    return shutil.which("helm", path=str(Path(sys.executable).parent)) or shutil.which("helm")
 
 
 def fingerprint() -> str:
@@ -57,7 +57,7 @@ def rendered(case: str) -> list[dict[str, Any]]:
 def main() -> None:
     program = helm()
     if program is None:
-        sys.exit("there is no helm: make charts builds it")
+        sys.exit("helm is missing: its wheel is for Linux on x86-64; install helm 3 and run this again")
     for case in CASES:
         (FOLDER / f"{case}.yaml").write_text(render(program, case))
     RENDERED_FROM.write_text(f"{fingerprint()}\n")

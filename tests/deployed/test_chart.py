@@ -1,7 +1,7 @@
 """The Helm chart, by what helm made of it: right by Kubernetes' own schemas, and what it promises is in there.
 
-The manifests are committed, since helm is no package of Debian's or Python's. Without it they are compared with the
-chart by fingerprint; where it is (make charts, and make test in CI) they are rendered again.
+The manifests are committed, so that a change of the chart shows in review. They are rendered again and compared; where
+there is no helm (its wheel is for Linux on x86-64) only the fingerprint of the chart is compared.
 """
 
 from __future__ import annotations

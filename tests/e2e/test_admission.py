@@ -31,7 +31,7 @@ async def sent_away(client: WireClient) -> float:
 
 async def until_waiting(served: Served, count: int) -> None:
     async with asyncio.timeout(10):
-        while served.node.admission.waiting != count:  # noqa: ASYNC110  (no hook for tests in the node)
+        while served.node.hello.waiting != count:  # noqa: ASYNC110  (no hook for tests in the node)
             await asyncio.sleep(0.001)
 
 
@@ -42,7 +42,7 @@ async def test_a_hello_too_many_waits_and_is_answered_in_its_turn() -> None:
         await until_waiting(served, 1)
         await served.advance(1)
         assert (await waiting.receive("welcome"))["data"]["user"] == "bob"
-        assert served.node.admission.strangers == set()
+        assert served.node.hello.strangers == set()
 
 
 async def test_one_beyond_those_who_wait_is_told_when_to_come_back() -> None:
@@ -71,7 +71,7 @@ async def test_who_returns_is_let_in_before_those_who_are_new() -> None:
         await until_waiting(served, 2)
         await served.advance(1)
         assert (await back.receive("welcome"))["data"]["resumed"]
-        assert served.node.admission.waiting == 1
+        assert served.node.hello.waiting == 1
         await served.advance(1)
         await new.receive("welcome")
 
@@ -83,7 +83,7 @@ async def test_who_goes_while_waiting_is_forgotten() -> None:
         await until_waiting(served, 1)
         await bob.reset()
         await served.until_gone(1)
-        assert served.node.admission.waiting == 0
+        assert served.node.hello.waiting == 0
         await served.advance(5, [ann])
         assert served.node.registry.users == 1
 
@@ -144,7 +144,7 @@ async def test_only_its_own_user_keeps_a_session_alive_by_coming_back(token: str
         await watcher.request(type="watch", users=["ann"])
         await ann.reset()
         await served.until_gone(1)
-        served.node.admission.loaded(served.node.overload_monitor.level.__class__.REFUSING)
+        served.node.hello.loaded(served.node.overload_monitor.level.__class__.REFUSING)
         stranger = await served.socket()
         given = served.token("eve") if token == "another user's" else "x"
         stranger.send(type="hello", token=given, resume={"session": ann.welcome["session"]})

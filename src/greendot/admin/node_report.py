@@ -219,7 +219,7 @@ class NodeReporter:
             started_at=sources.started_at,
             draining=self._is_draining(),
             connections=len(registry.connections),
-            strangers=len(sources.admission.strangers),
+            strangers=len(sources.hello.strangers),
             sessions=len(registry.sessions),
             lingering=sum(session.connection is None for session in registry.sessions.values()),
             users=registry.users,

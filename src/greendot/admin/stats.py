@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from greendot.auth.tenants import Tenants
 from greendot.clock import Clock
-from greendot.connect.admission import HelloAdmission
 from greendot.connect.drain import Drainer
+from greendot.connect.hello import HelloService
 from greendot.connect.recovery import Recovery
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable
@@ -47,7 +47,7 @@ class NodeSources(Struct):
     sessions: SessionService
     watching: WatchService
     rooms: RoomService
-    admission: HelloAdmission
+    hello: HelloService
     overload_monitor: OverloadMonitor
     recovery: Recovery
     drainer: Drainer
@@ -149,7 +149,7 @@ def metrics(sources: NodeSources) -> Iterator[tuple[str, float]]:
     yield "ws_sessions", len(sources.registry.sessions)
     yield "ws_users_online", sources.registry.users
     yield from sources.overload_monitor.gauges()
-    yield "realtime_hellos_waiting", sources.admission.waiting
+    yield "realtime_hellos_waiting", sources.hello.waiting
     yield from _counted(sources)
 
 

@@ -19,14 +19,13 @@ from greendot.auth.revocation import RevocationService
 from greendot.auth.tenants import Tenants
 from greendot.clock import Clock
 from greendot.config import Settings
-from greendot.connect.admission import HelloAdmission
 from greendot.connect.admission_model import HelloQueue
 from greendot.connect.commands import ConnectionCommands
 from greendot.connect.connections import ClientConnections, ConnectionOptions
 from greendot.connect.disconnect import DisconnectCleanup
 from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer, DrainPace
-from greendot.connect.handshake import Handshake
+from greendot.connect.hello import HelloService
 from greendot.connect.recovery import Recovery, RecoveryPace, RecoveryServices
 from greendot.connect.token_refresh import TokenRefresher
 from greendot.connect.version_fallback import VersionFallback
@@ -211,7 +210,11 @@ class Node:
 
     def _make_connect(self) -> None:
         settings, engine, context = self.settings, self.engine, self._context
-        handshake = Handshake(
+        admission = settings.admission
+        rate = admission.hellos_per_s if settings.limits.enabled else None
+        self.hello = HelloService(
+            HelloQueue[Connection](rate, admission.hellos_at_once, admission.waiting),
+            engine,
             self.sessions,
             self.rooms,
             self.inbox_delivery,
@@ -221,12 +224,9 @@ class Node:
             self.revocation_service,
             self.rate_limits,
             self.connection_limits,
+            self.metrics,
             settings.presence.heartbeat_s,
         )
-        admission = settings.admission
-        rate = admission.hellos_per_s if settings.limits.enabled else None
-        queue = HelloQueue[Connection](rate, admission.hellos_at_once, admission.waiting)
-        self.admission = HelloAdmission(queue, handshake, self.sessions, engine, context, self.metrics)
         services = RecoveryServices(self.sessions, self._session_rooms, self.watching, self.rooms, self.inbox_delivery)
         self.recovery = Recovery(engine, services, context, self._pace, self.metrics)
         self.drainer = Drainer(
@@ -237,7 +237,7 @@ class Node:
         )
         cleanup = DisconnectCleanup(self.sessions, self.watching, self.rooms, self.recorder)
         self.dispatcher = Dispatcher(
-            self._commands(), self.admission, cleanup, self.sessions, context, self.metrics, self.rate_limits
+            self._commands(), self.hello, cleanup, self.sessions, context, self.metrics, self.rate_limits
         )
         self.version_fallback = VersionFallback(context)
         self.ingress = node_settings.ingress(settings, self.metrics, self.clock)
@@ -248,7 +248,7 @@ class Node:
             self.metrics,
             self.ingress,
             self.sessions,
-            self.admission,
+            self.hello,
             self.dispatcher,
             cleanup,
             self.drainer,
@@ -257,7 +257,7 @@ class Node:
             self.connection_limits,
             ConnectionOptions(key, admission.strangers, settings.auth.token_in_query),
         )
-        self.overload_monitor.listeners += [self.admission.loaded, self.dispatcher.loaded, self.recorder.loaded]
+        self.overload_monitor.listeners += [self.hello.loaded, self.dispatcher.loaded, self.recorder.loaded]
 
     def _commands(self) -> CommandTable:
         """The handlers of all capabilities."""
@@ -283,7 +283,7 @@ class Node:
             self.rooms.bus,
             self.inbox_delivery.bus,
             self.revocation_service.bus,
-            self.admission.bus,
+            self.hello.bus,
             self.recovery.bus,
             self.connections.bus,
             self.cluster.bus,
@@ -305,7 +305,7 @@ class Node:
             sessions=self.sessions,
             watching=self.watching,
             rooms=self.rooms,
-            admission=self.admission,
+            hello=self.hello,
             overload_monitor=self.overload_monitor,
             recovery=self.recovery,
             drainer=self.drainer,

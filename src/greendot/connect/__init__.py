@@ -1,1 +1,1 @@
-"""Connections from hello to drain: admission, handshake, command dispatch, recovery after a loss, disconnect."""
+"""Connections from hello to drain: hello with its admission, command dispatch, recovery after a loss, disconnect."""

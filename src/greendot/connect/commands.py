@@ -13,7 +13,7 @@ from greendot.transport.connection import Connection
 
 
 class ConnectionCommands:
-    """Handlers. `hello` is not among them: `admission` takes it, because no session exists before it."""
+    """Handlers. `hello` is not among them: `connect.hello` takes it, because no session exists before it."""
 
     def __init__(self, clock: Clock, token_refresh: TokenRefresher) -> None:
         self._clock = clock

@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from greendot.connect.admission import HelloAdmission
 from greendot.connect.disconnect import DisconnectCleanup
 from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer
+from greendot.connect.hello import HelloService
 from greendot.connect.version_fallback import VersionFallback
 from greendot.engine.messages import Disconnect
 from greendot.engine.port import Engine
@@ -47,7 +47,7 @@ class ClientConnections:
         metrics: Metrics,
         ingress: IngressPolicy,
         sessions: SessionService,
-        admission: HelloAdmission,
+        hello: HelloService,
         dispatcher: Dispatcher,
         cleanup: DisconnectCleanup,
         drainer: Drainer,
@@ -73,7 +73,7 @@ class ClientConnections:
         self._registry = context.registry
         self._metrics = metrics
         self._sessions = sessions
-        self._admission = admission
+        self._hello = hello
         self._dispatcher = dispatcher
         self._cleanup = cleanup
         self._drainer = drainer
@@ -86,10 +86,10 @@ class ClientConnections:
 
     def crowded_s(self) -> float | None:
         """Return the seconds to stay away while too many sockets have not said hello; else None."""
-        if len(self._admission.strangers) < self._options.most_strangers:
+        if len(self._hello.strangers) < self._options.most_strangers:
             return None
         self._metrics.realtime_upgrades_refused_total += 1
-        return self._admission.turn_s()
+        return self._hello.turn_s()
 
     def connect(self, agent: str | None, token: str = "", address: str | None = None) -> Connection:
         """Make the connection for a socket that is being upgraded. `token` came with its request."""
@@ -104,7 +104,7 @@ class ClientConnections:
         self._metrics.ws_connections_total += 1
         self._registry.connections[connection.id] = connection
         self._rate_limits.opened(connection)
-        self._admission.strangers.add(connection)
+        self._hello.strangers.add(connection)
         self._sessions.expect_hello(connection)
         if self._drainer.begun:
             self._drainer.turn_away(connection)
@@ -118,7 +118,7 @@ class ClientConnections:
             cause = EndCause.BYE
         connection.ended_by = (cause, code)
         self._registry.ended(connection, shown_code(cause, code))
-        if self._admission.forget(connection):
+        if self._hello.forget(connection):
             connection.waiting = None
         # While a command is under way, its registrations must be undone after it, not before.
         if connection.waiting is None:

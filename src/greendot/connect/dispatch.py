@@ -14,9 +14,8 @@ from random import randint
 from msgspec import structs
 
 from greendot.clock import Clock
-from greendot.connect.admission import HelloAdmission
 from greendot.connect.disconnect import DisconnectCleanup
-from greendot.connect.handshake import RETRY_MS
+from greendot.connect.hello import RETRY_MS, HelloService
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.limits.overload import BUSY_MS
 from greendot.limits.overload_model import Level
@@ -62,7 +61,7 @@ class Dispatcher:
     def __init__(
         self,
         table: CommandTable,
-        admission: HelloAdmission,
+        hello: HelloService,
         cleanup: DisconnectCleanup,
         sessions: SessionService,
         context: NodeContext,
@@ -70,7 +69,7 @@ class Dispatcher:
         rate_limits: RateLimits,
     ) -> None:
         self._table = table
-        self._admission = admission
+        self._hello = hello
         self._cleanup = cleanup
         self._sessions = sessions
         self._clock: Clock = context.clock
@@ -182,7 +181,7 @@ class Dispatcher:
     async def _finish(self, connection: Connection, command: wire.Command, work: Awaitable[Outcome]) -> None:
         try:
             outcome = await work
-            if command.id is not None and type(command) is not wire.Hello:
+            if command.id is not None:
                 self._reply(connection, command, command.id, outcome)
         except Refused as refused:
             self._refuse(connection, command, refused)
@@ -241,12 +240,9 @@ class Dispatcher:
             offered, connection.token = connection.token, ""  # it is not kept any longer than it is needed
             if offered and not command.token:
                 command = structs.replace(command, token=offered)
-            self._admission.ask(connection, command, self._greet)
+            self._hello.received(connection, command, self._next)
         else:
             connection.close(Close.PROTOCOL_ERROR, "the first frame must be hello")
-
-    def _greet(self, connection: Connection, hello: wire.Hello) -> None:
-        self._spawn(self._finish(connection, hello, self._admission.greet(connection, hello)))
 
     # --- what is not granted ---
 

@@ -1,0 +1,363 @@
+"""Hello: from an unknown socket to a session that others can see.
+
+A hello is admitted at once, waits for a moment, or is sent away with a time to return (`received`). Once admitted, its
+token is verified, its session opened or resumed, its rooms and inbox attached, and the welcome sent (`_answer`).
+
+The number of hellos under way together bounds the lag of the loop when everybody returns at once; the rate leaves time
+for the clients that are connected. No user goes offline by being sent away: the session counts for as long as its
+client was told to wait, and a grace more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from math import ceil
+
+from msgspec import structs
+
+from greendot.auth.model import Grants
+from greendot.auth.revocation import RevocationService
+from greendot.auth.tenants import Tenants
+from greendot.auth.tokens import Tokens
+from greendot.connect.admission_model import HelloQueue
+from greendot.engine.messages import HoldSession, Topic
+from greendot.engine.port import Bus
+from greendot.errors import (
+    EngineUnavailable,
+    KeysUnavailable,
+    Refused,
+    StoreUnavailable,
+    TokenError,
+    TokenRevoked,
+    Unreadable,
+)
+from greendot.ids import incarnation_of
+from greendot.inbox.delivery import InboxCatchUp, InboxDelivery
+from greendot.limits.connection_limits import ConnectionLimits, TooManyConnections
+from greendot.limits.overload_model import Level
+from greendot.limits.rate_limits import RateLimits
+from greendot.node.bus import BusTable
+from greendot.node.channel import MISSED, RoomKey
+from greendot.node.context import NodeContext
+from greendot.node.session import Session
+from greendot.presence.sessions import SessionService
+from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Close
+from greendot.protocol.commands import Hello
+from greendot.protocol.events import Event, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
+from greendot.protocol.replies import JoinReply
+from greendot.protocol.versions import Dialects
+from greendot.rooms.local_room import RECOVER_BYTES
+from greendot.rooms.service import RoomService
+from greendot.telemetry import log_events
+from greendot.telemetry.log import log
+from greendot.telemetry.metrics import Metrics
+from greendot.transport.connection import Connection
+
+AT_ONCE = 50  # rooms
+CROWDED_MS = 30_000  # longest time to stay away from a user or tenant that has too many connections
+RETRY_MS = 5_000  # when to try again what the engine or the store could not do
+LONGEST_S = 10.0  # no hello waits for longer
+SOON_S = 5.0  # a client that returns so long after its time is still in time
+TOGETHER_S = 0.05  # hellos that wait are admitted together, so often: they read the store together
+REFUSING_S = 2.0  # shortest time to stay away while the node refuses new work
+
+Answered = Callable[[Connection], None]
+
+
+class HelloService:
+    """Admits, verifies and welcomes clients. Nothing is registered before the token is verified; the user id comes from
+    the token only."""
+
+    def __init__(
+        self,
+        queue: HelloQueue[Connection],
+        bus: Bus,
+        sessions: SessionService,
+        rooms: RoomService,
+        inboxes: InboxDelivery,
+        context: NodeContext,
+        tokens: Tokens,
+        tenants: Tenants,
+        revocation_service: RevocationService,
+        rate_limits: RateLimits,
+        connection_limits: ConnectionLimits,
+        metrics: Metrics,
+        heartbeat_s: float,
+    ) -> None:
+        self.strangers: set[Connection] = set()  # sockets whose hello has not been answered
+        self.bus: BusTable = {HoldSession: self._hold_received}
+        self._queue = queue
+        self._bus = bus
+        self._sessions = sessions
+        self._rooms = rooms
+        self._inboxes = inboxes
+        self._context = context
+        self._registry = context.registry
+        self._timers = context.timers
+        self._clock = context.clock
+        self._tokens = tokens
+        self._tenants = tenants
+        self._revocation_service = revocation_service
+        self._rate_limits = rate_limits
+        self._connection_limits = connection_limits
+        self._metrics = metrics
+        self._heartbeat_s = heartbeat_s
+        self._dialects = Dialects()
+        self._waiting: dict[Connection, tuple[Hello, Answered]] = {}
+        self._received_at: dict[Connection, float] = {}  # of hellos that have not been answered
+        self._timer_set = False
+        self._refusing = False  # the node takes no new work
+
+    # --- admission ---
+
+    def received(self, connection: Connection, hello: Hello, answered: Answered) -> None:
+        """Admit a hello now or soon, or send it away. `answered` is called when an admitted one is done."""
+        now, returning = self._timers.now(), _returns(hello)
+        self._received_at[connection] = now
+        if self._refusing:
+            self._send_away(connection, hello, REFUSING_S + self._queue.turn(now, returning=returning))
+        elif wait_s := self._queue.ask(connection, now, returning=returning):
+            self._send_away(connection, hello, wait_s)
+        else:
+            self._waiting[connection] = hello, answered
+            self._admit()
+            if connection in self._waiting:
+                self._timers.cancel(connection.timer)  # of sockets that do not say hello
+                connection.timer = self._timers.set(LONGEST_S, self._waited_too_long, connection)
+                self._hold_session(hello, LONGEST_S)
+
+    def _admit(self, _: object = None) -> None:
+        for connection in self._queue.admit(self._timers.now()):
+            self._timers.cancel(connection.timer)
+            hello, answered = self._waiting.pop(connection)
+            self._context.tasks.spawn(self._answer(connection, hello, answered))
+        wait_s = self._queue.next_in()
+        if wait_s is not None and not self._timer_set:
+            self._timer_set = True
+            self._timers.set(max(wait_s, TOGETHER_S), self._on_timer)
+
+    def _on_timer(self, _: object) -> None:
+        self._timer_set = False
+        self._admit()
+
+    # --- the way to the welcome ---
+
+    async def _answer(self, connection: Connection, hello: Hello, answered: Answered) -> None:
+        """Welcome the client, or close the connection with the reason."""
+        try:
+            grants = await self._verified(connection, hello)
+            if grants is not None:
+                with self._context.surge.one():
+                    if await self._greet(connection, grants, hello):
+                        self._time(connection, hello)
+        finally:
+            self.strangers.discard(connection)
+            self._received_at.pop(connection, None)
+            self._queue.ended()
+            self._admit()
+            answered(connection)
+
+    async def _verified(self, connection: Connection, hello: Hello) -> Grants | None:
+        """Return the token's grants; None if the connection was closed meanwhile, here or by others."""
+        try:
+            grants = await self._tokens.verify(hello.token, self._clock.now_ms())
+            await self._revocation_service.admit(grants, hello.resume.session if hello.resume else None)
+            connection.dialect = self._dialects.of(hello.supports)
+        except KeysUnavailable as error:
+            self._close_for_now(connection, error.retry_in_ms)
+            return None
+        except TokenError as error:
+            self._close_for_token(connection, error)
+            return None
+        except Unreadable as error:
+            connection.close(Close.VERSION, str(error))
+            return None
+        return None if connection.closing else grants
+
+    async def _greet(self, connection: Connection, grants: Grants, hello: Hello) -> bool:
+        """Open or resume the session and send the welcome; False if the connection is closed with the reason."""
+        connection.hold()
+        try:
+            await self._tenants.admit(grants.tenant)
+            with self._connection_limits.entering(connection, grants, hello):
+                opened = await self._sessions.open(connection, grants, hello)
+            session = opened.session
+            self._revocation_service.check(grants, session.id)  # from here on it is found when something is revoked
+            self._registry.greeted(connection, session, opened.resumed)
+            self._rate_limits.greeted(connection, session)
+            inbox = self._inboxes.ask(session)  # it is read while the rest is under way
+            await self._sessions.show(opened, connection)
+            joined = await self._rejoin(connection, session, hello)
+            self._rooms.returned(connection, session)
+            after = hello.resume.inbox if hello.resume else None
+            arrival = await self._inboxes.attach(connection, session, inbox, after)
+        except TokenError as error:
+            self._close_for_token(connection, error)
+            return False
+        except (EngineUnavailable, StoreUnavailable):
+            self._close_for_now(connection, RETRY_MS)
+            return False
+        except TooManyConnections as error:
+            # Another connection may end meanwhile; the clients that wait for that must not return all at once.
+            self._close_for_now(connection, random.randint(CROWDED_MS // 2, CROWDED_MS), str(error))
+            return False
+        except Exception:
+            connection.close(Close.INTERNAL, "this failed on the server; it was logged")
+            raise
+        # A room may be lost again by now.
+        joined = [reply for reply in joined if connection.rooms is not None and reply.room in connection.rooms]
+        self._context.recorder.came(session, opened.resumed)
+        connection.release(self._welcome(session, opened.resumed, joined, arrival))
+        return True
+
+    async def _rejoin(self, connection: Connection, session: Session, hello: Hello) -> list[JoinReply]:
+        """Back into the rooms the client was in, each authorised again; one it lost is left out."""
+        joined: list[JoinReply] = []
+        if hello.resume is None:
+            return joined
+        most = RECOVER_BYTES  # for all rooms together
+        # Nobody was in more than the limit: names beyond it would be looked up for nothing.
+        named = [*hello.resume.rooms.items()][: self._rate_limits.shown(session.tenant).rooms]
+        # Many at a time, so that what is read for one of them is read for all.
+        for at in range(0, len(named), AT_ONCE):
+            if connection.closing:
+                break
+            work = (self._rooms.rejoin(connection, session, *room, most) for room in named[at : at + AT_ONCE])
+            for reply in await asyncio.gather(*work, return_exceptions=True):
+                if isinstance(reply, JoinReply):
+                    size = sum(len(bytes(message.body)) for message in reply.messages)
+                    joined.append(reply if size <= most else _truncated(reply))
+                    most -= size if size <= most else 0
+                elif not isinstance(reply, Refused):
+                    raise reply
+        return joined
+
+    def _welcome(
+        self, session: Session, resumed: bool, joined: list[JoinReply], arrival: InboxCatchUp
+    ) -> list[tuple[bytes, object]]:
+        """The welcome, then what the client missed. What is of a room can be taken back as long as it waits."""
+        now = self._clock.now_ms()
+        welcome = Welcome(
+            session=session.id,
+            user=session.user,
+            tenant=session.tenant,
+            node=self._sessions.incarnation,
+            resumed=resumed,
+            heartbeat_s=self._heartbeat_s,
+            server_time=now,
+            unread=arrival.unread,
+            limits=self._rate_limits.shown(session.tenant),
+            rooms={reply.room: RoomState(reply.head, reply.recovered, reply.truncated) for reply in joined},
+            typing=self._rooms.typing,
+        )
+        frames: list[tuple[bytes, object]] = [(encode_event(welcome, now), None)]
+        for reply in joined:
+            events: list[Event] = [*reply.messages]
+            events += [TypingStarted(reply.room, t.user, t.name, t.expires_in_ms) for t in reply.typing]
+            if reply.typing_count > len(reply.typing):
+                events.append(TypingCount(reply.room, reply.typing_count, self._rooms.typing.hold_ms))
+            key = RoomKey(reply.room, MISSED)
+            frames += [(encode_event(event, now), key) for event in events]
+        return frames + [(encode_event(event, now), None) for event in arrival.events]
+
+    def _time(self, connection: Connection, hello: Hello) -> None:
+        """Observe how long a welcome took, unless the connection has ended meanwhile."""
+        if (received_at := self._received_at.get(connection)) is not None:
+            took_s = self._timers.now() - received_at
+            self._metrics.hello.observe(took_s)
+            if _returns(hello):
+                self._metrics.recovery.observe(took_s)
+
+    # --- refusals ---
+
+    @staticmethod
+    def _close_for_token(connection: Connection, error: TokenError) -> None:
+        code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
+        if isinstance(error, TokenRevoked):
+            code = Close.REVOKED
+        log(log_events.HELLO_REFUSED, reason=error, code=int(code))
+        # A reason is at most 123 bytes (RFC 6455 5.5).
+        connection.close(code, str(error).encode()[:123].decode(errors="ignore"))
+
+    def _close_for_now(self, connection: Connection, in_ms: int, why: str = "try again in a moment") -> None:
+        last = encode_event(Overloaded(in_ms), self._clock.now_ms())
+        connection.close(Close.OVERLOADED, why, last)
+
+    def _waited_too_long(self, connection: Connection) -> None:
+        connection.timer = None
+        hello, _ = self._waiting.pop(connection)
+        self._queue.forget(connection)
+        wait_s = self._queue.turn(self._timers.now(), returning=_returns(hello))
+        self._send_away(connection, hello, wait_s)
+
+    def _send_away(self, connection: Connection, hello: Hello, wait_s: float) -> None:
+        self._metrics.realtime_hellos_refused_total += 1
+        self._hold_session(hello, wait_s)
+        connection.waiting = None
+        self._close_for_now(connection, ceil(wait_s * 1000), "too many at once: come back")
+
+    # --- sessions of clients that wait ---
+
+    def _hold_session(self, hello: Hello, wait_s: float) -> None:
+        """Keep the session to resume from running out while its client waits, if the token is of the session's user."""
+        wanted = hello.resume.session if hello.resume else None
+        if wanted is None:
+            return
+        session = self._registry.sessions.get(wanted)
+        if session is not None:
+            if self._sessions.ends_within(session, wait_s + SOON_S) and self._user_of(hello) == session.key:
+                self._sessions.prolong(session, wait_s)
+        elif incarnation_of(wanted) != self._sessions.incarnation and (key := self._user_of(hello)) is not None:
+            node = Topic("node", "", incarnation_of(wanted))
+            self._bus.publish(node, HoldSession(wanted, *key, round(wait_s * 1000)))
+
+    def _hold_received(self, topic: Topic, message: HoldSession) -> None:
+        """Keep a session that another node sent its client away from."""
+        session = self._registry.sessions.get(message.session)
+        wait_s = message.wait_ms / 1000
+        if session is None or session.key != (message.tenant, message.user):
+            return
+        if self._sessions.ends_within(session, wait_s + SOON_S):
+            self._sessions.prolong(session, wait_s)
+
+    def _user_of(self, hello: Hello) -> tuple[str, str] | None:
+        """Return tenant and user of a hello's token; None if the token is not valid."""
+        try:
+            grants = self._tokens.read(hello.token, self._clock.now_ms())
+            self._revocation_service.check(grants)
+        except TokenError:
+            return None
+        return grants.tenant, grants.user
+
+    # --- from the node ---
+
+    def forget(self, connection: Connection) -> bool:
+        """Forget a connection that has ended; return whether its hello was waiting."""
+        self.strangers.discard(connection)
+        self._received_at.pop(connection, None)
+        self._queue.forget(connection)
+        return self._waiting.pop(connection, None) is not None
+
+    def turn_s(self) -> float:
+        """Return the seconds to stay away for a client whose socket is not accepted."""
+        return self._queue.turn(self._timers.now(), returning=False)
+
+    def loaded(self, level: Level) -> None:
+        """Take note of the node's overload level."""
+        self._refusing = level is Level.REFUSING
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+
+def _returns(hello: Hello) -> bool:
+    return hello.resume is not None and hello.resume.session is not None
+
+
+def _truncated(reply: JoinReply) -> JoinReply:
+    """Without what was missed: the client fetches it."""
+    return structs.replace(reply, messages=[], recovered=False, truncated=True)

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from e2e.test_client import client, next_of
 from e2e.test_hostile import Peer
 from e2e.test_inbox import Bus, notify, of, post
-from greendot.connect.version_fallback import LONGEST_S
+from greendot.connect.connections import LONGEST_S
 from greendot.protocol.events import NotificationUpdated
 from greendot.testing import Closed, Served, WireClient, serving
 
@@ -214,11 +214,11 @@ async def test_nothing_is_kept_of_one_who_left_before_being_told() -> None:
     async with serving() as served:
         ann, _, zoe = await rooms_of_three(served)
         await ann.request(type="room.send", room="lobby", body=1)
-        assert len(served.node.version_fallback._unread) == 1
+        assert len(served.node.connections._unread) == 1
         await zoe.end()
         await served.until_gone(2)
         await served.advance(LONGEST_S, [ann])
-        assert served.node.version_fallback._unread == {}
+        assert served.node.connections._unread == {}
 
 
 # --- hello ---

@@ -27,8 +27,6 @@ from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer, DrainPace
 from greendot.connect.hello import HelloService
 from greendot.connect.recovery import Recovery, RecoveryPace, RecoveryServices
-from greendot.connect.token_refresh import TokenRefresher
-from greendot.connect.version_fallback import VersionFallback
 from greendot.engine.messages import Acknowledged, Deliver, Message, Part, Topic
 from greendot.engine.port import Engine
 from greendot.ids import hash_key
@@ -239,7 +237,6 @@ class Node:
         self.dispatcher = Dispatcher(
             self._commands(), self.hello, cleanup, self.sessions, context, self.metrics, self.rate_limits
         )
-        self.version_fallback = VersionFallback(context)
         self.ingress = node_settings.ingress(settings, self.metrics, self.clock)
         key = hash_key(settings.privacy.hash_key, settings.auth.secret) or token_bytes(32)
         self.connections = ClientConnections(
@@ -252,7 +249,6 @@ class Node:
             self.dispatcher,
             cleanup,
             self.drainer,
-            self.version_fallback,
             self.rate_limits,
             self.connection_limits,
             ConnectionOptions(key, admission.strangers, settings.auth.token_in_query),
@@ -261,11 +257,11 @@ class Node:
 
     def _commands(self) -> CommandTable:
         """The handlers of all capabilities."""
-        token_refresh = TokenRefresher(
+        connection_commands = ConnectionCommands(
             self.tokens, self.revocation_service, self.sessions, self.rooms, self.watching, self.clock
         )
         return merge_commands(
-            ConnectionCommands(self.clock, token_refresh).commands,
+            connection_commands.commands,
             PresenceCommands(self.statuses, self.watching, self.rate_limits, self.rooms.hush).commands,
             self.visibility_updates.commands,
             RoomCommands(self.rooms, self.room_messages, self.signals, self.rate_limits, self.recorder).commands,

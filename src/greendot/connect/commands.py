@@ -2,28 +2,86 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from greendot.auth.model import Grants
+from greendot.auth.revocation import RevocationService
+from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
-from greendot.connect.token_refresh import TokenRefresher
-from greendot.node.commands import CommandTable
+from greendot.errors import KeysUnavailable, Refused, TokenError
+from greendot.node.commands import CommandTable, Outcome
 from greendot.node.session import Session
+from greendot.presence.sessions import SessionService
+from greendot.presence.watch import WatchService
 from greendot.protocol import commands as wire
 from greendot.protocol.codec import encode_event
+from greendot.protocol.codes import Err
 from greendot.protocol.events import HeartbeatAck
+from greendot.protocol.replies import RefreshReply
+from greendot.rooms.service import RoomService
 from greendot.transport.connection import Connection
 
 
 class ConnectionCommands:
     """Handlers. `hello` is not among them: `connect.hello` takes it, because no session exists before it."""
 
-    def __init__(self, clock: Clock, token_refresh: TokenRefresher) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        revocation_service: RevocationService,
+        sessions: SessionService,
+        rooms: RoomService,
+        watching: WatchService,
+        clock: Clock,
+    ) -> None:
+        self._tokens = tokens
+        self._revocation_service = revocation_service
+        self._sessions = sessions
+        self._rooms = rooms
+        self._watching = watching
         self._clock = clock
         self.commands: CommandTable = {
             wire.Heartbeat: self._heartbeat,
             wire.Activity: lambda connection, session, command: None,  # every command counts as activity
-            wire.TokenRefresh: token_refresh.refresh,
+            wire.TokenRefresh: self._refresh_token,
             wire.Bye: lambda connection, session, command: connection.said_bye(),
         }
 
     def _heartbeat(self, connection: Connection, session: Session, command: wire.Heartbeat) -> None:
         frame = encode_event(HeartbeatAck(), self._clock.now_ms())
         connection.send(frame, key="heartbeat", record=False)
+
+    async def _refresh_token(self, connection: Connection, session: Session, command: wire.TokenRefresh) -> Outcome:
+        """Replace the session's token. Rights that the new token does not grant end at once."""
+        try:
+            grants = await self._tokens.verify(command.token, self._clock.now_ms())
+            await self._revocation_service.admit(grants)
+        except TokenError as error:
+            raise Refused(Err.BAD_FIELD, f"field `token` of token.refresh: {error}") from None
+        except KeysUnavailable as error:
+            raise Refused(Err.UNAVAILABLE, str(error), retry_in_ms=error.retry_in_ms) from None
+        if (grants.tenant, grants.user) != session.key:
+            raise Refused(Err.BAD_FIELD, "field `token` of token.refresh: it is another user's")
+        await self._replace(connection, session, grants)
+        self._revocation_service.recheck(session)  # the new token may have been revoked meanwhile
+        return RefreshReply(grants.expires_at)
+
+    async def _replace(self, connection: Connection, session: Session, grants: Grants) -> None:
+        """From now on `grants` count. StoreUnavailable: nothing has changed, and the old token holds until its end."""
+        lost = await self._lost(connection, session, grants)
+        await self._watching.keep_granted(connection, session, grants)
+        if connection.closing or session.connection is not connection:
+            return
+        # No await below: nothing is to be heard, or said, by one token and then by the other.
+        session.grants = grants
+        self._sessions.rearm(session)
+        if not grants.send:
+            self._rooms.hush(connection)
+        self._rooms.removal.lose(connection, lost, "the new token does not open it")
+
+    async def _lost(self, connection: Connection, session: Session, grants: Grants) -> list[str]:
+        """The rooms only the old token opened. Who is a member stays one."""
+        opened = [room for room in connection.rooms or () if session.grants.may_join(room)]
+        doubtful = [room for room in opened if not grants.may_join(room)]
+        stays = await asyncio.gather(*(self._rooms.membership.admits(grants, room) for room in doubtful))
+        return [room for room, stay in zip(doubtful, stays, strict=True) if not stay]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +12,6 @@ from greendot.connect.disconnect import DisconnectCleanup
 from greendot.connect.dispatch import Dispatcher
 from greendot.connect.drain import Drainer
 from greendot.connect.hello import HelloService
-from greendot.connect.version_fallback import VersionFallback
 from greendot.engine.messages import Disconnect
 from greendot.engine.port import Engine
 from greendot.ids import hashed, incarnation_of
@@ -21,12 +22,16 @@ from greendot.node.context import NodeContext
 from greendot.node.session import log_fields
 from greendot.presence.grace_model import EndCause, shown_code
 from greendot.presence.sessions import SessionService
+from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
+from greendot.protocol.events import Refresh
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 from greendot.transport.ingress import IngressPolicy
+
+LONGEST_S = 4.0  # until a client that cannot read an event is told to fetch; at least half of it
 
 
 class ConnectionOptions(Struct, frozen=True):
@@ -51,7 +56,6 @@ class ClientConnections:
         dispatcher: Dispatcher,
         cleanup: DisconnectCleanup,
         drainer: Drainer,
-        version_fallback: VersionFallback,
         rate_limits: RateLimits,
         connection_limits: ConnectionLimits,
         options: ConnectionOptions,
@@ -59,13 +63,13 @@ class ClientConnections:
         self.timers = context.timers
         self.ingress = ingress
         self.now = context.clock.monotonic
+        self._clock = context.clock
         self.has_output = context.hub.has_output
         self.set_timer = context.timers.set
         self.cancel_timer = context.timers.cancel
         self.received = dispatcher.received
         self.counted = dispatcher.counted
         self.violated = dispatcher.violated
-        self.unread = version_fallback.later
         self.count_coalesced = metrics.coalesce
         self.token_in_query = options.token_in_query
         self.bus: BusTable = {Disconnect: self._disconnect_received}
@@ -81,6 +85,7 @@ class ClientConnections:
         self._connection_limits = connection_limits
         self._options = options
         self._numbers = 0
+        self._unread: dict[Connection, set[str]] = {}  # types of events that no version a client reads can show
 
     # --- sockets come ---
 
@@ -160,6 +165,22 @@ class ClientConnections:
             return False
         session.connection.abort()
         return True
+
+    # --- old versions ---
+
+    def unread(self, connection: Connection, types: Iterable[str]) -> None:
+        """Tell a client to fetch events of types it cannot read: once, after a random moment, so that a room full of
+        old clients does not fetch at once."""
+        unread = self._unread.get(connection)
+        if unread is None:
+            unread = self._unread[connection] = set()
+            self.timers.set(LONGEST_S * random.uniform(0.5, 1.0), self._send_refresh, connection)
+        unread.update(types)
+
+    def _send_refresh(self, connection: Connection) -> None:
+        now = self._clock.now_ms()
+        for of in sorted(self._unread.pop(connection)):
+            connection.send(encode_event(Refresh(of), now))
 
     # --- counted ---
 

@@ -121,7 +121,8 @@ async def seen_by(node: RedisNode) -> dict[str, Any]:
         "online": (await engine.online("t1", None, 10)).users,
         "sessions": {
             user: [
-                [seat.session.partition("-")[2], seat.device, seat.state, seat.ends_in_ms is not None] for seat in them
+                [entry.session.partition("-")[2], entry.device, entry.state, entry.ends_in_ms is not None]
+                for entry in them
             ]
             for user, them in sessions.items()
         },

@@ -54,7 +54,7 @@ POSTGRES: dict[str, tuple[str, tuple[Any, ...]]] = (
         "room": (rooms.ROOM, ("t", "r1")),
         "rooms": (rooms.ROOMS, ("t", "r1", 10)),
         "heads": (rooms.HEADS, (["t", "t"], ["r1", "r2"])),
-        "seats": (rooms.SEATS, (["t"] * 3, ["r1", "r1", "r2"], ["u1", "u2", "u1"])),
+        "user_rooms": (rooms.USER_ROOMS, (["t"] * 3, ["r1", "r1", "r2"], ["u1", "u2", "u1"])),
         "role": (rooms.ROLE, ("t", "r1", "u1")),
         "members": (rooms.MEMBERS, ("t", "r1", "u5", 10)),
         "marker": (rooms.MARKER, ("t", "r1", "u1")),
@@ -253,7 +253,7 @@ SQLITE: dict[str, tuple[str, int]] = (
     {
         "room": (f"{lite_rooms.ROOM} WHERE tenant = ? AND room = ?", 2),
         "rooms": (lite_rooms.ROOMS, 3),
-        "seat": (lite_rooms.SEAT, 3),
+        "user_room": (lite_rooms.USER_ROOM, 3),
         "members": (lite_rooms.MEMBERS, 4),
         "count of members": (lite_rooms.COUNT, 2),
         "rooms of a user": (lite_rooms.ROOMS_OF, 2),

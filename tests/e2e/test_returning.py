@@ -16,7 +16,7 @@ from greendot.store.sqlite import SqliteStore
 from greendot.testing import Served, WireClient, serving
 
 CLIENTS, BEHIND = 200, 50
-READS = ("statuses", "heads", "seats", "standings", "messages", "inboxes", "room", "pending", "notifications")
+READS = ("statuses", "heads", "user_rooms", "member_states", "messages", "inboxes", "room", "pending", "notifications")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_a_crowd_that_was_in_many_rooms_is_back_in_all_of_them_for_a_few_r
             *(client.hello(served.token(f"u{n}"), resume=resume) for n, client in enumerate(clients))
         )
         assert [[*welcome["rooms"]] for welcome in welcomes] == [rooms] * 50
-        assert 0 < asked["seats"] <= 12, asked  # not one after the other for each room
+        assert 0 < asked["user_rooms"] <= 12, asked  # not one after the other for each room
 
 
 async def test_who_names_more_rooms_than_anybody_may_be_in_is_let_into_as_many_and_no_more_are_looked_up(

@@ -66,7 +66,7 @@ async def test_a_join_while_the_members_are_looked_up_is_decided_by_the_newest_m
 ) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:
         alice, bob = await open_club(served), await served.client("bob")
-        async with hold(served.node.store, "standings", at="after") as looking, hold_admitted(served) as entering:
+        async with hold(served.node.store, "member_states", at="after") as looking, hold_admitted(served) as entering:
             bob.send(type="room.join", room="club", id="j")
             await entering.reached()
             await close_club(served)
@@ -104,7 +104,7 @@ async def test_a_member_removed_while_the_room_is_closed_hears_nothing_after_the
         assert seen_open is not None
         await close_club(served)
         # The node is slow to look up the members: the removal itself must have been acknowledged.
-        async with hold(served.node.store, "standings"):
+        async with hold(served.node.store, "member_states"):
             await served.node.room_messages.remove_member("default", seen_open, "bob")
             assert bob_is_out(served)
         await hears_nothing_of_a_message(served, alice, bob)

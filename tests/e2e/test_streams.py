@@ -246,20 +246,20 @@ async def test_a_record_that_knows_of_members_the_store_has_forgotten_is_decided
         await served.lobby()
         ann, bus, store = await served.joined("ann"), Bus(served), served.node.store
         await send(ann, 2)
-        read, asked = store.standings, Counter[str]()
+        read, asked = store.member_states, Counter[str]()
 
         async def counted(keys: Sequence[tuple[str, str, str]]) -> Any:
-            asked["standings"] += 1
+            asked["member_states"] += 1
             return await read(keys)
 
-        store.standings = counted  # type: ignore[method-assign]
+        store.member_states = counted  # type: ignore[method-assign]
         for _, message in bus.waiting:
             assert isinstance(message, Deliver)
             served.node.receive(LOBBY, msgspec.structs.replace(message, members_rev=1_000_000))
             async with asyncio.timeout(5):
                 await served.settle()
         assert numbers(await ann.quiet()) == [1, 2]
-        assert asked["standings"] == 2
+        assert asked["member_states"] == 2
 
 
 async def test_members_who_change_while_they_are_looked_up_are_looked_up_again() -> None:
@@ -268,7 +268,7 @@ async def test_members_who_change_while_they_are_looked_up_are_looked_up_again()
         await room_messages.put_room("default", "lobby", False, None)
         await room_messages.put_member("default", "lobby", "ann", "member")
         ann = await served.joined("ann")
-        read, was_read, go_on = store.standings, asyncio.Event(), asyncio.Event()
+        read, was_read, go_on = store.member_states, asyncio.Event(), asyncio.Event()
 
         async def slowly(keys: Sequence[tuple[str, str, str]]) -> Any:
             found = await read(keys)
@@ -276,10 +276,10 @@ async def test_members_who_change_while_they_are_looked_up_are_looked_up_again()
             await go_on.wait()
             return found
 
-        store.standings = slowly  # type: ignore[method-assign]
+        store.member_states = slowly  # type: ignore[method-assign]
         await room_messages.put_member("default", "lobby", "ann", "admin")
         await was_read.wait()
-        store.standings = read  # type: ignore[method-assign]
+        store.member_states = read  # type: ignore[method-assign]
         await room_messages.put_member("default", "lobby", "ann", "reader")
         await asyncio.sleep(0)
         go_on.set()

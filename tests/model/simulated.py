@@ -243,7 +243,9 @@ class SimulatedEngine(MemoryEngine):
             return topic.name == self._incarnation
         if topic.kind == "user":
             record = self._users.get((topic.tenant, topic.name))
-            return record is not None and any(seat.incarnation == self._incarnation for seat in record.seats.values())
+            return record is not None and any(
+                entry.incarnation == self._incarnation for entry in record.sessions.values()
+            )
         return topic in self._topics
 
     def arrived(self, topic: Topic, message: Message) -> None:

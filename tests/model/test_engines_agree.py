@@ -302,10 +302,10 @@ class Story:
         there = self.memory.memory._users.get((self.tenant, step.user))
         if step.verb not in ("hang up", "move") or there is None:
             return step
-        session, seat = [*there.seats.items()][step.session % len(there.seats)]
+        session, entry = [*there.sessions.items()][step.session % len(there.sessions)]
         if step.verb == "move":
             return step._replace(verb="adopt", more=(session,))
-        return step._replace(verb="linger", more=(SessionEpoch(session, seat.incarnation, seat.conn), *step.more))
+        return step._replace(verb="linger", more=(SessionEpoch(session, entry.incarnation, entry.conn), *step.more))
 
     async def go_on(self, node: int) -> None:
         """A node that was refused lives on under a new name, by itself."""
@@ -387,8 +387,8 @@ class Story:
                 # A status that has run out is ended by whoever reads it, if nothing else of the user has.
                 return await side.sweep(step.node, self.tenant, []), await self.read(side, step.node)
             case "sessions", _:
-                seats = await side.engine(step.node).sessions(self.tenant, step.user)
-                return sorted((*seat[:4], seat.ends_in_ms and seat.ends_in_ms // 1000) for seat in seats)
+                entries = await side.engine(step.node).sessions(self.tenant, step.user)
+                return sorted((*entry[:4], entry.ends_in_ms and entry.ends_in_ms // 1000) for entry in entries)
             case "read", _:
                 return await self.read(side, step.node)
         return None

@@ -140,7 +140,7 @@ class Actions:
         return "notified" if made is None else f"notified: number {made.notification.seq} in the inbox"
 
     async def _sessions(self, tenant: str, user: str) -> tuple[str, ...]:
-        return tuple(seat.session for seat in await self._services.engine.sessions(tenant, user))
+        return tuple(entry.session for entry in await self._services.engine.sessions(tenant, user))
 
 
 def _sentence(act: Act, all_of: str, tenant: str, sessions: int) -> tuple[str, str]:

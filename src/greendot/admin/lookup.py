@@ -43,7 +43,7 @@ class Lookup:
 
     async def user(self, tenant: str, user: str, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         services = self._services
-        answers, seats, rooms, inbox, statuses, devices = await asyncio.gather(
+        answers, entries, rooms, inbox, statuses, devices = await asyncio.gather(
             services.cluster.ask(_live(nodes), UserQuery(tenant, user), WITHIN_S),
             services.engine.sessions(tenant, user),
             services.store.rooms_of(tenant, user),
@@ -56,7 +56,7 @@ class Lookup:
         there = {found.session: (node, found) for node, it in read.items() for found in it.sessions}
         sessions = [_session(node, found) for node, found in there.values()]
         ends = self._ends(nodes)
-        sessions += [_seat(seat, ends.get(seat.node)) for seat in seats if seat.session not in there]
+        sessions += [_session_entry(entry, ends.get(entry.node)) for entry in entries if entry.session not in there]
         joined = {room for session in sessions for room in session["rooms"]}
         # Open rooms are everybody's: those that the user has nothing to do with say nothing of the user.
         rooms = [it for it in rooms if it.role is not None or it.marker or it.room.room in joined]
@@ -223,14 +223,14 @@ def _session(node: str, found: SessionReport) -> dict[str, Any]:
     }
 
 
-def _seat(seat: EngineSession, dead_in_ms: int | None) -> dict[str, Any]:
+def _session_entry(entry: EngineSession, dead_in_ms: int | None) -> dict[str, Any]:
     """One whose node did not answer: what the engine knows of it."""
-    known = [ms for ms in (seat.ends_in_ms, dead_in_ms) if ms is not None]
+    known = [ms for ms in (entry.ends_in_ms, dead_in_ms) if ms is not None]
     return {
-        "session": seat.session,
-        "node": seat.node,
-        "device": seat.device,
-        "state": "lingering" if known else seat.state,
+        "session": entry.session,
+        "node": entry.node,
+        "device": entry.device,
+        "state": "lingering" if known else entry.state,
         "ends_in_ms": min(known) if known else None,
         "rooms": [],
     }

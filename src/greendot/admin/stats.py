@@ -67,24 +67,24 @@ async def sessions_of(sources: NodeSources, tenant: str, user: str) -> list[Sess
     here = [info(sources, session) for session in sources.registry.sessions_of(tenant, user)]
     known = {info.session for info in here}
     try:
-        seats = await sources.engine.sessions(tenant, user)
+        entries = await sources.engine.sessions(tenant, user)
     except EngineUnavailable:
         return here
     return here + [
         SessionInfo(
-            session=seat.session,
+            session=entry.session,
             user=user,
-            device=seat.device,
+            device=entry.device,
             client=None,
-            node=seat.node,
+            node=entry.node,
             connected_at=None,
             last_heard=None,
-            state=seat.state if seat.ends_in_ms is None else "lingering",
+            state=entry.state if entry.ends_in_ms is None else "lingering",
             ip_hash=None,
             agent_hash=None,
         )
-        for seat in seats
-        if seat.session not in known
+        for entry in entries
+        if entry.session not in known
     ]
 
 

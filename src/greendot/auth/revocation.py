@@ -131,7 +131,7 @@ class RevocationService:
         whose = kept.value if kept.kind == "user" else user
         needed = live
         if whose is not None:
-            needed = {seat.node for seat in await self._engine.sessions(kept.tenant, whose)}
+            needed = {entry.node for entry in await self._engine.sessions(kept.tenant, whose)}
         here = self._rpc.name()
         for node in live - needed - {here}:
             # A session of theirs may be on its way there.

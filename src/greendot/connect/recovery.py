@@ -188,9 +188,9 @@ class Recovery:
             self._unhealed.append(part)  # its return will not say that something had been lost before
 
     async def _restore(self, sessions: list[Session], part: Part) -> None:
-        """Sessions, and the seats they and others have in rooms of the part."""
+        """Sessions, and the rooms of the part that they and others are in."""
         await self._in_batches(sessions, self._restore_session)
-        await self._in_batches(self._parts.session_rooms.seats(part), self._parts.session_rooms.restore)
+        await self._in_batches(self._parts.session_rooms.in_part(part), self._parts.session_rooms.restore)
 
     async def _restore_session(self, session: Session) -> None:
         await self._parts.sessions.restore(session)

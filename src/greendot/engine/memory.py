@@ -136,11 +136,11 @@ class MemoryEngine:
         return frozenset([self._incarnation]) if self.level is Level.REFUSING else frozenset()
 
     async def sweep(self) -> Swept:
-        before = sum(len(record.seats) for record in self._users.values()), len(self._users)
+        before = sum(len(record.sessions) for record in self._users.values()), len(self._users)
         now = self.now_ms()
         for key, record in [*self._users.items()]:
             self._settled(key, record, record.settle(now, self._nodes))
-        after = sum(len(record.seats) for record in self._users.values()), len(self._users)
+        after = sum(len(record.sessions) for record in self._users.values()), len(self._users)
         return Swept(before[0] - after[0], before[1] - after[1])
 
     def is_restoring(self, tenant: str, name: str) -> bool:
@@ -158,9 +158,9 @@ class MemoryEngine:
     async def audit(self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None) -> int:
         ended = 0
         for (tenant, user), record in [*self._users.items()]:
-            for session, seat in [*record.seats.items()]:
-                ref = SessionEpoch(session, seat.incarnation, seat.conn)
-                if seat.incarnation == self._incarnation and not holds(ref):
+            for session, entry in [*record.sessions.items()]:
+                ref = SessionEpoch(session, entry.incarnation, entry.conn)
+                if entry.incarnation == self._incarnation and not holds(ref):
                     await self.linger(tenant, user, ref, 0, 0)
                     ended += 1
         return ended
@@ -290,12 +290,12 @@ class MemoryEngine:
         return [
             EngineSession(
                 session,
-                seat.device,
-                seat.incarnation,
-                "idle" if seat.idle else "online",
-                None if seat.deadline is None else seat.deadline - now,
+                entry.device,
+                entry.incarnation,
+                "idle" if entry.idle else "online",
+                None if entry.deadline is None else entry.deadline - now,
             )
-            for session, seat in (record.seats.items() if record else ())
+            for session, entry in (record.sessions.items() if record else ())
         ]
 
     def _settled(self, key: Key, record: UserPresence, change: Change | None) -> None:
@@ -392,7 +392,7 @@ class MemoryEngine:
         occupants = self._occupants.get((tenant, room))
         return [] if occupants is None else occupants.users(self.now_ms(), self._nodes)
 
-    async def seated(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
+    async def sessions_in_room(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
         occupants, now = self._occupants.get((tenant, room)), self.now_ms()
         if occupants is None:
             return {}

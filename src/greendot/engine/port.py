@@ -226,7 +226,7 @@ class RoomEngine(Protocol):
         """The users in the room now, by id, in one command."""
         ...
 
-    async def seated(self, tenant: Tenant, room: str, users: Sequence[User]) -> dict[User, set[str]]:
+    async def sessions_in_room(self, tenant: Tenant, room: str, users: Sequence[User]) -> dict[User, set[str]]:
         """The sessions in the room of those of the users who have some, in one round trip. One that has ended may still
         be among them: `sessions` tells which count."""
         ...

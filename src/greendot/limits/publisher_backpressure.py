@@ -48,7 +48,7 @@ class Backpressure:
         await self._check(("user", tenant, user), lambda: self._user_nodes(tenant, user))
 
     async def _user_nodes(self, tenant: str, user: str) -> set[str]:
-        return {seat.node for seat in await self._engine.sessions(tenant, user)}
+        return {entry.node for entry in await self._engine.sessions(tenant, user)}
 
     async def _check(self, place: Place, look_up: Callable[[], Awaitable[set[str]]]) -> None:
         until, nodes = self._known.get(place, (-inf, frozenset[str]()))

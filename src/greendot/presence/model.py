@@ -99,14 +99,14 @@ _GONE = NodeLife(None, 0)
 class UserPresence:
     """The record of one user with sessions. Dropped when `empty`; `visible` is what remains as last-seen."""
 
-    __slots__ = ("devices", "last_heard", "manual", "name", "own", "seats", "told_name", "turned", "visible")
+    __slots__ = ("devices", "last_heard", "manual", "name", "own", "sessions", "told_name", "turned", "visible")
 
     def __init__(self, visible: VisibleState = NOBODY, name: str | None = None) -> None:
         self.visible = visible
         self.own = visible
         self.name = name
         self.told_name = name
-        self.seats: dict[str, SessionRecord] = {}
+        self.sessions: dict[str, SessionRecord] = {}
         self.manual: ManualStatus | None = None  # None: not known yet, so the user is shown to nobody
         self.last_heard: int | None = None  # of the sessions that have left
         self.devices: list[str] = []  # of the sessions that count, as last told
@@ -114,7 +114,7 @@ class UserPresence:
 
     @property
     def empty(self) -> bool:
-        return not self.seats
+        return not self.sessions
 
     def touch(
         self,
@@ -132,34 +132,34 @@ class UserPresence:
         whether the session was there before. What is new by it began at `since` (None: now).
         """
         self._prune(now, nodes)
-        seat = self.seats.get(ref.session)
-        came = seat is None or (seat.incarnation, seat.conn) != (ref.incarnation, ref.conn)
-        if seat is None:
-            self.seats[ref.session] = SessionRecord(device, ref.incarnation, ref.conn, bool(idle))
-        elif not self._current(seat, ref):
+        record = self.sessions.get(ref.session)
+        came = record is None or (record.incarnation, record.conn) != (ref.incarnation, ref.conn)
+        if record is None:
+            self.sessions[ref.session] = SessionRecord(device, ref.incarnation, ref.conn, bool(idle))
+        elif not self._current(record, ref):
             return True, self.settle(now, nodes, since)
         else:
-            seat.incarnation, seat.conn = ref.incarnation, ref.conn
+            record.incarnation, record.conn = ref.incarnation, ref.conn
             # What was heard before the return says nothing about when the client will be heard last.
-            seat.deadline, seat.heard = None, 0
+            record.deadline, record.heard = None, 0
             if idle is not None:
-                seat.idle = idle
-        for other, its in [*self.seats.items()] if came else ():
+                record.idle = idle
+        for other, its in [*self.sessions.items()] if came else ():
             if other != ref.session and its.device == device and its.deadline is not None:
-                del self.seats[other]
-        return seat is not None, self.settle(now, nodes, since)
+                del self.sessions[other]
+        return record is not None, self.settle(now, nodes, since)
 
     def adopt(
         self, session: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]
     ) -> tuple[tuple[str, bool] | None, Change | None]:
         """The session goes on as `ref`. Answers the incarnation it was with and whether it is idle."""
         self._prune(now, nodes)
-        seat = self.seats.pop(session, None)
-        if seat is None:
+        record = self.sessions.pop(session, None)
+        if record is None:
             return None, self.settle(now, nodes)
-        found = seat.incarnation, seat.idle
-        self.seats[ref.session] = seat
-        seat.incarnation, seat.conn, seat.deadline, seat.heard = ref.incarnation, ref.conn, None, 0
+        found = record.incarnation, record.idle
+        self.sessions[ref.session] = record
+        record.incarnation, record.conn, record.deadline, record.heard = ref.incarnation, ref.conn, None, 0
         return found, self.settle(now, nodes)
 
     def linger(
@@ -167,18 +167,18 @@ class UserPresence:
     ) -> tuple[int | None, Change | None]:
         """The connection is gone; the session counts for `grace` more. Answers what remains, None if it is not ours."""
         self._prune(now, nodes)  # a linger that is over must not be prolonged
-        seat = self._seat(ref)
-        if seat is None:
+        record = self._record(ref)
+        if record is None:
             return None, self.settle(now, nodes)
-        seat.deadline, seat.heard = now + grace, heard
+        record.deadline, record.heard = now + grace, heard
         return grace, self.settle(now, nodes)
 
     def leave(self, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> tuple[int | None, Change | None]:
         """The linger is over. Answers the milliseconds that remain when early; None when there is nothing to leave."""
-        seat = self._seat(ref)
+        record = self._record(ref)
         remaining = None
-        if seat is not None and seat.deadline is not None and seat.deadline > now:
-            remaining = seat.deadline - now
+        if record is not None and record.deadline is not None and record.deadline > now:
+            remaining = record.deadline - now
         return remaining, self.settle(now, nodes)
 
     def set_manual(self, manual: ManualStatus, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
@@ -189,9 +189,9 @@ class UserPresence:
 
     def shift(self, jump: int) -> None:
         """The clock was set forward by `jump`: lingers last as long as before."""
-        for seat in self.seats.values():
-            if seat.deadline is not None:
-                seat.deadline += jump
+        for record in self.sessions.values():
+            if record.deadline is not None:
+                record.deadline += jump
 
     def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
         """Bring the record up to `now`; the change to tell, if anything visible came of it."""
@@ -202,37 +202,37 @@ class UserPresence:
         return self._compare(manual or ManualStatus(), now, now if since is None else since)
 
     @staticmethod
-    def _current(seat: SessionRecord, ref: SessionEpoch) -> bool:
-        """Whether `ref` is the seat's connection or a later one. One that lingers is gone: its late touch is void."""
-        if seat.incarnation != ref.incarnation:
+    def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
+        """Whether `ref` is the session's connection or a later one. A late touch of one that lingers is void."""
+        if record.incarnation != ref.incarnation:
             return True
-        return ref.conn > seat.conn or (ref.conn == seat.conn and seat.deadline is None)
+        return ref.conn > record.conn or (ref.conn == record.conn and record.deadline is None)
 
-    def _seat(self, ref: SessionEpoch) -> SessionRecord | None:
-        seat = self.seats.get(ref.session)
-        if seat is None or seat.incarnation != ref.incarnation or seat.conn != ref.conn:
+    def _record(self, ref: SessionEpoch) -> SessionRecord | None:
+        record = self.sessions.get(ref.session)
+        if record is None or record.incarnation != ref.incarnation or record.conn != ref.conn:
             return None
-        return seat
+        return record
 
     def _prune(self, now: int, nodes: Mapping[str, NodeLife]) -> None:
-        for session, seat in [*self.seats.items()]:
-            life = nodes.get(seat.incarnation, _GONE)
-            if seat.deadline is not None and seat.deadline <= now:
-                heard = seat.heard
+        for session, record in [*self.sessions.items()]:
+            life = nodes.get(record.incarnation, _GONE)
+            if record.deadline is not None and record.deadline <= now:
+                heard = record.heard
             elif life.ends is not None and life.ends <= now:
                 # A node that died silently never told when it last heard its clients: its last renewal must do.
-                heard = seat.heard or life.last_renewal or now
+                heard = record.heard or life.last_renewal or now
             else:
                 continue
-            del self.seats[session]
+            del self.sessions[session]
             self.last_heard = max(self.last_heard or 0, heard)
 
     def _state(self) -> State:
-        if not self.seats or self.manual is None:
+        if not self.sessions or self.manual is None:
             return "offline"
         if self.manual.status == "busy":
             return "busy"
-        return "idle" if all(seat.idle for seat in self.seats.values()) else "online"
+        return "idle" if all(record.idle for record in self.sessions.values()) else "online"
 
     def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
         state = self._state()
@@ -246,7 +246,7 @@ class UserPresence:
         private = own is not self.own
         came_or_went = (visible.state == "offline") != (self.visible.state == "offline")
         self.turned = visible.state != "offline" if came_or_went else None
-        devices = sorted({seat.device for seat in self.seats.values()})
+        devices = sorted({record.device for record in self.sessions.values()})
         if not public and not private and (devices, self.name) == (self.devices, self.told_name):
             return None
         self.told_name = self.name

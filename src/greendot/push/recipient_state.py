@@ -30,7 +30,7 @@ class Presence(Protocol):
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]: ...
     async def sessions(self, tenant: str, user: str) -> list[EngineSession]: ...
-    async def seated(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]: ...
+    async def sessions_in_room(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]: ...
 
 
 class RecipientStates:
@@ -66,8 +66,8 @@ class RecipientStates:
         # Of who is away the engine does not keep it.
         manuals = await self._store.statuses(away) if away else {}
         here = {key: theirs for key, theirs in rooms.items() if visibles[key].state != "offline"}
-        seats = await self._seats(here, visibles)
-        return {key: _seen(visibles[key], manuals.get(key), seats.get(key), rooms[key]) for key in rooms}
+        entries = await self._sessions_of(here, visibles)
+        return {key: _seen(visibles[key], manuals.get(key), entries.get(key), rooms[key]) for key in rooms}
 
     async def _visibles(self, keys: Sequence[Key]) -> dict[Key, VisibleState]:
         users: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ class RecipientStates:
             visibles |= {(tenant, user): snapshot.own for user, snapshot in zip(theirs, found, strict=True)}
         return visibles
 
-    async def _seats(
+    async def _sessions_of(
         self, here: Rooms, visibles: Mapping[Key, VisibleState]
     ) -> dict[Key, list[tuple[EngineSession, set[str]]]]:
         """Return the sessions, with the rooms each is in, of users whose visible state does not decide: busy users, and
@@ -92,13 +92,13 @@ class RecipientStates:
             for room in theirs:
                 asked.setdefault((tenant, room), []).append(user)
         for (tenant, room), users in asked.items():
-            for user, sessions in (await self._engine.seated(tenant, room, users)).items():
+            for user, sessions in (await self._engine.sessions_in_room(tenant, room, users)).items():
                 inside.setdefault((tenant, user), {})[room] = sessions
         wanted = [key for key in here if key in inside or visibles[key].state == "busy"]
         found = await asyncio.gather(*(self._engine.sessions(*key) for key in wanted))
         return {
-            key: [(seat, _rooms_of(seat.session, inside.get(key, {}))) for seat in seats]
-            for key, seats in zip(wanted, found, strict=True)
+            key: [(entry, _rooms_of(entry.session, inside.get(key, {}))) for entry in entries]
+            for key, entries in zip(wanted, found, strict=True)
         }
 
 
@@ -109,7 +109,7 @@ def _rooms_of(session: str, inside: Mapping[str, set[str]]) -> set[str]:
 def _seen(
     visible: VisibleState,
     manual: ManualStatus | None,
-    seats: Sequence[tuple[EngineSession, set[str]]] | None,
+    entries: Sequence[tuple[EngineSession, set[str]]] | None,
     asked: Collection[str],
 ) -> RecipientState:
     if visible.state == "offline":
@@ -119,9 +119,9 @@ def _seen(
         )
     is_busy = visible.state == "busy"
     until = visible.until if is_busy else None
-    if seats is None:
+    if entries is None:
         return RecipientState("idle" if visible.state == "idle" else "online", (), is_busy, until)
-    active = [rooms for seat, rooms in seats if seat.state == "online" and seat.ends_in_ms is None]
+    active = [rooms for entry, rooms in entries if entry.state == "online" and entry.ends_in_ms is None]
     rooms = {room for theirs in active for room in theirs} & {*asked}
     # Who is not busy is as the visible state says: it knows of sessions that have just gone, and still count.
     is_active = bool(active) if is_busy else visible.state == "online"

@@ -25,7 +25,7 @@ from greendot.store.port import Store
 from greendot.store.rooms import MemberState, Role, Room, UserRoom
 
 T = TypeVar("T")
-SeatKey = tuple[str, str, str]  # tenant, room and user
+MemberKey = tuple[str, str, str]  # tenant, room and user
 
 
 class RoomAccess(NamedTuple):
@@ -43,9 +43,9 @@ class RoomMembers:
         self._store = store
         self._local = local
         self._rooms: BatchedReads[Key, Room | None] = BatchedReads(context, store.heads, None)
-        self._seats: BatchedReads[SeatKey, UserRoom | None] = BatchedReads(context, store.seats, None)
-        self._standings: BatchedReads[SeatKey, MemberState] = BatchedReads(
-            context, store.standings, MemberState(None, 0)
+        self._user_rooms: BatchedReads[MemberKey, UserRoom | None] = BatchedReads(context, store.user_rooms, None)
+        self._member_states: BatchedReads[MemberKey, MemberState] = BatchedReads(
+            context, store.member_states, MemberState(None, 0)
         )
 
     async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> RoomAccess:
@@ -68,8 +68,8 @@ class RoomMembers:
         found = local.room if local is not None else await self._rooms.get((grants.tenant, room))
         if found is None:
             return False
-        standing = await self._standing((grants.tenant, room, grants.user), fresh=False)
-        return may_be_in(grants, found, standing.role)
+        state = await self._member_state((grants.tenant, room, grants.user), fresh=False)
+        return may_be_in(grants, found, state.role)
 
     async def throughout(self, session: Session, room: str, read: Callable[[], Awaitable[T]]) -> T:
         """Return what `read` returns, for a session admitted to the room before and after. Refused otherwise."""
@@ -83,9 +83,9 @@ class RoomMembers:
 
     def _remembered(self, session: Session, room: str) -> RoomAccess | None:
         local = self._known(session.tenant, room)
-        if local is None or local.room is None or (standing := local.roles.get(session.user)) is None:
+        if local is None or local.room is None or (state := local.roles.get(session.user)) is None:
             return None
-        return RoomAccess(local.room, *standing) if may_be_in(session.grants, local.room, standing.role) else None
+        return RoomAccess(local.room, *state) if may_be_in(session.grants, local.room, state.role) else None
 
     async def _asked(self, session: Session, room: str, make: bool) -> RoomAccess | None:
         """By the store, which is asked the same of a room that is not there as of one that is closed."""
@@ -94,32 +94,33 @@ class RoomMembers:
         key = session.tenant, room, session.user
         local = self._known(session.tenant, room)
         revision = local.members_rev if local is not None else 0
-        seat = await self._seats.get(key)
-        if seat is None:
+        found = await self._user_rooms.get(key)
+        if found is None:
             return None
         if local is not None and local.members_rev == revision:
-            local.roles[session.user] = MemberState(seat.role, seat.marker)
-        return RoomAccess(*seat)
+            local.roles[session.user] = MemberState(found.role, found.marker)
+        return RoomAccess(*found)
 
     async def _opened(self, session: Session, room: str, make: bool) -> RoomAccess | None:
         """A room the token opens, if there is one."""
-        found, standing = await asyncio.gather(
-            self._rooms.get((session.tenant, room)), self._standing((session.tenant, room, session.user), fresh=True)
+        found, state = await asyncio.gather(
+            self._rooms.get((session.tenant, room)),
+            self._member_state((session.tenant, room, session.user), fresh=True),
         )
         if found is None and make:
             found = await self._store.put_room(session.tenant, room)
-        return None if found is None else RoomAccess(found, *standing)
+        return None if found is None else RoomAccess(found, *state)
 
-    async def _standing(self, seat: SeatKey, *, fresh: bool) -> MemberState:
-        tenant, room, user = seat
+    async def _member_state(self, member: MemberKey, *, fresh: bool) -> MemberState:
+        tenant, room, user = member
         local = self._known(tenant, room)
         if local is not None and user in local.roles and not fresh:
             return local.roles[user]
         revision = local.members_rev if local is not None else 0
-        standing = await self._standings.get(seat)
+        state = await self._member_states.get(member)
         if local is not None and local.members_rev == revision:  # else it may have changed while it was read
-            local.roles[user] = standing
-        return standing
+            local.roles[user] = state
+        return state
 
     def remembers(self, tenant: str, room: str) -> bool:
         """Whether it is known here who may be in the room."""
@@ -137,9 +138,9 @@ class RoomMembers:
         topic = local.channel.topic
         sessions = {c.session.user: c.session for c in local.channel.listeners if c.session is not None}
         room = (await self._store.heads([(topic.tenant, topic.name)])).get((topic.tenant, topic.name))
-        standings = await self._store.standings([(topic.tenant, topic.name, user) for user in sessions])
+        states = await self._store.member_states([(topic.tenant, topic.name, user) for user in sessions])
         local.room, local.members_rev = room, room.members_rev if room else local.members_rev
-        local.roles = {user: standing for (_, _, user), standing in standings.items()}
+        local.roles = {user: state for (_, _, user), state in states.items()}
         nobody = MemberState(None, 0)
         return [
             user

@@ -215,7 +215,7 @@ class RoomMessages:
         self._context.recorder.member("member removed", tenant, room.room, user)
         now = await self._store.room(tenant, room.room)  # it may have been closed since the caller looked
         if now is None or not now.open:
-            nodes = {seat.node for seat in await self._engine.sessions(tenant, user)}
+            nodes = {entry.node for entry in await self._engine.sessions(tenant, user)}
             reason = "removed by the app"
             await self._rpc.call(
                 nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)

@@ -23,26 +23,26 @@ class Occupants:
 
     def enter(self, user: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> bool:
         """The session is in the room, under this incarnation from now on. Whether its user was not."""
-        seats = self._counting(user, now, nodes)
-        was_there = bool(seats)
-        seats[ref.session] = ref.incarnation
-        self._users[user] = seats
+        sessions = self._counting(user, now, nodes)
+        was_there = bool(sessions)
+        sessions[ref.session] = ref.incarnation
+        self._users[user] = sessions
         return not was_there
 
     def exit(self, user: str, session: str, now: int, nodes: Mapping[str, NodeLife]) -> bool:
         """The session is not in the room. Whether it was, and its user is not any more."""
-        seats = self._counting(user, now, nodes)
-        was_there = seats.pop(session, None) is not None
-        if seats:
-            self._users[user] = seats
+        sessions = self._counting(user, now, nodes)
+        was_there = sessions.pop(session, None) is not None
+        if sessions:
+            self._users[user] = sessions
         else:
             self._users.pop(user, None)
-        return was_there and not seats
+        return was_there and not sessions
 
     def users(self, now: int, nodes: Mapping[str, NodeLife]) -> list[str]:
         """Who is there, by user id."""
         live = {node for node, life in nodes.items() if _counts(life, now)}
-        return sorted(user for user, seats in self._users.items() if not live.isdisjoint(seats.values()))
+        return sorted(user for user, sessions in self._users.items() if not live.isdisjoint(sessions.values()))
 
     def sessions(self, user: str, now: int, nodes: Mapping[str, NodeLife]) -> set[str]:
         """Those of one user."""
@@ -50,15 +50,15 @@ class Occupants:
 
     def nodes(self) -> set[str]:
         """The incarnations their sessions are with, whether these count or not."""
-        return {node for seats in self._users.values() for node in seats.values()}
+        return {node for sessions in self._users.values() for node in sessions.values()}
 
     @property
     def empty(self) -> bool:
         return not self._users
 
     def _counting(self, user: str, now: int, nodes: Mapping[str, NodeLife]) -> dict[str, str]:
-        seats = self._users.get(user, {})
-        return {session: node for session, node in seats.items() if _counts(nodes.get(node), now)}
+        sessions = self._users.get(user, {})
+        return {session: node for session, node in sessions.items() if _counts(nodes.get(node), now)}
 
 
 def _counts(life: NodeLife | None, now: int) -> bool:

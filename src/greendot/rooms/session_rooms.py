@@ -35,7 +35,7 @@ class SessionRooms:
         self.statuses = statuses
         self._context = context
         # Writes to the engine that are under way, and whether the session has entered or left again meanwhile.
-        self._telling: dict[SessionRoom, bool] = {}
+        self._updating: dict[SessionRoom, bool] = {}
         self._exited: dict[SessionRoom, float] = {}  # lately, and when; the first first
         statuses.changed = self._user_changed
 
@@ -69,10 +69,10 @@ class SessionRooms:
     def _leave_all(self, session: Session) -> None:
         self.keep(session, ())
 
-    def _note_exit(self, seat: SessionRoom) -> None:
+    def _note_exit(self, entry: SessionRoom) -> None:
         now = self._context.timers.now()
-        self._exited.pop(seat, None)
-        self._exited[seat] = now
+        self._exited.pop(entry, None)
+        self._exited[entry] = now
         while self._exited and self._is_old(now - next(iter(self._exited.values()))):
             del self._exited[next(iter(self._exited))]
 
@@ -93,53 +93,53 @@ class SessionRooms:
 
     # --- telling the engine ---
 
-    def _changed(self, seat: SessionRoom) -> None:
-        if seat in self._telling:
-            self._telling[seat] = True
+    def _changed(self, entry: SessionRoom) -> None:
+        if entry in self._updating:
+            self._updating[entry] = True
         else:
-            self._telling[seat] = False
-            self._context.tasks.spawn(self._update_engine(seat))
+            self._updating[entry] = False
+            self._context.tasks.spawn(self._update_engine(entry))
 
-    async def _update_engine(self, seat: SessionRoom, *, again: bool = False) -> None:
+    async def _update_engine(self, entry: SessionRoom, *, again: bool = False) -> None:
         try:
-            await self._write(seat)
+            await self._write(entry)
         except EngineUnavailable:
-            self._context.timers.set(RETRY_S * random.uniform(1, 2), self._tell_again, seat)
+            self._context.timers.set(RETRY_S * random.uniform(1, 2), self._retry, entry)
             return
-        del self._telling[seat]
+        del self._updating[entry]
         if again:
-            self._context.timers.set(DOUBT_S, self._changed, seat)
+            self._context.timers.set(DOUBT_S, self._changed, entry)
 
-    def _tell_again(self, seat: SessionRoom) -> None:
-        self._context.tasks.spawn(self._update_engine(seat, again=True))
+    def _retry(self, entry: SessionRoom) -> None:
+        self._context.tasks.spawn(self._update_engine(entry, again=True))
 
-    async def _write(self, seat: SessionRoom, *, restoring: bool = False) -> None:
+    async def _write(self, entry: SessionRoom, *, restoring: bool = False) -> None:
         """How it is now, and how it has become meanwhile: one word after the other."""
-        session, room = seat
+        session, room = entry
         changed = True
         while changed:
-            self._telling[seat] = False
+            self._updating[entry] = False
             if session.rooms is None or room not in session.rooms or self.statuses.is_invisible(session.key):
                 await self._engine.exit(session.tenant, room, session.user, session.ref)
             elif self._context.registry.sessions.get(session.id) is session:
                 await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=restoring)
-            changed = self._telling[seat]
+            changed = self._updating[entry]
 
     # --- when the engine may have forgotten ---
 
-    def seats(self, part: Part) -> list[SessionRoom]:
+    def in_part(self, part: Part) -> list[SessionRoom]:
         """All there are in a part's rooms, and those that were until lately: that they are not may have been lost."""
         sessions = self._context.registry.sessions.values()
         there = [(session, room) for session in sessions for room in session.rooms or ()]
-        return [seat for seat in (*there, *self._exited) if part.covers(seat[0].tenant, seat[1])]
+        return [entry for entry in (*there, *self._exited) if part.covers(entry[0].tenant, entry[1])]
 
-    async def restore(self, seat: SessionRoom) -> None:
-        """Tell the engine of a seat, in case it forgot. EngineUnavailable if it cannot be told now."""
-        if seat in self._telling:
-            self._telling[seat] = True
+    async def restore(self, entry: SessionRoom) -> None:
+        """Tell the engine of a session in a room, in case it forgot. EngineUnavailable if it cannot be told now."""
+        if entry in self._updating:
+            self._updating[entry] = True
             return
-        self._telling[seat] = False
+        self._updating[entry] = False
         try:
-            await self._write(seat, restoring=True)
+            await self._write(entry, restoring=True)
         finally:
-            del self._telling[seat]
+            del self._updating[entry]

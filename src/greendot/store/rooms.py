@@ -133,11 +133,11 @@ class RoomStore(Protocol):
         """0 if nothing was ever read."""
         ...
 
-    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
+    async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
         """These (tenant, room, user), in one read; who is no member and has read nothing is left out."""
         ...
 
-    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
+    async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         """The rooms of these (tenant, room, user) that the user is a member of, or that are open, in one read.
 
         A room that is closed to the user is left out as one that does not exist: telling them apart would take time.

@@ -15,7 +15,7 @@ class OccupantSuite(EngineTests):
     """A part of `EngineSuite`."""
 
     @staticmethod
-    def seat(h: EngineHarness, name: str) -> SessionEpoch:
+    def session_of(h: EngineHarness, name: str) -> SessionEpoch:
         return SessionEpoch(f"{h.incarnation}-{name}", h.incarnation, 1)
 
     @staticmethod
@@ -29,13 +29,13 @@ class OccupantSuite(EngineTests):
     async def test_an_empty_room_has_nobody_in_it(self) -> None:
         async with self.harness() as h:
             assert await h.engine.present(T, "r1") == []
-            await h.engine.exit(T, "r1", "ann", self.seat(h, "a"))
+            await h.engine.exit(T, "r1", "ann", self.session_of(h, "a"))
             assert await h.engine.present(T, "r1") == []
 
     async def test_a_users_first_session_enters_and_the_last_one_leaves(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])
-            phone, laptop = self.seat(h, "phone"), self.seat(h, "laptop")
+            phone, laptop = self.session_of(h, "phone"), self.session_of(h, "laptop")
             await h.engine.enter(T, "r1", "ann", phone)
             assert await self.news(h) == [("Entered", "ann")]
             await h.engine.enter(T, "r1", "ann", laptop)
@@ -48,22 +48,26 @@ class OccupantSuite(EngineTests):
 
     async def test_it_is_known_with_which_sessions_users_are_in_a_room(self) -> None:
         async with self.harness() as h:
-            assert await h.engine.seated(T, "r1", ["ann"]) == {}
-            phone, laptop, other = self.seat(h, "phone"), self.seat(h, "laptop"), self.seat(h, "other")
-            for user, ref in (("ann", phone), ("ann", laptop), ("bob", other), ("cyd", self.seat(h, "c"))):
+            assert await h.engine.sessions_in_room(T, "r1", ["ann"]) == {}
+            phone, laptop, other = (
+                self.session_of(h, "phone"),
+                self.session_of(h, "laptop"),
+                self.session_of(h, "other"),
+            )
+            for user, ref in (("ann", phone), ("ann", laptop), ("bob", other), ("cyd", self.session_of(h, "c"))):
                 await h.engine.enter(T, "r1", user, ref)
-            await h.engine.enter(T, "r2", "dan", self.seat(h, "d"))
-            found = await h.engine.seated(T, "r1", ["ann", "bob", "dan", "eve"])
+            await h.engine.enter(T, "r2", "dan", self.session_of(h, "d"))
+            found = await h.engine.sessions_in_room(T, "r1", ["ann", "bob", "dan", "eve"])
             assert found == {"ann": {phone.session, laptop.session}, "bob": {other.session}}
             await h.engine.exit(T, "r1", "ann", phone)
-            assert await h.engine.seated(T, "r1", ["ann"]) == {"ann": {laptop.session}}
+            assert await h.engine.sessions_in_room(T, "r1", ["ann"]) == {"ann": {laptop.session}}
             await h.engine.exit(T, "r1", "ann", laptop)
-            assert await h.engine.seated(T, "r1", ["ann"]) == {}
+            assert await h.engine.sessions_in_room(T, "r1", ["ann"]) == {}
 
     async def test_entering_or_leaving_again_changes_nothing(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])
-            ann = self.seat(h, "a")
+            ann = self.session_of(h, "a")
             for _ in range(3):
                 await h.engine.enter(T, "r1", "ann", ann._replace(conn=2))
             assert await h.engine.present(T, "r1") == ["ann"]
@@ -74,26 +78,26 @@ class OccupantSuite(EngineTests):
     async def test_whoever_was_not_there_does_not_leave(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])
-            await h.engine.enter(T, "r1", "ann", self.seat(h, "a"))
-            await h.engine.exit(T, "r1", "ann", self.seat(h, "other"))
-            await h.engine.exit(T, "r1", "bob", self.seat(h, "a"))
+            await h.engine.enter(T, "r1", "ann", self.session_of(h, "a"))
+            await h.engine.exit(T, "r1", "ann", self.session_of(h, "other"))
+            await h.engine.exit(T, "r1", "bob", self.session_of(h, "a"))
             assert await h.engine.present(T, "r1") == ["ann"]
             assert await self.news(h) == [("Entered", "ann")]
 
     async def test_whoever_is_restored_enters_only_if_they_were_lost_and_it_says_so(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])
-            await h.engine.enter(T, "r1", "ann", self.seat(h, "a"))
-            await h.engine.enter(T, "r1", "ann", self.seat(h, "a"), restoring=True)
-            await h.engine.enter(T, "r1", "bob", self.seat(h, "b"), restoring=True)
+            await h.engine.enter(T, "r1", "ann", self.session_of(h, "a"))
+            await h.engine.enter(T, "r1", "ann", self.session_of(h, "a"), restoring=True)
+            await h.engine.enter(T, "r1", "bob", self.session_of(h, "b"), restoring=True)
             await h.settle()
             assert [message for _, message in h.heard] == [Entered("ann"), Entered("bob", restored=True)]
 
     async def test_rooms_and_tenants_are_apart(self) -> None:
         async with self.harness() as h:
             await h.engine.subscribe([R1])
-            await h.engine.enter(T, "r2", "ann", self.seat(h, "a"))
-            await h.engine.enter("t2", "r1", "ann", self.seat(h, "a"))
+            await h.engine.enter(T, "r2", "ann", self.session_of(h, "a"))
+            await h.engine.enter("t2", "r1", "ann", self.session_of(h, "a"))
             assert await h.engine.present(T, "r1") == []
             assert await h.engine.present("t2", "r1") == ["ann"]
             assert await self.news(h) == []
@@ -102,7 +106,7 @@ class OccupantSuite(EngineTests):
         async with self.harness() as h:
             users = [f"u{number:03}" for number in range(500)]
             for user in reversed(users):
-                await h.engine.enter(T, "r1", user, self.seat(h, user))
+                await h.engine.enter(T, "r1", user, self.session_of(h, user))
             assert await h.engine.present(T, "r1") == users
 
     async def test_a_session_that_lingers_stays_until_it_is_said_to_leave(self) -> None:
@@ -127,13 +131,13 @@ class OccupantSuite(EngineTests):
         async with self.harness() as h:
             assert await h.engine.room_nodes(T, "r1") == set()
             for user in ("ann", "bob"):
-                await h.engine.enter(T, "r1", user, self.seat(h, user))
+                await h.engine.enter(T, "r1", user, self.session_of(h, user))
             assert await h.engine.room_nodes(T, "r1") == {h.incarnation}
             # A session that came from another node keeps its id.
-            await h.engine.enter(T, "r2", "ann", self.seat(h, "a")._replace(session="else-1"))
+            await h.engine.enter(T, "r2", "ann", self.session_of(h, "a")._replace(session="else-1"))
             assert await h.engine.room_nodes(T, "r2") == {h.incarnation}
             for user in ("ann", "bob"):
-                await h.engine.exit(T, "r1", user, self.seat(h, user))
+                await h.engine.exit(T, "r1", user, self.session_of(h, user))
             assert await h.engine.room_nodes(T, "r1") == set()
 
     async def test_a_node_that_refuses_new_work_is_known_to(self) -> None:

@@ -178,9 +178,9 @@ class RoomSuite(StoreHarness):
             await store.put_marker(T, "r1", "ann", 1)
             await store.put_marker(T, "r1", "bob", 1)
             asked = [(T, "r1", "ann"), (T, "r1", "bob"), (T, "r1", "eve"), ("t2", "r1", "ann"), (T, "r2", "ann")]
-            found = await store.standings(asked)
+            found = await store.member_states(asked)
             assert found == {(T, "r1", "ann"): ("admin", 1), (T, "r1", "bob"): (None, 1)}
-            assert await store.standings([]) == {}
+            assert await store.member_states([]) == {}
 
     async def test_the_rooms_users_may_be_in_are_one_read_and_closed_ones_are_left_out_like_absent_ones(self) -> None:
         async with self.opened() as store:
@@ -192,9 +192,9 @@ class RoomSuite(StoreHarness):
                 await store.put_marker(T, "den", user, 1)
             hall, den = await store.room(T, "hall"), await store.room(T, "den")
             asked = [(T, room, user) for room in ("hall", "den", "nowhere") for user in ("ann", "bob")]
-            assert await store.seats([*asked, ("t2", "hall", "ann")]) == {
+            assert await store.user_rooms([*asked, ("t2", "hall", "ann")]) == {
                 (T, "hall", "ann"): (hall, None, 0),
                 (T, "hall", "bob"): (hall, None, 0),
                 (T, "den", "ann"): (den, "admin", 1),
             }
-            assert await store.seats([]) == {}
+            assert await store.user_rooms([]) == {}

@@ -78,7 +78,7 @@ class LifeSuite(EngineTests):
             new = SessionEpoch("s2", h.incarnation, 7)
             adopted = await h.engine.adopt(T, "ann", "s1", new)
             assert adopted == (h.incarnation, True)
-            assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["s2"]
+            assert [entry.session for entry in await h.engine.sessions(T, "ann")] == ["s2"]
             assert await h.engine.linger(T, "ann", old, 0, 0) is None
             await h.advance(2.0)
             assert (await self.see(h, "ann")).visible.state == "idle"
@@ -90,7 +90,7 @@ class LifeSuite(EngineTests):
             assert await h.engine.adopt(T, "bob", "s1", SessionEpoch("s2", h.incarnation, 7)) is None
             assert await h.engine.adopt(T, "ann", "s9", SessionEpoch("s2", h.incarnation, 7)) is None
             assert (await self.see(h, "bob")).visible.state == "offline"
-            assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["s1"]
+            assert [entry.session for entry in await h.engine.sessions(T, "ann")] == ["s1"]
 
     # --- looking and comparing ---
 
@@ -128,7 +128,7 @@ class LifeSuite(EngineTests):
             await self.come(h, "ann", "ghost", device="d2", conn=2)
             await self.come(h, "bob", "ghost", conn=3)
             assert await h.engine.audit(lambda ref: ref == held) == 2
-            assert [seat.session for seat in await h.engine.sessions(T, "ann")] == ["held"]
+            assert [entry.session for entry in await h.engine.sessions(T, "ann")] == ["held"]
             assert (await self.see(h, "bob")).visible.state == "offline"
 
     async def test_a_node_lists_itself_among_the_living(self) -> None:

@@ -647,7 +647,7 @@ def test_versions_go_on_from_what_own_devices_were_told() -> None:
     ann.come(0)
     ann.set(10, INVISIBLE)
     for _ in range(3):
-        ann.touch(10, idle=not ann.record.seats["s1"].idle)
+        ann.touch(10, idle=not ann.record.sessions["s1"].idle)
     assert (ann.visible.version, ann.own.version) == (T0 + 10, T0 + 13)
     ann.set(10, ManualStatus(rev=3))
     assert (ann.visible.version, ann.own.version) == (T0 + 14, T0 + 14)
@@ -721,9 +721,9 @@ def test_only_a_new_connection_ends_the_lingers_of_its_device() -> None:
     ann.come(0, "s2")
     ann.linger(10, 100, "s1")
     ann.touch(20, "s2")
-    assert [*ann.record.seats] == ["s1", "s2"]
+    assert [*ann.record.sessions] == ["s1", "s2"]
     ann.touch(30, "s2", conn=2)
-    assert [*ann.record.seats] == ["s2"]
+    assert [*ann.record.sessions] == ["s2"]
 
 
 def test_a_new_connection_ends_no_session_that_is_connected() -> None:
@@ -731,7 +731,7 @@ def test_a_new_connection_ends_no_session_that_is_connected() -> None:
     ann.come(0, "s1")
     ann.come(0, "s2")
     ann.touch(10, "s2", conn=2)
-    assert [*ann.record.seats] == ["s1", "s2"]
+    assert [*ann.record.sessions] == ["s1", "s2"]
 
 
 # --- verbs: adopt ---
@@ -743,9 +743,9 @@ def test_a_session_goes_on_under_another_id_with_what_it_was() -> None:
     ann.linger(10, 100)
     found, change = ann.record.adopt("s1", SessionEpoch("s9", "n2", 7), T0 + 50, ann.nodes)
     assert (found, change) == (("n1", True), None)
-    seat = ann.record.seats["s9"]
-    assert [*ann.record.seats] == ["s9"]
-    assert (seat.incarnation, seat.conn, seat.deadline, seat.heard, seat.idle) == ("n2", 7, None, 0, True)
+    found = ann.record.sessions["s9"]
+    assert [*ann.record.sessions] == ["s9"]
+    assert (found.incarnation, found.conn, found.deadline, found.heard, found.idle) == ("n2", 7, None, 0, True)
     assert ann.settle(500) is None
 
 
@@ -767,10 +767,10 @@ def test_a_clock_that_is_set_forward_prolongs_no_linger_and_shortens_none() -> N
     ann.come(0, "s2", device="laptop")
     ann.linger(10, 100, "s1")
     ann.record.shift(5_000)
-    assert ann.record.seats["s2"].deadline is None
+    assert ann.record.sessions["s2"].deadline is None
     assert ann.leave(5_109, "s1")[0] == 1
     ann.settle(5_110)
-    assert [*ann.record.seats] == ["s2"]
+    assert [*ann.record.sessions] == ["s2"]
 
 
 def test_a_status_of_the_same_revision_is_taken_again() -> None:

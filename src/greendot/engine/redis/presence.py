@@ -222,13 +222,13 @@ class RedisPresence:
         now = self._verbs.time.now()
         return [
             EngineSession(
-                seat.session,
-                seat.device,
-                seat.node,
-                "idle" if seat.idle else "online",
-                None if seat.deadline is None else max(0, seat.deadline - now),
+                entry.session,
+                entry.device,
+                entry.node,
+                "idle" if entry.idle else "online",
+                None if entry.deadline is None else max(0, entry.deadline - now),
             )
-            for seat in (read_sessions(record.decode()) if record else ())
+            for entry in (read_sessions(record.decode()) if record else ())
         ]
 
 

@@ -98,14 +98,14 @@ def _read_snapshot(text: str, alive: Container[str], now: int) -> Snapshot | Non
         return Snapshot(visible, visible, unescape(parts[1]), [])
     if len(parts) == 1:
         return UNKNOWN
-    first, own_text, name, manual, _, seats = parts
+    first, own_text, name, manual, _, entries = parts
     if "," in manual:
         fields = manual.split(",")
         if len(fields) > 2 and fields[2] and int(fields[2], 16) <= now:
             return None
     devices = []
-    for seat in seats.split(";"):
-        fields = seat.split(",")
+    for entry in entries.split(";"):
+        fields = entry.split(",")
         node = incarnation_of(fields[0])
         if len(fields) > 4:
             if fields[4] and int(fields[4], 16) <= now:
@@ -135,8 +135,8 @@ class PackedSession(NamedTuple):
 def read_sessions(record: str) -> list[PackedSession]:
     parts = record.split("|")
     found = []
-    for seat in parts[5].split(";") if len(parts) == 6 and parts[5] else ():
-        session, device, conn, idle, deadline, _, node = (seat.split(",") + [""] * 6)[:7]
+    for entry in parts[5].split(";") if len(parts) == 6 and parts[5] else ():
+        session, device, conn, idle, deadline, _, node = (entry.split(",") + [""] * 6)[:7]
         kept = session, device or "default", _number(conn) or 1, idle == "i", _number(deadline)
         found.append(PackedSession(*kept, node or incarnation_of(session)))
     return found
@@ -144,4 +144,4 @@ def read_sessions(record: str) -> list[PackedSession]:
 
 def nodes_of(record: str) -> set[str]:
     """The incarnations that hold sessions of a packed record."""
-    return {seat.node for seat in read_sessions(record)}
+    return {entry.node for entry in read_sessions(record)}

@@ -92,13 +92,13 @@ class RedisRooms:
     async def room_nodes(self, tenant: str, room: str) -> set[str]:
         return {node.decode() for node in await self._verbs.on_room("room_nodes", tenant, room)}
 
-    async def seated(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
+    async def sessions_in_room(self, tenant: str, room: str, users: Sequence[str]) -> dict[str, set[str]]:
         key = keys.present_key(self._verbs.prefix, tenant, room)
         server = self._verbs.servers.of(keys.partition_of(tenant, room))
         found = await asyncio.gather(*(server.call("HGET", key, user) for user in users))  # sent together
         # Seats are `session`, or `session,node` for one that has moved.
         return {
-            user: {seat.partition(",")[0] for seat in text.decode().split(";")}
+            user: {entry.partition(",")[0] for entry in text.decode().split(";")}
             for user, text in zip(users, found, strict=True)
             if text
         }

@@ -29,14 +29,14 @@ ROOMS_OF = f"""
 HEADS = (
     f"SELECT {ROOM_FIELDS} FROM greendot_rooms r WHERE (tenant, room) IN (SELECT * FROM unnest($1::text[], $2::text[]))"
 )
-STANDINGS = """
+MEMBER_STATES = """
     SELECT s.tenant, s.room, s.user_id, m.role, coalesce(k.seq, 0)
     FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
     LEFT JOIN greendot_members m USING (tenant, room, user_id)
     LEFT JOIN greendot_markers k USING (tenant, room, user_id)
     WHERE m.role IS NOT NULL OR k.seq IS NOT NULL
 """
-SEATS = f"""
+USER_ROOMS = f"""
     SELECT s.user_id, {ROOM_FIELDS}, m.role, coalesce(k.seq, 0)
     FROM unnest($1::text[], $2::text[], $3::text[]) AS s (tenant, room, user_id)
     JOIN greendot_rooms r USING (tenant, room)
@@ -142,12 +142,12 @@ class PostgresRooms:
         rows = await self._links.fetch(MARKER, tenant, room, user)
         return rows[0][0] if rows else 0
 
-    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
-        found = await self._links.fetch(STANDINGS, *([seat[part] for seat in seats] for part in range(3)))
+    async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
+        found = await self._links.fetch(MEMBER_STATES, *([member[part] for member in members] for part in range(3)))
         return {(row[0], row[1], row[2]): MemberState(row[3], row[4]) for row in found}
 
-    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
-        found = await self._links.fetch(SEATS, *([seat[part] for seat in seats] for part in range(3)))
+    async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
+        found = await self._links.fetch(USER_ROOMS, *([member[part] for member in members] for part in range(3)))
         return {(row[1], row[2], row[0]): UserRoom(Room(*row[1:7]), row[7], row[8]) for row in found}
 
     async def heads(self, rooms: Sequence[Key]) -> dict[Key, Room]:

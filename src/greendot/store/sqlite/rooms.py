@@ -23,11 +23,11 @@ ROOMS_OF = """
     LEFT JOIN markers k ON k.tenant = ?1 AND k.room = x.room AND k.user = ?2
     ORDER BY x.room
 """
-STANDING = """
+MEMBER_STATE = """
     SELECT (SELECT role FROM members WHERE tenant = ?1 AND room = ?2 AND user = ?3),
            ifnull((SELECT seq FROM markers WHERE tenant = ?1 AND room = ?2 AND user = ?3), 0)
 """
-SEAT = """
+USER_ROOM = """
     SELECT r.tenant, r.room, r.open, r.head, r.members_rev, r.bus, m.role, ifnull(k.seq, 0)
     FROM rooms r
     LEFT JOIN members m ON m.tenant = ?1 AND m.room = ?2 AND m.user = ?3
@@ -129,21 +129,21 @@ class SqliteRooms:
         row = await self._thread.do(lambda db: db.execute(sql, (tenant, room, user)).fetchone())
         return row[0] if row else 0
 
-    async def standings(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
+    async def member_states(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], MemberState]:
         def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], MemberState]:
             found = {}
-            for seat in seats:
-                role, marker = db.execute(STANDING, seat).fetchone()
+            for member in members:
+                role, marker = db.execute(MEMBER_STATE, member).fetchone()
                 if role is not None or marker:
-                    found[seat] = MemberState(role, marker)
+                    found[member] = MemberState(role, marker)
             return found
 
         return await self._thread.do(work)
 
-    async def seats(self, seats: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
+    async def user_rooms(self, members: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], UserRoom]:
         def work(db: sqlite3.Connection) -> dict[tuple[str, str, str], UserRoom]:
-            found = ((seat, db.execute(SEAT, seat).fetchone()) for seat in seats)
-            return {seat: UserRoom(_room(row[:6]), row[6], row[7]) for seat, row in found if row is not None}
+            found = ((member, db.execute(USER_ROOM, member).fetchone()) for member in members)
+            return {member: UserRoom(_room(row[:6]), row[6], row[7]) for member, row in found if row is not None}
 
         return await self._thread.do(work)
 

@@ -39,15 +39,15 @@ async def two(server: RedisProcess) -> AsyncIterator[tuple[RedisNode, RedisNode]
             await node.close()
 
 
-def seat(node: RedisNode, name: str) -> SessionEpoch:
+def session_of(node: RedisNode, name: str) -> SessionEpoch:
     return SessionEpoch(f"{node.incarnation}-{name}", node.incarnation, 1)
 
 
 async def test_a_dead_nodes_users_are_there_until_its_end_and_others_are_told_once(server: RedisProcess) -> None:
     async with two(server) as (dying, living):
-        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
-        await dying.engine.enter(T, ROOM, "bob", seat(dying, "b"))
-        await living.engine.enter(T, ROOM, "bob", seat(living, "b"))
+        await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))
+        await dying.engine.enter(T, ROOM, "bob", session_of(dying, "b"))
+        await living.engine.enter(T, ROOM, "bob", session_of(living, "b"))
         await living.engine.lives.bury(dying.incarnation, "")
         await living.tick()
         assert await living.engine.present(T, ROOM) == ["ann", "bob"]
@@ -61,7 +61,7 @@ async def test_a_dead_nodes_users_are_there_until_its_end_and_others_are_told_on
 
 async def test_a_node_that_comes_when_another_is_dead_is_told_of_its_end(server: RedisProcess) -> None:
     async with two(server) as (dying, living):
-        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))
         await dying.close()
         young = RedisNode(f"redis://127.0.0.1:{server.port}", "", periods=LeasePeriods(grace=GRACE_S))
         await young.start()
@@ -79,52 +79,52 @@ async def test_reading_takes_out_whose_node_is_dead_for_good_and_leaves_whose_no
     server: RedisProcess,
 ) -> None:
     async with two(server) as (dying, living):
-        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))
         server.command("HSET", KEY, "bob", "gone-b")
         await living.engine.lives.bury(dying.incarnation, "", grace_s=0)
         assert await living.engine.present(T, ROOM) == []
         assert server.command("HGETALL", KEY) == [b"bob", b"gone-b"]
-        await living.engine.enter(T, ROOM, "bob", seat(living, "b"))
-        assert server.command("HGETALL", KEY) == [b"bob", seat(living, "b").session.encode()]
+        await living.engine.enter(T, ROOM, "bob", session_of(living, "b"))
+        assert server.command("HGETALL", KEY) == [b"bob", session_of(living, "b").session.encode()]
 
 
 async def test_whoever_returns_after_the_end_of_a_dead_node_has_entered(server: RedisProcess) -> None:
     async with two(server) as (dying, living):
         topic = Topic("room", T, ROOM)
-        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))
         await living.engine.subscribe([topic])
         await living.engine.lives.bury(dying.incarnation, "")
-        await living.engine.enter(T, ROOM, "ann", seat(living, "a"))
-        await living.engine.exit(T, ROOM, "ann", seat(living, "a"))
+        await living.engine.enter(T, ROOM, "ann", session_of(living, "a"))
+        await living.engine.exit(T, ROOM, "ann", session_of(living, "a"))
         await living.settle()
         assert living.heard == [], "still there by the dead node"
         await living.advance(GRACE_S + 0.1, dying)
-        await living.engine.enter(T, ROOM, "ann", seat(living, "a"))
+        await living.engine.enter(T, ROOM, "ann", session_of(living, "a"))
         await living.settle()
         assert living.heard == [(topic, Entered("ann"))]
 
 
 async def test_a_dead_node_lets_nobody_in_and_goes_on_under_a_new_name(server: RedisProcess) -> None:
     async with two(server) as (dying, living):
-        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a"))
+        await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a"))
         await living.engine.lives.bury(dying.incarnation, "")
         with pytest.raises(Fenced):
-            await dying.engine.enter(T, ROOM, "bob", seat(dying, "b"))
+            await dying.engine.enter(T, ROOM, "bob", session_of(dying, "b"))
         await dying.engine.settled()
         name = dying.engine.lives.incarnation
         assert name != dying.incarnation
-        await dying.engine.enter(T, ROOM, "ann", seat(dying, "a")._replace(incarnation=name))
+        await dying.engine.enter(T, ROOM, "ann", session_of(dying, "a")._replace(incarnation=name))
         await living.advance(GRACE_S + 0.1, dying)
         assert await living.engine.present(T, ROOM) == ["ann"]
-        await dying.engine.exit(T, ROOM, "ann", seat(dying, "a")._replace(incarnation=name))
+        await dying.engine.exit(T, ROOM, "ann", session_of(dying, "a")._replace(incarnation=name))
         assert server.command("EXISTS", KEY) == 0
 
 
 async def test_a_room_nobody_enters_any_more_is_forgotten_after_a_day(server: RedisProcess) -> None:
     async with two(server) as (node, _):
-        await node.engine.enter(T, ROOM, "ann", seat(node, "a"))
+        await node.engine.enter(T, ROOM, "ann", session_of(node, "a"))
         server.command("PEXPIRE", KEY, 1_000)
-        await node.engine.exit(T, ROOM, "ann", seat(node, "other"))
+        await node.engine.exit(T, ROOM, "ann", session_of(node, "other"))
         assert server.command("PTTL", KEY) <= 1_000
-        await node.engine.enter(T, ROOM, "ann", seat(node, "a"))
+        await node.engine.enter(T, ROOM, "ann", session_of(node, "a"))
         assert DAY_MS - 5_000 < server.command("PTTL", KEY) <= DAY_MS

@@ -10,17 +10,17 @@ local record = load_record(v)
 if not record then return {} end
 local before = told(record)
 prune(record, v.nodes, v.now)
-local seat = find_seat(record, ARGV[9])
+local entry = find_entry(record, ARGV[9])
 local found = {}
-if seat then
-  found = { seat.node, seat.idle and 'i' or '' }
+if entry then
+  found = { entry.node, entry.idle and 'i' or '' }
   local kept = {}
-  for _, other in ipairs(record.seats) do
-    if other == seat or other.session ~= session then kept[#kept + 1] = other end
+  for _, other in ipairs(record.entries) do
+    if other == entry or other.session ~= session then kept[#kept + 1] = other end
   end
-  record.seats = kept
-  seat.session = session
-  seat.node, seat.conn, seat.deadline, seat.heard = node, conn, nil, nil
+  record.entries = kept
+  entry.session = session
+  entry.node, entry.conn, entry.deadline, entry.heard = node, conn, nil, nil
 end
 settle(v, record, before)
 return answer(found)

@@ -6,11 +6,11 @@ for _, bucket in ipairs(KEYS) do
   local found = redis.call('HGETALL', bucket)
   for index = 1, #found, 2 do
     if string.find(found[index + 1], ARGV[1], 1, true) then
-      for _, seat in ipairs(read_record(found[index + 1]).seats) do
-        if seat.node == ARGV[1] then
+      for _, entry in ipairs(read_record(found[index + 1]).entries) do
+        if entry.node == ARGV[1] then
           answers[#answers + 1] = found[index]
-          answers[#answers + 1] = seat.session
-          answers[#answers + 1] = seat.conn
+          answers[#answers + 1] = entry.session
+          answers[#answers + 1] = entry.conn
         end
       end
     end

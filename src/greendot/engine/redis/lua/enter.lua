@@ -7,14 +7,14 @@ local refused = fenced(KEYS[2], node)
 if refused then return refused end
 local now = clock(KEYS[2], ARGV[1])
 if not now then return other_time() end
-local seats, was_there = {}, false
-for _, seat in ipairs(seats_in_room(redis.call('HGET', KEYS[1], user) or '', KEYS[2], now)) do
+local entries, was_there = {}, false
+for _, entry in ipairs(entries_in_room(redis.call('HGET', KEYS[1], user) or '', KEYS[2], now)) do
   was_there = true
-  if seat.session ~= session then seats[#seats + 1] = seat.text end
+  if entry.session ~= session then entries[#entries + 1] = entry.text end
 end
 if ARGV[9] == '1' and redis.call('EXISTS', KEYS[1]) == 0 then turned = 1 end
-seats[#seats + 1] = node == string.match(session, '^[^-]*') and session or session .. ',' .. node
-redis.call('HSET', KEYS[1], user, table.concat(seats, ';'))
+entries[#entries + 1] = node == string.match(session, '^[^-]*') and session or session .. ',' .. node
+redis.call('HSET', KEYS[1], user, table.concat(entries, ';'))
 redis.call('PEXPIRE', KEYS[1], DAY_MS)
 if not was_there then tell_room(user, ARGV[9]) end
 return answer(was_there and 0 or 1)

@@ -6,12 +6,12 @@ local now = clock(KEYS[2], ARGV[1])
 if not now then return other_time() end
 local known = redis.call('HGET', KEYS[1], user)
 if not known then return 0 end
-local seats, was_there = {}, false
-for _, seat in ipairs(seats_in_room(known, KEYS[2], now)) do
-  if seat.session == session then was_there = true else seats[#seats + 1] = seat.text end
+local entries, was_there = {}, false
+for _, entry in ipairs(entries_in_room(known, KEYS[2], now)) do
+  if entry.session == session then was_there = true else entries[#entries + 1] = entry.text end
 end
-if #seats > 0 then
-  redis.call('HSET', KEYS[1], user, table.concat(seats, ';'))
+if #entries > 0 then
+  redis.call('HSET', KEYS[1], user, table.concat(entries, ';'))
   return 0
 end
 redis.call('HDEL', KEYS[1], user)

@@ -7,7 +7,7 @@ local record = load_record(v)
 if not record then return -1 end
 local before = told(record)
 prune(record, v.nodes, v.now)  -- a linger that is over must not be prolonged
-local seat = find_seat(record, session, node, conn)
-if seat then seat.deadline, seat.heard = v.now + grace, v.now - silent end
+local entry = find_entry(record, session, node, conn)
+if entry then entry.deadline, entry.heard = v.now + grace, v.now - silent end
 settle(v, record, before)
-return answer(seat and grace or -1)
+return answer(entry and grace or -1)

@@ -13,8 +13,8 @@ for index = 1, #found, 2 do
   if node and life_of(KEYS[2], node).alive then
     answers[#answers + 1] = user
   else
-    local seats, over = seats_in_room(text, KEYS[2], now)
-    if #seats > 0 then
+    local entries, over = entries_in_room(text, KEYS[2], now)
+    if #entries > 0 then
       answers[#answers + 1] = user
     elseif over then
       redis.call('HDEL', KEYS[1], user)

@@ -27,8 +27,8 @@ local function end_simple(field, version, name, heard, life)
 end
 
 local function due(text)
-  for seat in gmatch(match(text, '[^|]*$'), '[^;]+') do
-    local node, rest = match(seat, '^[^,-]*'), match(seat, '^[^,]*,[^,]*,[^,]*,(.*)$')
+  for entry in gmatch(match(text, '[^|]*$'), '[^;]+') do
+    local node, rest = match(entry, '^[^,-]*'), match(entry, '^[^,]*,[^,]*,[^,]*,(.*)$')
     if rest then
       local deadline, other = match(rest, '^[^,]*,?([^,]*),?[^,]*,?([^,]*)')
       if deadline ~= '' and tonumber(deadline, 16) <= now then return true end
@@ -44,7 +44,7 @@ local function end_any(field, text)
   local record = read_record(text)
   local before = told(record)
   ended = ended + prune(record, KEYS[2], now)
-  if #record.seats == 0 then gone = gone + 1 end
+  if #record.entries == 0 then gone = gone + 1 end
   settle({ presence = KEYS[1], nodes = KEYS[2], seen = KEYS[3], now = now, field = field, channel = channels .. field,
            publish = publish, key = key }, record, before)
   if turned == 0 then seen_going[#seen_going + 1] = field end

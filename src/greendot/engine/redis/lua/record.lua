@@ -57,18 +57,18 @@ end
 
 local function read_record(text)
   local parts = split(text, '|')
-  local record = { face = read_face(parts[1]), name = parts[3], heard = number(parts[5]), seats = {} }
+  local record = { face = read_face(parts[1]), name = parts[3], heard = number(parts[5]), entries = {} }
   record.own = parts[2] == '' and record.face or read_face(parts[2])
   if parts[4] ~= '' then
     local m = split(parts[4], ',')
     record.manual = { status = m[1] == 'a' and '' or m[1], rev = number(m[2]) or 0, till = number(m[3]), text = m[4] or '' }
   end
   if parts[6] ~= '' then
-    for _, seat in ipairs(split(parts[6], ';')) do
-      local s = split(seat, ',')
+    for _, entry in ipairs(split(parts[6], ';')) do
+      local s = split(entry, ',')
       local node = s[7]
       if node == nil or node == '' then node = string.match(s[1], '^[^-]*') end
-      record.seats[#record.seats + 1] = { session = s[1], device = (s[2] or '') ~= '' and s[2] or 'default', conn = number(s[3]) or 1,
+      record.entries[#record.entries + 1] = { session = s[1], device = (s[2] or '') ~= '' and s[2] or 'default', conn = number(s[3]) or 1,
         idle = s[4] == 'i', deadline = number(s[5]), heard = number(s[6]), node = node }
     end
   end
@@ -81,24 +81,24 @@ local function write_record(record)
     local m = record.manual
     manual = join({ m.status == '' and 'a' or m.status, m.rev > 0 and hex(m.rev) or '', hex(m.till), m.text }, 4)
   end
-  local seats = {}
-  for index, s in ipairs(record.seats) do
+  local entries = {}
+  for index, s in ipairs(record.entries) do
     local node = s.node
     if node == string.match(s.session, '^[^-]*') then node = '' end
-    seats[index] = join({ s.session, s.device ~= 'default' and s.device or '', s.conn ~= 1 and hex(s.conn) or '',
+    entries[index] = join({ s.session, s.device ~= 'default' and s.device or '', s.conn ~= 1 and hex(s.conn) or '',
                           s.idle and 'i' or '', hex(s.deadline), hex(s.heard), node }, 7)
   end
   local own = record.own == record.face and '' or write_face(record.own)
   return table.concat({ write_face(record.face), own, record.name, manual, hex(record.heard),
-                        table.concat(seats, ';') }, '|')
+                        table.concat(entries, ';') }, '|')
 end
 
 local function devices_of(record)
   local found, list = {}, {}
-  for _, seat in ipairs(record.seats) do
-    if not found[seat.device] then
-      found[seat.device] = true
-      list[#list + 1] = seat.device
+  for _, entry in ipairs(record.entries) do
+    if not found[entry.device] then
+      found[entry.device] = true
+      list[#list + 1] = entry.device
     end
   end
   table.sort(list)
@@ -153,22 +153,22 @@ end
 
 local function prune(record, nodes_key, now)
   local kept = {}
-  for _, seat in ipairs(record.seats) do
-    local life = life_of(nodes_key, seat.node)
+  for _, entry in ipairs(record.entries) do
+    local life = life_of(nodes_key, entry.node)
     local heard
-    if seat.deadline and seat.deadline <= now then
-      heard = seat.heard or now
+    if entry.deadline and entry.deadline <= now then
+      heard = entry.heard or now
     elseif not life.alive and life.ends <= now then
-      heard = seat.heard or life.renewed or now
+      heard = entry.heard or life.renewed or now
     end
     if heard then
       record.heard = math.max(record.heard or 0, heard)
     else
-      kept[#kept + 1] = seat
+      kept[#kept + 1] = entry
     end
   end
-  local dropped = #record.seats - #kept
-  record.seats = kept
+  local dropped = #record.entries - #kept
+  record.entries = kept
   return dropped
 end
 
@@ -188,10 +188,10 @@ local function next_face(old, state, manual, version, now, seen, since)
 end
 
 local function true_state(record)
-  if #record.seats == 0 or not record.manual then return 'f' end
+  if #record.entries == 0 or not record.manual then return 'f' end
   if record.manual.status == 'b' then return 'b' end
-  for _, seat in ipairs(record.seats) do
-    if not seat.idle then return 'o' end
+  for _, entry in ipairs(record.entries) do
+    if not entry.idle then return 'o' end
   end
   return 'i'
 end
@@ -199,7 +199,7 @@ end
 local DAY_MS = 86400000
 
 local function keep(v, record)
-  if #record.seats == 0 then
+  if #record.entries == 0 then
     redis.call('HDEL', v.presence, v.field)
     redis.call('HSET', v.seen, v.field, write_face(record.face) .. '|' .. record.name)
     return
@@ -270,7 +270,7 @@ end
 
 local function fresh_record(v)
   local face, name = load_seen(v)
-  return { face = face, own = face, name = name, seats = {}, fresh = true }
+  return { face = face, own = face, name = name, entries = {}, fresh = true }
 end
 
 -- What a verb on one user works with.
@@ -279,9 +279,9 @@ local function verb()
            channel = ARGV[3], publish = ARGV[4], key = ARGV[5] }
 end
 
-local function find_seat(record, session, node, conn)
-  for _, seat in ipairs(record.seats) do
-    if seat.session == session and (node == nil or (seat.node == node and seat.conn == conn)) then return seat end
+local function find_entry(record, session, node, conn)
+  for _, entry in ipairs(record.entries) do
+    if entry.session == session and (node == nil or (entry.node == node and entry.conn == conn)) then return entry end
   end
 end
 
@@ -290,22 +290,22 @@ local function snapshot(v)
   return redis.call('HGET', v.presence, v.field) or redis.call('HGET', v.seen, v.field) or ''
 end
 
--- Who is in a room is kept by user: SEAT;SEAT…, a seat being a session and, after a comma, its incarnation unless the id
+-- Who is in a room is kept by user: SEAT;SEAT…, a entry being a session and, after a comma, its incarnation unless the id
 -- names it. Answers those that count; and whether all others are of nodes known to be dead, not of nodes that are
 -- unknown and may come back.
-local function seats_in_room(text, nodes_key, now)
-  local seats, over = {}, true
-  for seat in string.gmatch(text, '[^;]+') do
-    local session, node = string.match(seat, '^([^,]*),?(.*)$')
+local function entries_in_room(text, nodes_key, now)
+  local entries, over = {}, true
+  for entry in string.gmatch(text, '[^;]+') do
+    local session, node = string.match(entry, '^([^,]*),?(.*)$')
     if node == '' then node = string.match(session, '^[^-]*') end
     local life = life_of(nodes_key, node)
     if life.alive or life.ends > now then
-      seats[#seats + 1] = { session = session, text = seat }
+      entries[#entries + 1] = { session = session, text = entry }
     elseif life.unknown then
       over = false
     end
   end
-  return seats, over
+  return entries, over
 end
 
 -- In the verbs on a room: a user entered (1; r: is restored) or left (empty).

@@ -3,8 +3,8 @@
 -- ARGV: time, channel, publish command, bus key; not used
 local found, answers = {}, {}
 for _, text in ipairs(redis.call('HVALS', KEYS[1])) do
-  for seat in string.gmatch(text, '[^;]+') do
-    local session, node = string.match(seat, '^([^,]*),?(.*)$')
+  for entry in string.gmatch(text, '[^;]+') do
+    local session, node = string.match(entry, '^([^,]*),?(.*)$')
     if node == '' then node = string.match(session, '^[^-]*') end
     if not found[node] then
       found[node] = true

@@ -19,11 +19,11 @@ if ARGV[12] then
   end
 end
 prune(record, v.nodes, v.now)
-local found = find_seat(record, session)
+local found = find_entry(record, session)
 -- A connection that is new: its device is back, and nothing of it lingers any more.
 local came = not found or found.node ~= node or found.conn ~= conn
 if not found then
-  record.seats[#record.seats + 1] = { session = session, device = device, conn = conn, idle = idle == 'i', node = node }
+  record.entries[#record.entries + 1] = { session = session, device = device, conn = conn, idle = idle == 'i', node = node }
 elseif found.node ~= node or conn > found.conn or (conn == found.conn and not found.deadline) then
   found.node, found.conn, found.deadline, found.heard = node, conn, nil, nil
   if idle ~= '' then found.idle = idle == 'i' end
@@ -32,10 +32,10 @@ else  -- an older connection, or one that is gone: nothing it says late counts
 end
 if came then
   local kept = {}
-  for _, seat in ipairs(record.seats) do
-    if seat.session == session or seat.device ~= device or not seat.deadline then kept[#kept + 1] = seat end
+  for _, entry in ipairs(record.entries) do
+    if entry.session == session or entry.device ~= device or not entry.deadline then kept[#kept + 1] = entry end
   end
-  record.seats = kept
+  record.entries = kept
 end
 settle(v, record, before)
 return answer({ found and 1 or 0, record.manual and 1 or 0 })

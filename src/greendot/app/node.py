@@ -118,7 +118,7 @@ class Node:
         self._make_auth()
         self._make_connect()
         self._make_reports()
-        self._bus = self._make_bus()
+        self.receive = self._make_bus().receive  # from the engine, on the fast path
         engine.turned = self.recorder.turned
 
     # --- construction ---
@@ -155,7 +155,7 @@ class Node:
         )
         self.visibility_webhook = VisibilityWebhook(context, node_settings.answer_periods(settings), visibility_clients)
         self._visibility = VisibilityCache(
-            store, context, node_settings.rules(settings), self.visibility_webhook, engine.now_ms
+            store, context, node_settings.visibility_policies(settings), self.visibility_webhook, engine.now_ms
         )
         thresholds = CelebrityThresholds(presence.celebrity_watchers, presence.celebrity_polling)
         polled = [(tenant, user) for tenant, _, user in (named.partition("/") for named in presence.polled)]
@@ -173,7 +173,7 @@ class Node:
         )
         self.rooms = RoomService(engine, store, self._session_rooms, self._visibility, context, limits)
         self.visibility_updates = VisibilityUpdates(
-            engine, store, context, self._visibility, self.visibility_webhook, self.rpc, (self.watching, self.rooms)
+            engine, store, context, self._visibility, self.visibility_webhook, self.rpc
         )
         self.room_messages = RoomMessages(
             engine, store, self.rooms, context, self.rpc, self.rate_limits, self.visibility_updates.members_changed
@@ -186,7 +186,7 @@ class Node:
             self.inbox_delivery,
             node_settings.kinds(settings),
             self.metrics,
-            node_settings.pushed(settings),
+            node_settings.queue_policies(settings),
             push_queued,
         )
         self.devices = DeviceService(store, self.clock)
@@ -374,9 +374,6 @@ class Node:
 
     def died(self, incarnation: str) -> None:
         self.recovery.died()
-
-    def receive(self, topic: Topic, message: Message) -> None:
-        self._bus.receive(topic, message)
 
     def _deliver(self, topic: Topic, message: Deliver) -> None:
         (self.signals if topic.kind == "user" else self.rooms).deliver(topic, message)

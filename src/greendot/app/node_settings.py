@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from greendot.clock import Clock
 from greendot.config import Limits, Settings, Visibility
+from greendot.config.push import TenantPush
 from greendot.config.settings import Typing as TypingSettings
 from greendot.inbox.kinds_model import Kinds, NotificationKind
 from greendot.limits.model import ACTIVITIES, SCOPES, Quota
 from greendot.node.hub_model import WriteThrottle
 from greendot.protocol.events import TypingTimes
-from greendot.store.inbox import Notice
+from greendot.push.policy_model import QueuePolicy
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.ingress import IngressPolicy, IngressRules
 from greendot.transport.ingress_model import Hosts, Origins, Proxies
@@ -29,15 +28,13 @@ def kinds(settings: Settings) -> Kinds:
     return Kinds({name: NotificationKind(kind.promise, kind.bus) for name, kind in settings.kinds.items()})
 
 
-def pushed(settings: Settings) -> Callable[[Notice], bool]:
-    """Whether one is queued to be pushed: what is never sent is not even looked at."""
+def queue_policies(settings: Settings) -> dict[str, QueuePolicy]:
+    own = {name: _queue_policy(tenant.push) for name, tenant in settings.tenants.items()}
+    return own | {"": _queue_policy(settings.push)}
 
-    def is_pushed(notice: Notice) -> bool:
-        push = settings.push_of(notice.tenant)
-        kind = push.kinds.get(notice.kind)
-        return notice.push and push.pushes and (kind is None or kind.enabled)
 
-    return is_pushed
+def _queue_policy(push: TenantPush) -> QueuePolicy:
+    return QueuePolicy(push.pushes, frozenset(name for name, kind in push.kinds.items() if not kind.enabled))
 
 
 def longest_ms(settings: Settings) -> int:
@@ -67,11 +64,9 @@ def quota(limits: Limits) -> Quota:
     )
 
 
-def rules(settings: Settings) -> Callable[[str], VisibilityPolicy]:
-    """The policies of tenants, by name."""
-    common = rule(settings.visibility)
-    own = {name: rule(tenant.visibility) for name, tenant in settings.tenants.items()}
-    return lambda tenant: own.get(tenant, common)
+def visibility_policies(settings: Settings) -> dict[str, VisibilityPolicy]:
+    own = {name: _policy(tenant.visibility) for name, tenant in settings.tenants.items()}
+    return own | {"": _policy(settings.visibility)}
 
 
 def answer_periods(settings: Settings) -> dict[str, float]:
@@ -79,5 +74,5 @@ def answer_periods(settings: Settings) -> dict[str, float]:
     return own | {"": settings.visibility.ask_cache_s}
 
 
-def rule(visibility: Visibility) -> VisibilityPolicy:
+def _policy(visibility: Visibility) -> VisibilityPolicy:
     return VisibilityPolicy(visibility.policy, round(visibility.recent_days * 86_400_000))

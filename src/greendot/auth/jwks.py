@@ -78,14 +78,14 @@ class FetchFailed(Exception):
 
 
 class RemoteKeys:
-    """The keys of one URL. `changed` is told when they are others."""
+    """The keys of one URL. `listeners` are called when they have changed."""
 
     ALGORITHMS = PUBLIC  # a secret that can be fetched is none
 
     def __init__(self, fetch: Callable[[], Awaitable[bytes]], now: Callable[[], float]) -> None:
         self._fetch = fetch
         self._now = now  # monotonic seconds
-        self.changed: Callable[[], None] = lambda: None
+        self.listeners: list[Callable[[], None]] = []
         self.keys: list[VerificationKey] = []
         self.away = True  # they could not be fetched when it was last tried
         self._told = False  # that they are away
@@ -153,7 +153,8 @@ class RemoteKeys:
         withdrawn = {key.kid for key in self.keys}.difference(key.kid for key in keys)
         self._asked |= withdrawn  # nobody has to ask for them to know that they are gone
         self.keys = keys
-        self.changed()
+        for listener in self.listeners:
+            listener()
 
     async def close(self) -> None:
         if self._under_way is not None:

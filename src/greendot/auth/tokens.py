@@ -54,7 +54,7 @@ class Tokens:
         self._heads: dict[bytes, VerificationKey] = {}
         self._ring = Keyring(self._own)
         if remote is not None:
-            remote.changed = self._collect
+            remote.listeners.append(self._collect)
 
     def _collect(self) -> None:
         """The remote keys are others."""

@@ -226,7 +226,8 @@ class Dispatcher:
                 connection.waiting = waiting
                 return
         connection.resume_reading()
-        self._cleanup.leave(connection)
+        if connection.ended_by is not None:
+            self._cleanup.leave(connection)
 
     @staticmethod
     def _is_waiting(connection: Connection) -> bool:

@@ -5,7 +5,7 @@ Written first, then told. What is promised of a notification depends on its kind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import UNSET, Raw, structs
 
@@ -24,6 +24,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.commands import InboxAck, InboxArchive, InboxList, InboxMark, InboxRead, InboxSeen
 from greendot.protocol.events import MarkedAs, NotificationUpdatedV1, Refresh, Signal
 from greendot.protocol.replies import BadgeReply, InboxReply
+from greendot.push.policy_model import QueuePolicy
 from greendot.store.inbox import Created, Mark, Notice, Notification
 from greendot.store.port import Store
 from greendot.store.wire import created_frame, fit, inbox_entry
@@ -54,7 +55,7 @@ class InboxService:
         inboxes: InboxDelivery,
         kinds: Kinds,
         metrics: Metrics,
-        is_pushed: Callable[[Notice], bool],
+        queue_policies: Mapping[str, QueuePolicy],  # for push, by tenant; "" for all others
         push_queued: Callable[[], None],  # called when there may be something to push
     ) -> None:
         self._engine = engine
@@ -63,7 +64,7 @@ class InboxService:
         self._inboxes = inboxes
         self._kinds = kinds
         self._metrics = metrics
-        self._is_pushed = is_pushed
+        self._queue_policies = queue_policies
         self._push_queued = push_queued
         self.commands: CommandTable = {
             InboxList: lambda connection, session, command: self.page(session, command),
@@ -107,9 +108,12 @@ class InboxService:
                     notice,
                     key=notice.key or new_message_id(),
                     ack=kind.wants_ack,
-                    push=self._is_pushed(notice),
+                    push=notice.push and self._queue_policy(notice.tenant).queues(notice.kind),
                     traceparent=traceparent,
                 )
+
+    def _queue_policy(self, tenant: str) -> QueuePolicy:
+        return self._queue_policies.get(tenant) or self._queue_policies[""]
 
     async def _write(self, notices: Sequence[Notice]) -> list[Created]:
         with span("store.commit", channel="inbox"):

@@ -32,7 +32,9 @@ class StatusService:
         self._manuals: BatchedReads[Key, ManualStatus] = BatchedReads(context, store.statuses, ManualStatus())
         self._ends: dict[Key, Timer] = {}  # of the users with sessions here
         self._invisible: set[Key] = set()  # of the same
-        self.changed: Callable[[Key], None] = lambda key: None  # told who is invisible from now on, or no longer
+        self.listeners: list[
+            Callable[[Key], None]
+        ] = []  # called with a user who is invisible from now on, or no longer
         # Of those of them who have set one: a version, and when it came (monotonic seconds).
         self._seen: dict[Key, tuple[int, float]] = {}
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
@@ -138,7 +140,8 @@ class StatusService:
     def _hide(self, key: Key, *, hidden: bool) -> None:
         if hidden != (key in self._invisible):
             (self._invisible.add if hidden else self._invisible.discard)(key)
-            self.changed(key)
+            for listener in self.listeners:
+                listener(key)
 
     def _over(self, key: Key) -> None:
         del self._ends[key]

@@ -61,6 +61,7 @@ class WatchService:
         self._context = context
         self._celebrities = celebrities
         self._visibility = visibility
+        visibility.consumers.append(self)
         self._most = limits.users
         self._hold_s = limits.hold_s
         self._watched = Subscriptions(engine, context, self._make, self._read, celebrities.close)

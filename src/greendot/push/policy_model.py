@@ -59,6 +59,16 @@ class PushPolicy(Struct, frozen=True):
     least: Importance = "normal"  # what is less important is shown in the inbox only
 
 
+class QueuePolicy(Struct, frozen=True):
+    """Which notifications of a tenant are queued for push when they are written: none that is never pushed."""
+
+    pushes: bool = False  # the tenant has a provider
+    kinds_off: frozenset[str] = frozenset()
+
+    def queues(self, kind: str) -> bool:
+        return self.pushes and kind not in self.kinds_off
+
+
 class RecipientState(Struct, frozen=True):
     """How the user stands. `state` None: the engine does not answer."""
 

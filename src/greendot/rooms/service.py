@@ -73,6 +73,7 @@ class RoomService:
         self._store = store
         self._session_rooms = session_rooms
         self._visibility = visibility
+        visibility.consumers.append(self)
         self._context = context
         self._limits = limits
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)

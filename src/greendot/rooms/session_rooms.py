@@ -37,7 +37,7 @@ class SessionRooms:
         # Writes to the engine that are under way, and whether the session has entered or left again meanwhile.
         self._updating: dict[SessionRoom, bool] = {}
         self._exited: dict[SessionRoom, float] = {}  # lately, and when; the first first
-        statuses.changed = self._user_changed
+        statuses.listeners.append(self._user_changed)
 
     # --- sessions come and go ---
 

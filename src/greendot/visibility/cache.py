@@ -8,8 +8,8 @@ An unknown user is hidden. In a tenant where nobody hides anything and the polic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from greendot.ids import Key
 from greendot.node.batching import BatchedReads
@@ -30,7 +30,6 @@ from greendot.visibility.webhook import VisibilityWebhook
 MOST = 50_000
 FEW, AT_ONCE = 20, 1_000  # users in one read
 _NOBODY = frozenset[str]()
-InUse = Callable[[str], set[str]]  # the users of a tenant who look, or are looked at, here
 
 
 class DecisionMark(NamedTuple):
@@ -40,6 +39,18 @@ class DecisionMark(NamedTuple):
     matters: bool  # whether there was anything to decide in the tenant
 
 
+class VisibilityConsumer(Protocol):
+    """Where people are looked at: what is watched, who is in rooms."""
+
+    def in_use(self, tenant: str) -> set[str]:
+        """The users who are looked at."""
+        ...
+
+    async def review(self, tenant: str, users: Collection[str] | None) -> None:
+        """Decide again what these see, and who sees them (None: everybody), and tell what is different."""
+        ...
+
+
 class VisibilityCache:
     """One for each node. `now_ms` is the time contacts are measured by."""
 
@@ -47,12 +58,13 @@ class VisibilityCache:
         self,
         store: PrivacyStore,
         context: NodeContext,
-        rule: Callable[[str], VisibilityPolicy],
+        policies: Mapping[str, VisibilityPolicy],  # by tenant; "" for all others
         visibility_webhook: VisibilityWebhook,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
-        self.rule = rule
+        self._policies = policies
+        self._common_policy = policies[""]
         self._visibility_webhook = visibility_webhook
         self._slices = context.slices
         self._now_ms = now_ms
@@ -68,7 +80,11 @@ class VisibilityCache:
         self._most = MOST  # users to be known before those not in use are forgotten
         self._facts: BatchedReads[Key, VisibilityFacts] = BatchedReads(context, self._read, PLAIN)
         self._tenants: BatchedReads[str, bool] = BatchedReads(context, self._read_tenants, False)
-        self.in_use: InUse = lambda tenant: set()
+        self.consumers: list[VisibilityConsumer] = []  # each adds itself
+        self._registry = context.registry
+
+    def policy(self, tenant: str) -> VisibilityPolicy:
+        return self._policies.get(tenant, self._common_policy)
 
     # --- deciding: at once, from what is known ---
 
@@ -80,7 +96,7 @@ class VisibilityCache:
             return "hidden"
         if not self.matters(tenant):
             return "full"
-        known, rule = self._known, self.rule(tenant)
+        known, rule = self._known, self.policy(tenant)
         seen = known.get((tenant, target))
         looking = known.get((tenant, viewer)) if rule.is_mutual else PLAIN
         if looking is None or seen is None:
@@ -98,18 +114,18 @@ class VisibilityCache:
 
     def matters(self, tenant: str) -> bool:
         """Whether there is anything to decide in this tenant."""
-        return self._hiding.get(tenant, True) or self.rule(tenant).policy != "tenant"
+        return self._hiding.get(tenant, True) or self.policy(tenant).policy != "tenant"
 
     def knows(self, tenant: str, viewer: str, targets: Iterable[str]) -> bool:
         """Whether what decisions about these are made of is known."""
         if not self.matters(tenant):
             return True
-        users = (viewer, *targets) if self.rule(tenant).is_mutual else targets
+        users = (viewer, *targets) if self.policy(tenant).is_mutual else targets
         return all((tenant, user) in self._known for user in users)
 
     def is_ready(self, tenant: str, user: str) -> bool:
         """Whether it can be decided at once who sees the user."""
-        return not self.matters(tenant) or ((tenant, user) in self._known and self.rule(tenant).policy != "ask")
+        return not self.matters(tenant) or ((tenant, user) in self._known and self.policy(tenant).policy != "ask")
 
     def decided(self, tenant: str) -> DecisionMark:
         """Return the state of what decisions are made of, for `decided_since`."""
@@ -129,7 +145,7 @@ class VisibilityCache:
 
     def view_exceptions(self, tenant: str) -> VisibilityExceptions:
         """An empty one for a room of this tenant."""
-        return VisibilityExceptions(is_open=self.rule(tenant).is_open)
+        return VisibilityExceptions(is_open=self.policy(tenant).is_open)
 
     def exceptions(self, tenant: str, target: str, viewers: Callable[[], Iterable[str]]) -> Collection[str]:
         """Of those in a room, for its exceptions: who does not see the target in an open tenant, elsewhere who does."""
@@ -138,8 +154,8 @@ class VisibilityCache:
             return ()
         facts = self._known.get((tenant, target))
         if facts is None or is_doubted:
-            return [*viewers()] if self.rule(tenant).is_open else ()
-        if self.rule(tenant).is_open:
+            return [*viewers()] if self.policy(tenant).is_open else ()
+        if self.policy(tenant).is_open:
             return facts.privacy.hide_from
         return [viewer for viewer in viewers() if self.see(tenant, viewer, target, in_room=True) != "hidden"]
 
@@ -151,7 +167,7 @@ class VisibilityCache:
 
     def only_hidden_from(self, tenant: str, user: str) -> frozenset[str] | None:
         """The only ones who do not see the user; None where more is to be looked at than that."""
-        if self.rule(tenant).policy != "tenant" or (tenant, user) in self._doubted:
+        if self.policy(tenant).policy != "tenant" or (tenant, user) in self._doubted:
             return None
         return self.hides_from(tenant, user)
 
@@ -160,7 +176,7 @@ class VisibilityCache:
     async def know(self, tenant: str, viewers: Collection[str], targets: Collection[str]) -> None:
         """Make sure that decisions can be made about these. StoreUnavailable if they cannot."""
         await self.learn(tenant, viewers, targets)
-        if self.rule(tenant).policy == "ask":
+        if self.policy(tenant).policy == "ask":
             await self._visibility_webhook.ask(tenant, viewers, targets)
 
     async def know_many(self, tenant: str, viewer: str, targets: Sequence[str]) -> None:
@@ -192,7 +208,7 @@ class VisibilityCache:
         if not self.matters(tenant):
             return
         self._make_room(tenant)
-        users = {*viewers, *targets} if self.rule(tenant).is_mutual else targets
+        users = {*viewers, *targets} if self.policy(tenant).is_mutual else targets
         while missing := [user for user in users if (tenant, user) not in self._known]:
             await self._learn([(tenant, user) for user in missing])
 
@@ -224,7 +240,7 @@ class VisibilityCache:
 
     async def _begin(self, tenant: str) -> None:
         """The first in this tenant who hides: from now on it must be known of everybody here whether they do."""
-        while missing := [user for user in self.in_use(tenant) if (tenant, user) not in self._known]:
+        while missing := [user for user in self._in_use(tenant) if (tenant, user) not in self._known]:
             await self._learn([(tenant, user) for user in missing])
         self._hiding[tenant] = True
 
@@ -274,8 +290,8 @@ class VisibilityCache:
         """Read everything of a tenant that is in use again, in case a change was not heard of; forget the rest."""
         used = set[str]()
         if self.matters(tenant):
-            await self._reload(tenant, self.in_use(tenant))
-            used = self.in_use(tenant)
+            await self._reload(tenant, self._in_use(tenant))
+            used = self._in_use(tenant)
         self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
 
     def prune(self) -> None:
@@ -287,17 +303,24 @@ class VisibilityCache:
         self._most = max(MOST, 2 * len(self._known))
         self._visibility_webhook.prune()
 
+    def _in_use(self, tenant: str) -> set[str]:
+        """Return the users of a tenant who look, or are looked at, here."""
+        used = set[str]().union(*(consumer.in_use(tenant) for consumer in self.consumers))
+        if self.policy(tenant).is_mutual:
+            used.update(self._registry.users_of(tenant))
+        return used
+
     def _make_room(self, tenant: str) -> None:
         """Of those who were asked about once, and are not looked at, no more is kept than this."""
         if len(self._known) > self._most:
-            used = self.in_use(tenant)
+            used = self._in_use(tenant)
             self._known = {key: facts for key, facts in self._known.items() if key[0] != tenant or key[1] in used}
             self._most = max(MOST, 2 * len(self._known))
 
     # --- reading ---
 
     async def _read(self, keys: Sequence[Key]) -> dict[Key, VisibilityFacts]:
-        policies = {tenant: self.rule(tenant).policy for tenant, _ in keys}
+        policies = {tenant: self.policy(tenant).policy for tenant, _ in keys}
         social = [key for key in keys if policies[key[0]] in ("contacts", "recent_contacts")]
         roomy = [key for key in keys if policies[key[0]] == "shared_rooms"]
         privacies = await self._store.privacies(keys)

@@ -8,8 +8,7 @@ and then.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection
 
 from greendot.engine.messages import Acknowledged, Topic, VisibilityChanged
 from greendot.engine.port import Engine
@@ -37,18 +36,6 @@ RETRY_S = 1.0
 MOST_CONTACTS = 10_000  # of one user
 
 
-class VisibilityConsumer(Protocol):
-    """Where people are looked at: what is watched, who is in rooms."""
-
-    def in_use(self, tenant: str) -> set[str]:
-        """The users who are looked at."""
-        ...
-
-    async def review(self, tenant: str, users: Collection[str] | None) -> None:
-        """Decide again what these see, and who sees them (None: everybody), and tell what is different."""
-        ...
-
-
 class VisibilityUpdates:
     """One for each node. `consumers` are the services that show users to others."""
 
@@ -60,7 +47,6 @@ class VisibilityUpdates:
         cache: VisibilityCache,
         webhook: VisibilityWebhook,
         rpc: ClusterRpc,
-        consumers: Sequence[VisibilityConsumer],
     ) -> None:
         self._engine = engine
         self._store = store
@@ -68,11 +54,9 @@ class VisibilityUpdates:
         self._cache = cache
         self._webhook = webhook
         self._rpc = rpc
-        self._consumers = consumers
         self._timer: Timer | None = None
-        cache.in_use = self._in_use
         self._asking_again: set[str] = set()  # tenants whose apps did not answer
-        webhook.unanswered = self._unanswered
+        webhook.listeners.append(self._unanswered)
         self.commands: CommandTable = {PrivacySet: self._privacy_set}
         self.bus: BusTable = {VisibilityChanged: lambda topic, message: self.receive(message, topic.name)}
 
@@ -107,7 +91,7 @@ class VisibilityUpdates:
 
     async def members_changed(self, tenant: str, user: str) -> None:
         """The user is in other rooms than before."""
-        if self._cache.rule(tenant).policy == "shared_rooms":
+        if self._cache.policy(tenant).policy == "shared_rooms":
             await self._publish(tenant, user)
 
     async def _publish(self, tenant: str, user: str) -> None:
@@ -146,19 +130,13 @@ class VisibilityUpdates:
     async def _review(self, tenant: str, users: Collection[str] | None) -> bool:
         """Whether all was decided; what was not is looked at again before long."""
         try:
-            for consumer in self._consumers:
+            for consumer in self._cache.consumers:
                 await consumer.review(tenant, users)
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="who may see whom in a tenant", reason=error)
             self._unanswered(tenant)
             return False
         return True
-
-    def _in_use(self, tenant: str) -> set[str]:
-        looked_at = set[str]().union(*(consumer.in_use(tenant) for consumer in self._consumers))
-        if self._cache.rule(tenant).is_mutual:
-            looked_at.update(self._context.registry.users_of(tenant))
-        return looked_at
 
     # --- in case nothing was heard ---
 

@@ -82,7 +82,7 @@ class VisibilityWebhook:
         self._context = context
         self._keep_s = keep_s  # by tenant; "" for all others
         self._clients = clients  # the same. Without one nobody is visible
-        self.unanswered: Callable[[str], None] = lambda tenant: None  # told of tenants to be asked again in a while
+        self.listeners: list[Callable[[str], None]] = []  # called with a tenant whose app did not answer
         self._asked: dict[str, BatchedReads[Pair, bool | None]] = {}  # by tenant
         self._answers: dict[tuple[str, str, str], VisibilityAnswer] = {}
         self._changes = 0  # ever
@@ -177,7 +177,8 @@ class VisibilityWebhook:
         self._failed[tenant] = times + 1, self._context.timers.now()
         if times == 0:  # one line for each outage
             log(log_events.VISIBILITY_UNANSWERED, tenant=tenant, reason=error)
-        self.unanswered(tenant)
+        for listener in self.listeners:
+            listener(tenant)
 
     @property
     def shortest_s(self) -> float:

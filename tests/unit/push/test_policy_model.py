@@ -16,6 +16,7 @@ from greendot.push.policy_model import (
     Importance,
     PushCandidate,
     PushPolicy,
+    QueuePolicy,
     RecipientState,
     decide,
 )
@@ -186,3 +187,12 @@ def test_a_room_somebody_is_in_is_looked_at_again_after_a_second_at_the_earliest
         PushCandidate(T, room="lobby"), RecipientState("online", {"lobby"}), PushPolicy(active_hold_s=0.0), T
     )
     assert decision == ("later", "in_the_room", T + 1_000)
+
+
+def test_notifications_are_queued_where_the_tenant_pushes_and_their_kind_is_on() -> None:
+    policy = QueuePolicy(pushes=True, kinds_off=frozenset({"digest"}))
+    assert policy.queues("mention")
+    assert not policy.queues("digest")
+    assert not QueuePolicy(pushes=False).queues("mention")
+    assert not QueuePolicy().queues("mention")
+    assert QueuePolicy(pushes=True).queues("digest")

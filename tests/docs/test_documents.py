@@ -103,7 +103,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
         assert rows.keys() == known.keys(), section.name
         for key, default in known.items():
             assert rows[key][0].strip("`") == msgspec.json.encode(default).decode(), f"{section.name}.{key}"
-    text = re.sub(r"\nSo are variables.*?\n\n", "", text, flags=re.DOTALL)  # it shows what is none
+    text = re.sub(r"\nMisspelt variables.*?\n\n", "", text, flags=re.DOTALL)  # it shows what is none
     for name in re.findall(r"GREENDOT_[A-Z_]+", text):
         _, section, key = name.lower().split("_", 2)
         assert key in {one.replace(".", "_") for one, _ in defaults(type(getattr(Settings(), section)))}, name

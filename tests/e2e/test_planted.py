@@ -124,7 +124,7 @@ async def prepared(database: PostgresProcess) -> str:
 async def test_ten_planted_problems_are_all_found_by_one_call_each_with_advice(doctor: Doctor, tmp_path: Path) -> None:
     """Settings, Redis, PostgreSQL, their clocks, files and the machine: nothing that is found hides another."""
     file = doctor.folder / "greendot.toml"
-    file.write_text("[webhooks]\nsecrets = 'hush-hush'\n")
+    file.write_text("[limits]\nenabled = false\n[api]\nkey = 'hush-hush'\n")
     file.chmod(0o644)
     awry = {"maxmemory_policy": "allkeys-lru", "client_output_buffer_limit": "pubsub 1mb 1mb 1"}
     with (
@@ -135,12 +135,11 @@ async def test_ten_planted_problems_are_all_found_by_one_call_each_with_advice(d
         told = doctor(
             *("--config", str(file), "--engine", f"redis://127.0.0.1:{redis.port}", "--store", database.url),
             open_files=250,
-            GREENDOT_PRESENSE_GRACE_S="5",
             GREENDOT_DOOR_ORIGINS="*",
         )
     planted = {
-        "GREENDOT_PRESENSE_GRACE_S is no setting. Did you mean GREENDOT_PRESENCE_GRACE_S?": "error",
-        "[webhooks] has no setting 'secrets'. Did you mean 'secret'?": "error",
+        "limits.enabled": "warning",
+        "api.key: it is weak": "error",
         "may be read or written by everybody on this machine (mode 644)": "warning",
         "door.origins: `*`": "warning",
         "maxmemory-policy is allkeys-lru": "error",
@@ -379,19 +378,37 @@ def test_weak_settings_are_found_together_and_no_secret_is_shown(doctor: Doctor)
     assert "→ Make one with: openssl rand -hex 32" in result.stdout
 
 
-def test_mistakes_are_findings_and_the_rest_is_looked_at_all_the_same(doctor: Doctor, tmp_path: Path) -> None:
+def test_mistakes_are_findings_and_the_rest_is_looked_at_once_they_are_corrected(
+    doctor: Doctor, tmp_path: Path
+) -> None:
+    file = doctor.folder / "greendot.toml"
+    file.write_text("[webhooks]\nsecrets = 'hush'\n")
+    values = {"GREENDOT_SERVER_PORT": "http", "GREENDOT_PRESENSE_GRACE_S": "5"}
+    relations = {"GREENDOT_STORE_URL": "mysql://me:hush@h/db", "GREENDOT_AUTH_SECRET": ""}
     with RedisProcess("redis", tmp_path, maxmemory_policy="allkeys-lru") as redis:
-        wrong = {
-            "GREENDOT_SERVER_PORT": "http",
-            "GREENDOT_STORE_URL": "mysql://me:hush@h/db",
-            "GREENDOT_AUTH_SECRET": "",
-        }
-        told = doctor("--engine", f"redis://127.0.0.1:{redis.port}", **wrong)
-    assert told.about("server.port is 'http'") == ["error"]
-    assert told.about("store.url begins with 'mysql'") == ["error"]
-    assert told.about("auth.secret is not set") == ["error"]
-    assert told.about("maxmemory-policy is allkeys-lru") == ["error"]
-    assert "hush" not in told.text
+        engine = ("--engine", f"redis://127.0.0.1:{redis.port}")
+        first = doctor("--config", str(file), *engine, **values, **relations)
+        second = doctor(*engine, **relations)
+        third = doctor(*engine, GREENDOT_AUTH_SECRET="")
+        last = doctor(*engine)
+    assert first.about("server.port is 'http'") == ["error"]
+    assert first.about("PRESENSE_GRACE_S is no setting. Did you mean GREENDOT_PRESENCE_GRACE_S?") == ["error"]
+    assert first.about("[webhooks] has no setting 'secrets'. Did you mean 'secret'?") == ["error"]
+    assert second.about("store.url begins with 'mysql'") == ["error"]
+    assert third.about("auth.secret is not set") == ["error"]
+    for told, mistakes in ((first, 3), (second, 1), (third, 1)):
+        assert told.code == 2
+        assert len(told.bad) == mistakes
+        assert told.about("other checks: not run, because settings are wrong") == ["note"]
+        assert told.about("maxmemory-policy is allkeys-lru") == []
+        assert "hush" not in told.text
+    assert last.about("maxmemory-policy is allkeys-lru") == ["error"]
+    assert last.about("other checks") == []
+
+
+def test_a_file_of_settings_that_is_not_there_is_a_finding(doctor: Doctor) -> None:
+    told = doctor("--config", "missing.toml")
+    assert (told.code, told.about("cannot read missing.toml: No such file")) == (2, ["error"])
 
 
 def test_dev_mode_where_others_get_there_is_found(doctor: Doctor) -> None:

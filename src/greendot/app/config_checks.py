@@ -8,32 +8,10 @@ from greendot.app.jobs import check_timetables
 from greendot.app.tokens import make_tokens
 from greendot.app.webhooks import call_terms
 from greendot.clock import SystemClock
-from greendot.config import Look, Settings
+from greendot.config import Check, Settings
 from greendot.engine.redis.url import parse
 from greendot.errors import ConfigError
 from greendot.transport.tls import Certificate
-
-
-def looks() -> tuple[Look, ...]:
-    """What is asked of settings beyond their own rules: keys and files that can be used."""
-    return (
-        Look(("auth",), _check_keys),
-        Look(("engine.url",), lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context()),
-        Look(("tls",), lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key)),
-        Look(("webhooks.ca_file",), lambda settings: settings.webhooks.ca_file and call_terms(settings)),
-        Look(("jobs",), check_timetables),
-        Look(("push", "tenants"), _check_accounts, ("push",)),
-    )
-
-
-def secret_look() -> Look:
-    """And what only a server needs."""
-    return Look(("auth", "engine.url", "server.dev"), _check_secret_unless_made, ("auth.secret",))
-
-
-def _check_secret_unless_made(settings: Settings) -> None:
-    if not settings.server.dev:
-        check_secret(settings)
 
 
 def _check_keys(settings: Settings) -> None:
@@ -49,6 +27,7 @@ def _check_accounts(settings: Settings) -> None:
 
 
 def check_secret(settings: Settings) -> None:
+    """Refuse settings without the secret that tokens, or nodes that share a Redis, need."""
     auth = settings.auth
     if not (auth.secret or auth.keys or auth.jwks_url):
         raise ConfigError(
@@ -62,3 +41,19 @@ def check_secret(settings: Settings) -> None:
             "GREENDOT_AUTH_SECRET, the same for all (openssl rand -hex 32). Where it is not to sign tokens, name in "
             "auth.algorithms those that may, without HS256."
         )
+
+
+def _check_secret_unless_dev(settings: Settings) -> None:
+    if not settings.server.dev:  # there it is generated
+        check_secret(settings)
+
+
+CHECKS: tuple[Check, ...] = (
+    _check_keys,
+    lambda settings: settings.engine.url == "memory" or parse(settings.engine.url).context(),
+    lambda settings: settings.tls.cert and Certificate(settings.tls.cert, settings.tls.key),
+    lambda settings: settings.webhooks.ca_file and call_terms(settings),
+    check_timetables,
+    _check_accounts,
+)
+SERVER_CHECKS: tuple[Check, ...] = (*CHECKS, _check_secret_unless_dev)

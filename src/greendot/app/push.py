@@ -176,11 +176,11 @@ def push_terms(settings: Settings) -> Terms:
 def check_accounts(settings: Settings) -> None:
     """ConfigError if something could not be sent with what the files say."""
     clock = SystemClock()
+    if settings.push.pushes:  # first: tenants may share a file that cannot be used
+        make_senders(settings, ALL, settings.push, clock)
     for name, own in settings.tenants.items():
         if own.push.pushes:
             make_senders(settings, name, own.push, clock)
-    if settings.push.pushes:
-        make_senders(settings, ALL, settings.push, clock)
 
 
 def _fcm(section: str, push: TenantPush, terms: Terms, clock: Clock) -> Fcm:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.config import Api, Look, Settings, load
+from greendot.config import Api, Check, Settings, load
 from greendot.engine.redis import url
 from greendot.errors import ConfigError
 
@@ -22,9 +22,11 @@ config_option = click.option(
 )
 
 
-def settings_from(config: Path | None, flags: Mapping[str, Mapping[str, Any]], looks: Sequence[Look] = ()) -> Settings:
-    """The settings of this call. ConfigError names all that is wrong with them."""
-    return load(config, os.environ, given(flags), looks)
+def settings_from(
+    config: Path | None, flags: Mapping[str, Mapping[str, Any]], checks: Sequence[Check] = ()
+) -> Settings:
+    """Load the settings of this call. ConfigError names the mistakes."""
+    return load(config, os.environ, given(flags), checks)
 
 
 def given(flags: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

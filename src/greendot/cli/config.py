@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from greendot import __version__
-from greendot.app.config_checks import looks
+from greendot.app.config_checks import CHECKS
 from greendot.cli._settings import config_option, settings_from
 from greendot.config import commented, shown, strange_variables
 
@@ -18,7 +18,7 @@ from greendot.config import commented, shown, strange_variables
 @config_option
 def check_config(config: Path | None) -> None:
     """Check the settings and print what they come to; secrets are not shown."""
-    settings = settings_from(config, {}, looks())
+    settings = settings_from(config, {}, CHECKS)
     for section, values in shown(settings).items():
         click.echo(f"[{section}]")
         for key, value in values.items():

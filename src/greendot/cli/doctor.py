@@ -8,25 +8,25 @@ import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import uvloop
 
-from greendot.app.config_checks import looks, secret_look
+from greendot.app.config_checks import SERVER_CHECKS
 from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, dev_file, dev_secret, given
 from greendot.cli._tables import printable, several
 from greendot.cli.serve import server_flags, server_options
-from greendot.config import Read, read, strange_variables
+from greendot.config import Settings, load, strange_variables
+from greendot.errors import ConfigError
 from greendot.ops import probes
-from greendot.ops.doctor.diagnosis import Facts, diagnosis
+from greendot.ops.doctor.diagnosis import Facts, diagnosis, invalid_settings
 from greendot.ops.doctor.finding import Finding, by_weight, exit_code, note
 from greendot.transport.tls import certificate_facts
 
 WIDTH = 100
 _LABELS = {"error": "ERROR", "warning": "WARNING", "note": "note", "ok": "ok"}
-T = TypeVar("T")
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "ok": "green"}
 
 
@@ -57,10 +57,17 @@ def doctor(
     Give it what the server is given. Exit code: 0 with nothing worse than notes, 1 with warnings, 2 with errors.
     """
     flags = given(server_flags(host, port, engine, store, workers, dev))
-    found, said = _read(config, flags)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        facts = runner.run(_facts(found, config, host, connections))
-    findings = by_weight([*diagnosis(found.settings, found.mistakes, facts), *said])
+    why, do = "It may be another program's.", "Remove it, if it was for us."
+    findings = [note("environment", text, why, do) for text in strange_variables(os.environ)]
+    try:
+        settings, notes = _read(config, flags)
+    except ConfigError as error:
+        findings += invalid_settings(error.mistakes)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            facts = runner.run(_facts(settings, config, host, connections))
+        findings = [*diagnosis(settings, facts), *findings, *notes]
+    findings = by_weight(findings)
     if as_json:
         print_json({"findings": findings} | _counts(findings))
     else:
@@ -68,55 +75,38 @@ def doctor(
     sys.exit(exit_code(findings))
 
 
-def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Read, list[Finding]]:
-    """The settings, and what is to be said of where they come from.
-
-    Where no secret is set and a dev server has made one, it is that server that is meant.
-    """
-    asked = (*looks(), secret_look())
-    found = read(config, os.environ, flags, asked)
-    why = "It may be another program's."
-    said = [note("environment", text, why, "Remove it, if it was for us.") for text in strange_variables(os.environ)]
-    settings, auth = found.settings, found.settings.auth
-    if settings.server.dev or auth.secret or auth.keys or auth.jwks_url or not dev_secret(settings):
-        return found, said
-    found = read(config, os.environ, flags | {"server": flags.get("server", {}) | {"dev": True}}, asked)
-    where = dev_file(settings, "secret")
-    said.append(
-        note(
-            "server.dev",
-            f"no secret is set, and a dev server's is in {where}: looked at as if --dev were given",
-            "A server for others needs a secret of its own.",
-            "For production, give what that server is given: greendot doctor --config FILE",
-        )
-    )
-    return found, said
+def _read(config: Path | None, flags: dict[str, dict[str, Any]]) -> tuple[Settings, list[Finding]]:
+    """Load the settings. Where no secret is set and a dev server has made one, that server is meant."""
+    settings, notes = load(config, os.environ, flags), []
+    auth = settings.auth
+    if not (settings.server.dev or auth.secret or auth.keys or auth.jwks_url) and dev_secret(settings):
+        flags |= {"server": flags.get("server", {}) | {"dev": True}}
+        where = dev_file(settings, "secret")
+        notes = [
+            note(
+                "server.dev",
+                f"no secret is set, and a dev server's is in {where}: looked at as if --dev were given",
+                "A server for others needs a secret of its own.",
+                "For production, give what that server is given: greendot doctor --config FILE",
+            )
+        ]
+    return load(config, os.environ, flags, SERVER_CHECKS), notes
 
 
-async def _facts(found: Read, config: Path | None, host: str | None, connections: int) -> Facts:
-    """What is mistaken is not gone to: it would be another place than the one that is meant."""
-    settings = found.settings
-    mistaken = {part for part in ("engine.url", "store.url") if any(one.touches([part]) for one in found.mistakes)}
-    servers, database = await asyncio.gather(
-        _nothing(()) if "engine.url" in mistaken else probes.of_engine(settings),
-        _nothing(None) if "store.url" in mistaken else probes.of_postgres(settings),
-    )
+async def _facts(settings: Settings, config: Path | None, host: str | None, connections: int) -> Facts:
+    servers, database = await asyncio.gather(probes.of_engine(settings), probes.of_postgres(settings))
     return Facts(
         machine=probes.of_machine(),
         connections=connections,
         redis=servers,
         postgres=database,
-        sqlite=None if "store.url" in mistaken else probes.of_sqlite(settings),
+        sqlite=probes.of_sqlite(settings),
         tables=probes.tables(settings),
         certificate=certificate_facts(settings.tls.cert) if settings.tls.cert else None,
         files=probes.of_files(settings, config),
         host_flag=host,
         dev_secret=dev_secret(settings),
     )
-
-
-async def _nothing(empty: T) -> T:
-    return empty
 
 
 def _show(findings: list[Finding]) -> None:

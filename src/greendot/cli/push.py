@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from greendot.app.config_checks import looks
+from greendot.app.config_checks import CHECKS
 from greendot.app.push import ALL, make_senders
 from greendot.cli._options import check_ids, json_option, print_json
 from greendot.cli._settings import config_option, settings_from
@@ -192,7 +192,7 @@ def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, store: st
 def test(user: str, device: str | None, dry_run: bool, tenant: str, store: str | None, config: Path | None) -> None:
     """Send a push to a user's devices by their providers, past the queue and the gate, and say what came back."""
     check_ids("user", (user,), tenant)
-    settings_from(config, {}, looks())
+    settings_from(config, {}, CHECKS)
     settings = store_settings(store, config)
     found = on_store(settings, lambda store: store.devices(tenant, user))
     to = [one for one in found if device in (None, one.device)]

@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 
 from greendot import __version__
-from greendot.app.config_checks import looks, secret_look
+from greendot.app.config_checks import SERVER_CHECKS
 from greendot.app.server import Greendot, load_parts
 from greendot.cli._settings import config_option, dev_file, dev_value, settings_from, store_shown
 from greendot.config import Api, Settings, strange_variables
@@ -80,7 +80,7 @@ def serve(
     config: Path | None,
 ) -> None:
     """Run a server until Ctrl-C or SIGTERM."""
-    settings = settings_from(config, server_flags(host, port, engine, store, workers, dev), (*looks(), secret_look()))
+    settings = settings_from(config, server_flags(host, port, engine, store, workers, dev), SERVER_CHECKS)
     notes = strange_variables(os.environ)
     if settings.server.dev:
         settings = _for_dev(settings, host, notes)

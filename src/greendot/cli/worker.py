@@ -14,7 +14,7 @@ import uvloop
 
 from greendot import __version__
 from greendot.app.adapters import lock_store, make_engine, make_store, pushes
-from greendot.app.config_checks import looks
+from greendot.app.config_checks import CHECKS
 from greendot.app.jobs import JobServices, make_jobs, plainly
 from greendot.app.push import make_pushing
 from greendot.cli._settings import config_option, settings_from, store_shown, with_dev_secret
@@ -40,7 +40,7 @@ LOOK_S = 1.0  # as often as nodes look at each other
 def worker(engine: str | None, store: str | None, config: Path | None) -> None:
     """Push to those who are away and run jobs, until Ctrl-C or SIGTERM, beside servers that share a Redis."""
     flags = {"engine": {"url": engine}, "store": {"url": store}}
-    settings = with_dev_secret(settings_from(config, flags, looks()))
+    settings = with_dev_secret(settings_from(config, flags, CHECKS))
     if settings.engine.url == "memory":
         raise ConfigError(
             "the memory engine lives inside the server process, and nobody else knows who is here: let the server push "

@@ -4,37 +4,32 @@
 settings are checked once, at the start, with a sentence a person can act on.
 """
 
-from greendot.config.checks import check
 from greendot.config.environment import strange_variables
 from greendot.config.ingress import IngressSection
 from greendot.config.logs import Log, Traces
-from greendot.config.mistakes import Mistake, check_id
+from greendot.config.mistakes import check_id
 from greendot.config.reference import commented, shown
 from greendot.config.settings import Api, Auth, AuthKey, Kind, Limits, ServerSection, Settings, Tenant
-from greendot.config.sources import Look, Read, load, read
+from greendot.config.sources import Check, load
 from greendot.config.visibility import Visibility
 
 __all__ = [
     "Api",
     "Auth",
     "AuthKey",
+    "Check",
     "IngressSection",
     "Kind",
     "Limits",
     "Log",
-    "Look",
-    "Mistake",
-    "Read",
     "ServerSection",
     "Settings",
     "Tenant",
     "Traces",
     "Visibility",
-    "check",
     "check_id",
     "commented",
     "load",
-    "read",
     "shown",
     "strange_variables",
 ]

@@ -6,9 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes, Secret
-
-SHORTEST_KEY = 32
+from greendot.config.mistakes import Mistakes, Secret, check_length
 
 
 class Admin(Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,21 +19,12 @@ class Admin(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_admin(admin: Admin, server_port: int) -> Mistakes:
-    """All that is wrong."""
-    if admin.key and len(admin.key) < SHORTEST_KEY:
-        yield Mistake(
-            ("admin.key",),
-            f"admin.key is shorter than {SHORTEST_KEY} characters and could be guessed. "
-            "Make one with: openssl rand -hex 32",
-        )
+    """Mistakes in `[admin]`."""
+    yield from check_length("admin.key", admin.key)
     if admin.port and admin.port == server_port:
-        yield Mistake(
-            ("admin.port", "server.port"),
+        yield (
             f"admin.port ({admin.port}) is the server's own: leave it out to have the dashboard there, "
-            "or choose another.",
+            "or choose another."
         )
     if admin.host and not admin.port:
-        yield Mistake(
-            ("admin.host", "admin.port"),
-            "admin.host is set, and admin.port is not: give the dashboard a port of its own.",
-        )
+        yield "admin.host is set, and admin.port is not: give the dashboard a port of its own."

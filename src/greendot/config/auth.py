@@ -5,25 +5,17 @@ from __future__ import annotations
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from greendot.config.mistakes import Mistake, Mistakes, check_name
+from greendot.config.mistakes import Mistakes, check_length, check_name
 from greendot.config.settings import Auth, AuthKey
-
-_KEYS = ("auth.keys",)
-_JWKS = ("auth.jwks_url",)
 
 
 def check_auth(auth: Auth) -> Mistakes:
-    """All that is."""
-    if auth.secret and len(auth.secret) < 32:
-        yield Mistake(
-            ("auth.secret",),
-            "auth.secret is shorter than 32 characters and could be guessed. Make one with: openssl rand -hex 32",
-        )
+    """Mistakes in `[auth]`, short of what is in the keys."""
+    yield from check_length("auth.secret", auth.secret)
     kids: set[str] = set()
     for key in auth.keys:
         if key.kid in kids:
-            sentence = f"auth.keys: two keys are called {key.kid!r}. A token names its key: give each its own kid."
-            yield Mistake(_KEYS, sentence)
+            yield f"auth.keys: two keys are called {key.kid!r}. A token names its key: give each its own kid."
         kids.add(key.kid)
         yield from _check_key(auth, key)
     yield from _check_jwks(auth)
@@ -32,20 +24,17 @@ def check_auth(auth: Auth) -> Mistakes:
 def _check_key(auth: Auth, key: AuthKey) -> Mistakes:
     what = f"auth.keys: key {key.kid!r}"
     if bool(key.secret) + bool(key.public_key) + bool(key.file) != 1:
-        yield Mistake(_KEYS, f"{what} needs one of secret, public_key and file.")
+        yield f"{what} needs one of secret, public_key and file."
     elif key.secret and not key.alg.startswith("HS"):
-        yield Mistake(_KEYS, f"{what} is for {key.alg} and has a secret. Give its public_key, or a file with that.")
+        yield f"{what} is for {key.alg} and has a secret. Give its public_key, or a file with that."
     elif key.public_key and key.alg.startswith("HS"):
-        yield Mistake(_KEYS, f"{what} is for {key.alg}, which needs a secret: everybody may know a public key.")
+        yield f"{what} is for {key.alg}, which needs a secret: everybody may know a public key."
     if auth.algorithms and key.alg not in auth.algorithms:
-        yield Mistake(
-            ("auth.keys", "auth.algorithms"),
-            f"{what} is for {key.alg}, which auth.algorithms does not name. Add it there, or leave the key out.",
-        )
+        yield f"{what} is for {key.alg}, which auth.algorithms does not name. Add it there, or leave the key out."
     if key.tenant:
-        yield from check_name("auth.keys", f"{what}: the tenant", key.tenant)
+        yield from check_name(f"{what}: the tenant", key.tenant)
     if key.not_after is not None and key.not_after.tzinfo is None:
-        yield Mistake(_KEYS, f"{what}: not_after needs a time zone, such as 2030-01-31T12:00:00Z.")
+        yield f"{what}: not_after needs a time zone, such as 2030-01-31T12:00:00Z."
 
 
 def _check_jwks(auth: Auth) -> Mistakes:
@@ -56,22 +45,17 @@ def _check_jwks(auth: Auth) -> Mistakes:
         host = url.hostname or ""
         _ = url.port
     except ValueError:
-        yield Mistake(_JWKS, "auth.jwks_url is not a URL.")
+        yield "auth.jwks_url is not a URL."
         return
     if url.username is not None or url.password is not None:
-        sentence = "auth.jwks_url: it must be without user and password. A set of public keys needs none."
-        yield Mistake(_JWKS, sentence)
+        yield "auth.jwks_url: it must be without user and password. A set of public keys needs none."
     if not host or url.scheme not in ("https", "http") or (url.scheme == "http" and not _is_here(host)):
-        yield Mistake(
-            _JWKS,
+        yield (
             "auth.jwks_url must begin with https://, for who can change the keys on their way can be anybody; http:// "
-            "is for this machine only (http://127.0.0.1:PORT/...).",
+            "is for this machine only (http://127.0.0.1:PORT/...)."
         )
     if auth.algorithms and all(alg.startswith("HS") for alg in auth.algorithms):
-        yield Mistake(
-            (*_JWKS, "auth.algorithms"),
-            "auth.jwks_url has public keys, and auth.algorithms takes none: add RS256, ES256 or EdDSA.",
-        )
+        yield "auth.jwks_url has public keys, and auth.algorithms takes none: add RS256, ES256 or EdDSA."
 
 
 def _is_here(host: str) -> bool:

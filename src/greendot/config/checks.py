@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from string import ascii_letters, digits
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from greendot.config.admin import check_admin
@@ -12,11 +14,11 @@ from greendot.config.ingress import check_door
 from greendot.config.jobs import check_jobs
 from greendot.config.logs import check_traces
 from greendot.config.metrics import check_metrics
-from greendot.config.mistakes import Mistake, Mistakes, check_name
-from greendot.config.push import check_networks, check_push
-from greendot.config.settings import POSTGRES, Limits, Privacy, Settings
+from greendot.config.mistakes import Mistakes, check_length, check_name
+from greendot.config.push import check_push
+from greendot.config.settings import POSTGRES, Limits, Settings
 from greendot.config.visibility import check_visibility
-from greendot.config.webhooks import check_webhooks
+from greendot.config.webhooks import check_networks, check_webhooks
 
 REDIS = (
     "redis://",
@@ -31,31 +33,23 @@ _PREFIX = {*ascii_letters, *digits, *"_.:-"}
 
 
 def check(settings: Settings) -> Mistakes:
-    """All that does not hold."""
-    for holds, keys, sentence in _rules(settings):
-        if not holds:
-            yield Mistake(keys, sentence)
+    """Mistakes in settings whose values are valid one by one."""
+    yield from (sentence for holds, sentence in _rules(settings) if not holds)
     for name in settings.kinds:
-        yield from check_name("kinds", "kinds: the name", name)
+        yield from check_name("kinds: the name", name)
     for name in settings.tenants:
-        yield from check_name("tenants", "tenants: the name", name)
-    yield from _check_limits("limits", settings.limits)
-    for name, tenant in settings.tenants.items():
-        yield from _check_limits(f"tenants.{name}.limits", tenant.limits)
-    yield from check_visibility("visibility", settings.visibility, settings.webhooks)
-    for name, tenant in settings.tenants.items():
-        yield from check_visibility(f"tenants.{name}.visibility", tenant.visibility, settings.webhooks)
-    yield from check_networks(settings.push.allow_private)
-    yield from check_push("push", settings.push, settings.push.allow_private)
-    for name, tenant in settings.tenants.items():
-        yield from check_push(f"tenants.{name}.push", tenant.push, settings.push.allow_private)
+        yield from check_name("tenants: the name", name)
+    yield from _check_shared(settings, "limits", _check_limits)
+    yield from _check_shared(settings, "visibility", partial(check_visibility, common=settings.webhooks))
+    yield from check_networks("push.allow_private", settings.push.allow_private)
+    yield from _check_shared(settings, "push", partial(check_push, allow_private=settings.push.allow_private))
     yield from _check_celebrities(settings)
     yield from check_door(settings.door, settings.tls)
     yield from check_admin(settings.admin, settings.server.port)
     ports = {"server.port": settings.server.port, "admin.port": settings.admin.port}
     yield from check_metrics(settings.metrics, ports, settings.server.workers)
     yield from check_auth(settings.auth)
-    yield from _check_privacy(settings.privacy)
+    yield from check_length("privacy.hash_key", settings.privacy.hash_key)
     yield from _check_engine(settings)
     yield from _check_store(settings)
     yield from _check_outbox(settings)
@@ -64,143 +58,123 @@ def check(settings: Settings) -> Mistakes:
     yield from check_webhooks(settings.webhooks, {name: tenant.webhooks for name, tenant in settings.tenants.items()})
 
 
-def _rules(settings: Settings) -> Iterator[tuple[bool, tuple[str, ...], str]]:
-    """What must hold, of which settings, and what to say if it does not."""
+def _rules(settings: Settings) -> Iterator[tuple[bool, str]]:
+    """Relations between settings: whether each holds, and the mistake if it does not."""
     presence, typing, node, server = settings.presence, settings.typing, settings.node, settings.server
     yield (
         presence.dead_after_s >= 2 * presence.heartbeat_s,
-        ("presence.dead_after_s", "presence.heartbeat_s"),
         f"presence.dead_after_s ({presence.dead_after_s:g}) must be at least twice presence.heartbeat_s "
         f"({presence.heartbeat_s:g}), or one lost heartbeat closes a healthy connection. "
         "Raise dead_after_s or lower heartbeat_s.",
     )
     yield (
         presence.clean_grace_s <= presence.grace_s,
-        ("presence.clean_grace_s", "presence.grace_s"),
         f"presence.clean_grace_s ({presence.clean_grace_s:g}) must not exceed presence.grace_s "
         f"({presence.grace_s:g}): a clean close is the surer sign of leaving. Lower clean_grace_s.",
     )
     yield (
         typing.throttle_s < typing.ttl_s,
-        ("typing.throttle_s", "typing.ttl_s"),
         f"typing.throttle_s ({typing.throttle_s:g}) must be below typing.ttl_s ({typing.ttl_s:g}), or "
         "people who go on typing seem to stop in between. Raise ttl_s or lower throttle_s.",
     )
     yield (
         typing.repeat_s == 0 or typing.repeat_s >= typing.throttle_s,
-        ("typing.repeat_s", "typing.throttle_s"),
         f"typing.repeat_s ({typing.repeat_s:g}) must not be below typing.throttle_s ({typing.throttle_s:g}), or the "
         "server drops what clients repeat. Raise repeat_s, lower throttle_s, or leave repeat_s out.",
     )
     repeat_s = typing.repeats_every_s
     yield (
         repeat_s <= LATEST_REPEAT * typing.ttl_s or typing.throttle_s >= typing.ttl_s,
-        ("typing.repeat_s", "typing.ttl_s") if typing.repeat_s else ("typing.throttle_s", "typing.ttl_s"),
         f"clients repeat a typing start every {repeat_s:.3g} s (typing.repeat_s), which must be at most "
         f"{LATEST_REPEAT:.0%} of typing.ttl_s ({typing.ttl_s:g}), or people who go on typing seem to stop in between. "
         f"Raise ttl_s or lower {'repeat_s' if typing.repeat_s else f'throttle_s ({typing.throttle_s:g})'}.",
     )
     yield (
         node.lease_s >= 2 * node.renew_s,
-        ("node.lease_s", "node.renew_s"),
         f"node.lease_s ({node.lease_s:g}) must be at least twice node.renew_s ({node.renew_s:g}), or one "
         "late renewal makes a healthy node look dead. Raise lease_s or lower renew_s.",
     )
     yield (
         server.log in ("debug", "info", "warning", "error"),
-        ("server.log",),
         f"server.log is {server.log!r}; it must be one of debug, info, warning, error.",
     )
 
 
+def _check_shared(settings: Settings, section: str, check_section: Callable[[str, Any], Mistakes]) -> Mistakes:
+    """Check a section, and that of each tenant: what a tenant takes over from the shared section is reported once."""
+    shared = [*check_section(section, getattr(settings, section))]
+    yield from shared
+    for name, tenant in settings.tenants.items():
+        own = f"tenants.{name}.{section}"
+        found = check_section(own, getattr(tenant, section))
+        yield from (mistake for mistake in found if mistake.replace(own, section) not in shared)
+
+
 def _check_limits(section: str, limits: Limits) -> Mistakes:
     if limits.commands_burst < limits.commands_per_s:
-        yield Mistake(
-            (f"{section}.commands_burst", f"{section}.commands_per_s"),
+        yield (
             f"{section}.commands_burst ({limits.commands_burst}) must be at least {section}.commands_per_s "
-            f"({limits.commands_per_s}). Raise commands_burst.",
-        )
-
-
-def _check_privacy(privacy: Privacy) -> Mistakes:
-    if privacy.hash_key and len(privacy.hash_key) < 32:
-        yield Mistake(
-            ("privacy.hash_key",),
-            "privacy.hash_key is shorter than 32 characters and could be guessed. Make one with: openssl rand -hex 32",
+            f"({limits.commands_per_s}). Raise commands_burst."
         )
 
 
 def _check_celebrities(settings: Settings) -> Mistakes:
     presence = settings.presence
     if presence.celebrity_polling < presence.celebrity_watchers:
-        yield Mistake(
-            ("presence.celebrity_polling", "presence.celebrity_watchers"),
+        yield (
             f"presence.celebrity_polling ({presence.celebrity_polling}) must not be below presence.celebrity_watchers "
-            f"({presence.celebrity_watchers}): telling in slices comes before not telling. Raise celebrity_polling.",
+            f"({presence.celebrity_watchers}): telling in slices comes before not telling. Raise celebrity_polling."
         )
-    key = "presence.polled"
     for named in presence.polled:
         tenant, slash, user = named.partition("/")
         if not slash:
-            wanted = f"write tenant/user, such as default/{named or 'alice'}."
-            yield Mistake((key,), f"presence.polled names {named!r}; {wanted}")
+            yield f"presence.polled names {named!r}; write tenant/user, such as default/{named or 'alice'}."
             continue
-        yield from check_name(key, "presence.polled: the tenant", tenant)
-        yield from check_name(key, "presence.polled: the user", user)
+        yield from check_name("presence.polled: the tenant", tenant)
+        yield from check_name("presence.polled: the user", user)
 
 
 def _check_engine(settings: Settings) -> Mistakes:
     engine, workers = settings.engine.url, settings.server.workers
     if engine != "memory" and not engine.startswith(REDIS):
-        yield Mistake(
-            ("engine.url",),
+        yield (
             f"engine.url {_beginning(engine)}; it must be `memory` or begin with one of "
-            f"{', '.join(REDIS[:2])} (one server), redis+sentinel://, redis+cluster://.",
+            f"{', '.join(REDIS[:2])} (one server), redis+sentinel://, redis+cluster://."
         )
     if workers > 1 and engine == "memory":
-        yield Mistake(
-            ("server.workers", "engine.url"),
+        yield (
             f"{workers} workers cannot share the memory engine: each would see only its own users. "
-            "Use --workers 1, or a Redis that all of them share: --engine redis://localhost:6379",
+            "Use --workers 1, or a Redis that all of them share: --engine redis://localhost:6379"
         )
     if len(settings.engine.prefix) > 64 or not set(settings.engine.prefix) <= _PREFIX:
-        yield Mistake(
-            ("engine.prefix",),
-            f"engine.prefix is {settings.engine.prefix!r}; at most 64 letters, digits and _ . : - may be.",
-        )
+        yield f"engine.prefix is {settings.engine.prefix!r}; at most 64 letters, digits and _ . : - may be."
 
 
 def _check_store(settings: Settings) -> Mistakes:
     store = settings.store.url
     if settings.server.workers > 1 and settings.store_path == ":memory:":
-        yield Mistake(
-            ("server.workers", "store.url"),
-            "workers cannot share a store in memory: give them a file with --store sqlite:///FILE.",
-        )
+        yield "workers cannot share a store in memory: give them a file with --store sqlite:///FILE."
     if settings.on_postgres:
         yield from _check_postgres("store.url", store)
     elif store and not store.startswith("sqlite:///"):
-        yield Mistake(
-            ("store.url",),
+        yield (
             f"store.url {_beginning(store)}; it must begin with postgresql://, or be "
-            "sqlite:///FILE (sqlite:////var/lib/greendot.db for an absolute path, sqlite:///:memory: to keep nothing).",
+            "sqlite:///FILE (sqlite:////var/lib/greendot.db for an absolute path, sqlite:///:memory: to keep nothing)."
         )
 
 
 def _check_outbox(settings: Settings) -> Mistakes:
     url = settings.outbox.url
     if url == "store" and not settings.on_postgres:
-        yield Mistake(
-            ("outbox.url", "store.url"),
+        yield (
             "outbox.url is `store`, and the store is not in PostgreSQL. Give it the URL of the app's database "
-            "(postgresql://HOST/DATABASE), or a store there.",
+            "(postgresql://HOST/DATABASE), or a store there."
         )
     if url.startswith(POSTGRES):
         yield from _check_postgres("outbox.url", url)
     elif url not in ("", "store"):
-        yield Mistake(
-            ("outbox.url",),
-            f"outbox.url {_beginning(url)}; it must begin with postgresql://, or be `store`: the store's own database.",
+        yield (
+            f"outbox.url {_beginning(url)}; it must begin with postgresql://, or be `store`: the store's own database."
         )
 
 
@@ -208,18 +182,15 @@ def _check_postgres(setting: str, url: str) -> Mistakes:
     try:
         split = urlsplit(url)
     except ValueError:
-        yield Mistake((setting,), f"{setting}: it is not a URL: an IPv6 address is written [::1].")
+        yield f"{setting}: it is not a URL: an IPv6 address is written [::1]."
         return
     if "@" in split.path + split.query + split.fragment or split.netloc.count("@") > 1:
         # Half of a password would be taken for a host, and repeated where hosts are.
-        yield Mistake(
-            (setting,),
-            f"{setting}: a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @ but the last.",
+        yield (
+            f"{setting}: a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @ but the last."
         )
     if {"password", "user", "passfile"} & parse_qs(split.query).keys():
-        yield Mistake(
-            (setting,), f"{setting}: user and password come before the host: postgresql://USER:PASSWORD@HOST/DATABASE."
-        )
+        yield f"{setting}: user and password come before the host: postgresql://USER:PASSWORD@HOST/DATABASE."
 
 
 def _beginning(url: str) -> str:

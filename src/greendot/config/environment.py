@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
-from greendot.config.mistakes import Mistake, Mistakes
+from greendot.config.mistakes import Mistakes
 from greendot.config.settings import Settings
 
 PREFIX = "GREENDOT_"
@@ -45,7 +45,7 @@ def misspelt(environment: Mapping[str, str]) -> Mistakes:
     """Variables that must be meant for us: their writers would wait for an effect in vain."""
     for name in _strange(environment):
         if meant := _meant(name):
-            yield Mistake((name,), f"{name} is no setting. {meant}")
+            yield f"{name} is no setting. {meant}"
 
 
 def strange_variables(environment: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes
+from greendot.config.mistakes import Mistakes
 
 ANY = "*"
 _NAME = r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])"
@@ -38,31 +38,26 @@ class Tls(Struct, frozen=True, forbid_unknown_fields=True):
 def check_door(door: IngressSection, tls: Tls) -> Mistakes:
     """All that is wrong."""
     if tls.key and not tls.cert:
-        yield Mistake(("tls.key", "tls.cert"), "tls.key is set, and tls.cert is not: there would be no TLS. Set both.")
+        yield "tls.key is set, and tls.cert is not: there would be no TLS. Set both."
     for origin in door.origins:
         found = _ORIGIN.fullmatch(origin)
         if origin != ANY and (found is None or (found[1], found[2]) in _LEFT_OUT):
-            yield Mistake(
-                ("door.origins",),
+            yield (
                 f"door.origins has {origin!r}; write origins as browsers do: https://app.example.com, in lower case, "
-                "with the port unless it is the usual one, without a path or a slash at the end.",
+                "with the port unless it is the usual one, without a path or a slash at the end."
             )
     for host in door.hosts:
         if host != ANY and _HOST.fullmatch(host) is None:
-            yield Mistake(
-                ("door.hosts",),
+            yield (
                 f"door.hosts has {host!r}; write names as in a URL, in lower case: chat.example.com, or "
-                "chat.example.com:8443 for that port only.",
+                "chat.example.com:8443 for that port only."
             )
     for network in door.trusted_proxies:
-        if not _is_network(network):
-            yield Mistake(
-                ("door.trusted_proxies",),
-                f"door.trusted_proxies has {network!r}; write addresses or networks, such as 10.0.0.7 or 10.0.0.0/8.",
-            )
+        if not is_network(network):
+            yield f"door.trusted_proxies has {network!r}; write addresses or networks, such as 10.0.0.7 or 10.0.0.0/8."
 
 
-def _is_network(text: str) -> bool:
+def is_network(text: str) -> bool:
     try:
         ip_network(text)
     except ValueError:

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
-from greendot.config.mistakes import Mistake, Mistakes
+from greendot.config.mistakes import Mistakes
 
 Interval = Annotated[float, Meta(ge=1, le=366 * 86_400)]
 Jitter = Annotated[float, Meta(ge=0, le=86_400)]
@@ -58,12 +58,6 @@ def check_jobs(jobs: Jobs) -> Mistakes:
         if not isinstance(job, JobTimes):
             continue
         if not job.cron and job.jitter_s > job.every_s:
-            yield Mistake(
-                (f"{at}.jitter_s", f"{at}.every_s"),
-                f"{at}.jitter_s ({job.jitter_s:g}) must not exceed {at}.every_s ({job.every_s:g}). Lower jitter_s.",
-            )
+            yield f"{at}.jitter_s ({job.jitter_s:g}) must not exceed {at}.every_s ({job.every_s:g}). Lower jitter_s."
         if job.zone != "UTC" and not job.cron:
-            yield Mistake(
-                (f"{at}.zone", f"{at}.cron"),
-                f"{at}.zone is set, and {at}.cron is not: an interval has no time zone. Set both, or neither.",
-            )
+            yield f"{at}.zone is set, and {at}.cron is not: an interval has no time zone. Set both, or neither."

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes
+from greendot.config.mistakes import Mistakes
 
 
 class Log(Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,14 +27,12 @@ class Traces(Struct, frozen=True, forbid_unknown_fields=True):
 def check_traces(traces: Traces) -> Mistakes:
     """What does not go together."""
     if traces.endpoint and not traces.endpoint.startswith(("http://", "https://")):
-        yield Mistake(
-            ("traces.endpoint",),
+        yield (
             "traces.endpoint must be a URL of a collector that takes OTLP over HTTP, such as "
-            "http://127.0.0.1:4318/v1/traces.",
+            "http://127.0.0.1:4318/v1/traces."
         )
     if traces.share and not traces.endpoint:
-        yield Mistake(
-            ("traces.share", "traces.endpoint"),
+        yield (
             f"traces.share is {traces.share:g}, and traces.endpoint is not set: spans would go nowhere. "
-            "Set both, or neither.",
+            "Set both, or neither."
         )

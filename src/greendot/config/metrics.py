@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes
+from greendot.config.mistakes import Mistakes
 
 
 class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,17 +22,11 @@ def check_metrics(metrics: Metrics, taken: dict[str, int], workers: int) -> Mist
     for name, port in taken.items():
         if metrics.port and metrics.port <= port <= last:
             ports = f"{metrics.port}" if workers == 1 else f"{metrics.port} to {last}, one for each worker"
-            yield Mistake(
-                ("metrics.port", name),
-                f"metrics.port ({ports}) takes that of {name} ({port}): choose another, or leave it out.",
-            )
+            yield f"metrics.port ({ports}) takes that of {name} ({port}): choose another, or leave it out."
     if metrics.port and last > 65535:
-        yield Mistake(
-            ("metrics.port", "server.workers"),
+        yield (
             f"metrics.port {metrics.port} leaves no room for {workers} workers, which take one port each: choose a "
-            "lower one.",
+            "lower one."
         )
     if metrics.host and not metrics.port:
-        yield Mistake(
-            ("metrics.host", "metrics.port"), "metrics.host is set, and metrics.port is not: give it a port of its own."
-        )
+        yield "metrics.host is set, and metrics.port is not: give it a port of its own."

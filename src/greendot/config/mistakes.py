@@ -1,56 +1,42 @@
-"""What is wrong with settings: all of it is found before any of it is said."""
+"""Mistakes in settings: each is a sentence that names the setting and says what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from msgspec import Meta
 
 from greendot.errors import ConfigError
 from greendot.ids import ID_RULE, valid_id
 
-
-class Mistake(NamedTuple):
-    """One thing, in a sentence a person can act on. A key may be a whole section: `auth`."""
-
-    keys: tuple[str, ...]  # the settings it is about, such as `presence.grace_s`
-    sentence: str
-
-    def touches(self, keys: Iterable[str]) -> bool:
-        """Whether it is about one of these settings or sections, or about a part of one."""
-        return any(within(mine, other) or within(other, mine) for mine in self.keys for other in keys)
+LEAST_SECRET = 32  # characters
+Mistakes = Iterator[str]
+Secret = Annotated[str, Meta(extra={"secret": True})]  # a setting that is never printed
 
 
-Mistakes = Iterator[Mistake]
+def refuse(mistakes: Iterable[str]) -> None:
+    """Raise ConfigError with all mistakes, if there are any."""
+    if found := [*mistakes]:
+        raise ConfigError(*found)
 
 
-def within(key: str, place: str) -> bool:
-    """Whether a setting is `place` or in it."""
-    return key == place or key.startswith((f"{place}.", f"{place}["))
+def check_length(setting: str, secret: str) -> Mistakes:
+    """Mistake if a secret is set and could be guessed."""
+    if 0 < len(secret) < LEAST_SECRET:
+        yield (
+            f"{setting} is shorter than {LEAST_SECRET} characters and could be guessed. "
+            "Make one with: openssl rand -hex 32"
+        )
 
 
-def refuse(mistakes: Iterable[Mistake]) -> None:
-    """ConfigError with all of them, if there are any."""
-    if sentences := [mistake.sentence for mistake in mistakes]:
-        raise ConfigError(*sentences)
-
-
-Secret = Annotated[str, Meta(extra={"secret": True})]  # a setting that is shown nowhere
+def check_name(what: str, text: str) -> Mistakes:
+    """Mistake if a name in the settings is not a valid id."""
+    if not valid_id(text):
+        yield f"{what} {text!r} is not a valid id: {ID_RULE}."
 
 
 def check_id(what: str, text: str) -> str:
-    """`text` if it may be an id, else ConfigError."""
-    if not valid_id(text):
-        raise ConfigError(_sentence(what, text))
+    """Return `text` if it is a valid id, else raise ConfigError."""
+    refuse(check_name(what, text))
     return text
-
-
-def check_name(key: str, what: str, text: str) -> Mistakes:
-    """The same for a name in the settings."""
-    if not valid_id(text):
-        yield Mistake((key,), _sentence(what, text))
-
-
-def _sentence(what: str, text: str) -> str:
-    return f"{what} {text!r} is not a valid id: {ID_RULE}."

@@ -1,8 +1,8 @@
-"""Values as people write them, against what a setting may be: what is wrong with each, said without its secrets."""
+"""Values as people write them, compared with the types of the settings. Mistakes never repeat a secret."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
-from greendot.config.mistakes import Mistake
 from greendot.config.push import Push, TenantPush
 from greendot.config.settings import OF_THE_NODE, Limits, Settings
 from greendot.config.webhooks import Hook, Webhooks
 
+WrongValues = Iterator[tuple[str, str]]  # the setting, and the mistake
 MOST_SHOWN = 60  # characters of a value that is repeated
 _WORDS: dict[Any, str] = {
     bool: "true or false",
@@ -32,72 +32,59 @@ def nearest(word: str, known: list[str]) -> str:
     return f" Did you mean {found[0]!r}?" if found else f" There are: {', '.join(known)}."
 
 
-class Values:
-    """Those of one source. `taken` gives what is right of them, and keeps in `mistakes` what is not."""
+def check_values(given: Mapping[str, Any]) -> WrongValues:
+    """Unknown sections and settings of one source, and values that are not of a setting's type or bounds."""
+    known = {field.name: field.type for field in fields(Settings)}
+    for section, values in given.items():
+        if section not in known:
+            yield section, f"no section is called [{section}].{nearest(section, [*known])}"
+        else:
+            yield from _check_value(section, known[section], values)
 
-    def __init__(self) -> None:
-        self.mistakes: list[Mistake] = []
 
-    def taken(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        known = {field.name: field.type for field in fields(Settings)}
-        right = {}
-        for section, given in values.items():
-            if section not in known:
-                self._wrong(section, f"no section is called [{section}].{nearest(section, [*known])}")
-            else:
-                right[section] = self._part(section, known[section], given)
-        return {section: given for section, given in right.items() if given is not None}
-
-    def _part(self, at: str, kind: Any, given: Any) -> Any:
-        """What is right of a value, None if nothing is."""
-        if isinstance(kind, type) and issubclass(kind, Struct):
-            return self._section(at, kind, given)
-        if get_origin(kind) is dict:
-            return self._named(at, get_args(kind)[1], given)
-        if get_origin(kind) is tuple and isinstance(given, list | tuple):
-            before = len(self.mistakes)
-            for number, item in enumerate(given):
-                self._part(f"{at}[{number}]", get_args(kind)[0], item)
-            return given if len(self.mistakes) == before else None  # a list with a hole in it is another list
+def _check_value(at: str, kind: Any, given: Any) -> WrongValues:
+    if _is_struct(kind):
+        yield from _check_section(at, kind, given)
+    elif get_origin(kind) is dict:
+        yield from _check_named(at, get_args(kind)[1], given)
+    elif get_origin(kind) is tuple and isinstance(given, list | tuple):
+        for number, item in enumerate(given):
+            yield from _check_value(f"{at}[{number}]", get_args(kind)[0], item)
+    else:
         try:
             msgspec.convert(given, kind, strict=False)  # not strict: the environment has only texts
         except msgspec.ValidationError:
             shown = f" is {_short(given)}, and" if _may_be_shown(at, kind, given) else ""
-            self._wrong(at, f"{at}{shown} must be {expected(kind)}.")
-            return None
-        return given
+            yield at, f"{at}{shown} must be {expected(kind)}."
 
-    def _section(self, at: str, kind: type[Struct], given: Any) -> dict[str, Any] | None:
-        if not isinstance(given, Mapping):
-            self._wrong(at, f"[{at}] must be a section of keys{_like(at)}.")
-            return None
-        known = {field.name: field for field in fields(kind)}
-        right = {}
-        for key, value in given.items():
-            if key not in known or _elsewhere(at, kind, key):
-                word = _elsewhere(at, kind, key) or f"[{at}] has no setting {key!r}.{nearest(key, [*known])}"
-                self._wrong(f"{at}.{key}", word)
-            elif (part := self._part(f"{at}.{key}", known[key].type, value)) is not None:
-                right[key] = part
-        missing = [field.name for field in known.values() if field.required and field.name not in given]
-        if missing:
-            self._wrong(at, f"[{at}] needs {' and '.join(missing)}.")
-        return right
 
-    def _named(self, at: str, kind: Any, given: Any) -> dict[str, Any] | None:
-        if not isinstance(given, Mapping):
-            self._wrong(at, f"[{at}] must be a section of keys.")
-            return None
-        right = {}
-        for name, own in given.items():
-            if not isinstance(own, Mapping):
-                self._wrong(f"{at}.{name}", f"[{at}] has one section for each name, such as [{at}.{name}].")
-            else:
-                right[name] = self._section(f"{at}.{name}", kind, own)
-        return right
+def _check_section(at: str, kind: type[Struct], given: Any) -> WrongValues:
+    if not isinstance(given, Mapping):
+        yield at, f"[{at}] must be a section of keys{_like(at)}."
+        return
+    known = {field.name: field for field in fields(kind)}
+    for key, value in given.items():
+        if elsewhere := _elsewhere(at, kind, key):
+            yield f"{at}.{key}", elsewhere
+        elif key not in known:
+            yield f"{at}.{key}", f"[{at}] has no setting {key!r}.{nearest(key, [*known])}"
+        else:
+            yield from _check_value(f"{at}.{key}", known[key].type, value)
+    missing = [field.name for field in known.values() if field.required and field.name not in given]
+    if missing:
+        yield at, f"[{at}] needs {' and '.join(missing)}."
 
-    def _wrong(self, key: str, sentence: str) -> None:
-        self.mistakes.append(Mistake((key,), sentence))
+
+def _check_named(at: str, kind: Any, given: Any) -> WrongValues:
+    """Sections by names that people give."""
+    if not isinstance(given, Mapping):
+        yield at, f"[{at}] must be a section of keys."
+        return
+    for name, own in given.items():
+        if isinstance(own, Mapping):
+            yield from _check_section(f"{at}.{name}", kind, own)
+        else:
+            yield f"{at}.{name}", f"[{at}] has one section for each name, such as [{at}.{name}]."
 
 
 def expected(kind: Any) -> str:
@@ -149,7 +136,7 @@ def _is_struct(kind: Any) -> bool:
 
 
 def is_secret(kind: Any) -> bool:
-    """Whether a setting is marked so (names.Secret)."""
+    """Whether a setting is marked as one (mistakes.Secret)."""
     return get_origin(kind) is Annotated and bool((get_args(kind)[1].extra or {}).get("secret"))
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes, Secret
-from greendot.config.webhooks import LEAST_SECRET, Webhooks, check_url
+from greendot.config.mistakes import LEAST_SECRET, Mistakes, Secret
+from greendot.config.webhooks import Webhooks, check_url
 
 
 class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,10 +27,9 @@ def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> 
     if visibility.ask_url:
         yield from check_url(url, visibility.ask_url, common.allow_private)
     if visibility.policy == "ask" and not visibility.ask_url:
-        yield Mistake((policy, url), f"{policy} is `ask`: say in {url} where the app is to be asked.")
+        yield f"{policy} is `ask`: say in {url} where the app is to be asked."
     if visibility.ask_url and len(visibility.ask_secret) < LEAST_SECRET:
-        yield Mistake(
-            (url, secret),
+        yield (
             f"{secret} must have at least {LEAST_SECRET} characters, or others could ask in our name. "
-            "Make one with: openssl rand -hex 32",
+            "Make one with: openssl rand -hex 32"
         )

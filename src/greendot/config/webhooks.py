@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistake, Mistakes, Secret
+from greendot.config.ingress import is_network
+from greendot.config.mistakes import Mistakes, Secret, check_length
 
 HookType = Literal[
     "user.online",
@@ -20,10 +20,8 @@ HookType = Literal[
     "notification.updated",
 ]
 ALL_TYPES: tuple[HookType, ...] = get_args(HookType)
-LEAST_SECRET = 32  # characters
 MOST_URL = 2_048
 ALLOWED = "webhooks.allow_private"
-_ANY = "all"
 
 
 class Hook(Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,20 +46,9 @@ class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
 
 def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
     """All that is wrong. No URL is repeated: it may contain what should not be read."""
-    for text in common.allow_private:
-        try:
-            if text != _ANY:
-                ip_network(text)
-        except ValueError:
-            yield Mistake(
-                ("webhooks.allow_private",),
-                f"webhooks.allow_private has {text!r}; write networks, such as 10.0.0.0/8 or fd00::/8, or `all`.",
-            )
+    yield from check_networks(ALLOWED, common.allow_private)
     if common.url and own.get("default", Hook()).url:
-        yield Mistake(
-            ("webhooks.url", "tenants.default.webhooks.url"),
-            "tenant `default` has two webhooks: give the URL in [webhooks], or in its own section.",
-        )
+        yield "tenant `default` has two webhooks: give the URL in [webhooks], or in its own section."
     yield from check_hook("webhooks", common, common)
     for tenant, hook in own.items():
         yield from check_hook(f"tenants.{tenant}.webhooks", hook, common)
@@ -70,35 +57,35 @@ def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
 def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
     """Why nothing can be sent so, or should not be."""
     url, secret = f"{section}.url", f"{section}.secret"
-    for name, value in ((secret, hook.secret), (f"{section}.secret_before", hook.secret_before)):
-        if value and len(value) < LEAST_SECRET:
-            yield Mistake(
-                (name,),
-                f"{name} is shorter than {LEAST_SECRET} characters and could be guessed. "
-                "Make one with: openssl rand -hex 32",
-            )
+    yield from check_length(secret, hook.secret)
+    yield from check_length(f"{section}.secret_before", hook.secret_before)
     if not hook.url:
         if hook.secret:
-            yield Mistake((secret, url), f"{secret} is set, and {url} is not: nothing would be sent. Set both.")
+            yield f"{secret} is set, and {url} is not: nothing would be sent. Set both."
         return
     yield from check_url(url, hook.url, common.allow_private)
     if not hook.secret:
-        yield Mistake(
-            (secret,),
+        yield (
             f"{secret} is not set, so the app could not tell what Greendot sent from what others did. "
-            "Make one with: openssl rand -hex 32",
+            "Make one with: openssl rand -hex 32"
         )
+
+
+def check_networks(setting: str, networks: tuple[str, ...]) -> Mistakes:
+    """Mistakes in a list of private networks that may be called."""
+    for text in networks:
+        if text != "all" and not is_network(text):
+            yield f"{setting} has {text!r}; write networks, such as 10.0.0.0/8 or fd00::/8, or `all`."
 
 
 def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in: str = ALLOWED) -> Mistakes:
     """Why an app cannot be called there, or what is sent could be read on its way."""
     if wrong := _wrong_with(url):
-        yield Mistake((setting,), f"{setting} {wrong}")
+        yield f"{setting} {wrong}"
     elif url.startswith("http:") and not allow_private:
-        yield Mistake(
-            (setting, listed_in),
+        yield (
             f"{setting} begins with http://: what is sent could be read on its way. Use https://, or, for an app "
-            f"in your own network, list that in {listed_in}.",
+            f"in your own network, list that in {listed_in}."
         )
 
 

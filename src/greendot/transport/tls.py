@@ -37,12 +37,12 @@ def _load(cert: str, key: str) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION  # it costs us much and who asks for it little
     context.set_alpn_protocols(["http/1.1"])
-    for name in filter(None, (cert, key)):
+    for setting, name in (("tls.cert", cert), ("tls.key", key or cert)):
         try:
             with open(name, "rb"):
                 pass
         except OSError as error:
-            raise ConfigError(f"cannot read {name}: {error.strerror}") from None
+            raise ConfigError(f"{setting}: cannot read {name}: {error.strerror}") from None
     try:
         # Without a word of ours for it, OpenSSL would ask for a password on the terminal, and wait.
         context.load_cert_chain(cert, key or None, password=lambda: "")

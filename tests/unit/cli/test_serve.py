@@ -43,20 +43,25 @@ def test_a_wrong_flag_is_named(flags: list[str], word: str) -> None:
     assert word in complaint("serve", *flags)
 
 
-def test_all_that_keeps_a_server_from_starting_is_said_in_one_go(tmp_path: Path) -> None:
-    """Values, relations, what is missing, and files that cannot be used."""
+def test_all_that_keeps_a_server_from_starting_is_said_in_three_rounds(tmp_path: Path) -> None:
+    """Values, then relations, then what is missing and files that cannot be used."""
     file = tmp_path / "greendot.toml"
-    file.write_text(
-        '[server]\nport = 70000\n[typing]\nttl_s = 1\n[tls]\ncert = "/nowhere/cert.pem"\n'
-        '[webhooks]\nca_file = "/nowhere/ca.pem"\n[engine]\nurl = "redis://h/x"\n'
+    values, relation = "[server]\nport = 70000\n", "[typing]\nttl_s = 1\n"
+    files = (
+        '[tls]\ncert = "/nowhere/cert.pem"\n[webhooks]\nca_file = "/nowhere/ca.pem"\n[engine]\nurl = "redis://h/x"\n'
     )
+    file.write_text(values + relation + files)
     said = complaint("serve", "--config", str(file), "--workers", "0", secret="")
-    assert said.startswith("7 settings are wrong:")
+    assert said.startswith("2 settings are wrong:")
+    assert "server.port is 70000" in said
+    assert "server.workers is 0" in said
+    file.write_text(relation + files)
+    assert complaint("serve", "--config", str(file), secret="").startswith("typing.throttle_s (2)")
+    file.write_text(files)
+    said = complaint("serve", "--config", str(file), secret="")
+    assert said.startswith("4 settings are wrong:")
     for words in (
-        "server.port is 70000",
-        "server.workers is 0",
-        "typing.throttle_s (2)",
-        "cannot read /nowhere/cert.pem",
+        "tls.cert: cannot read /nowhere/cert.pem",
         "webhooks.ca_file /nowhere/ca.pem",
         "'x' is not the number of a database",
         "auth.secret is not set",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from greendot.app.config_checks import looks
+from greendot.app.config_checks import CHECKS
 from greendot.config import Settings, load
 from greendot.errors import ConfigError
 
@@ -16,7 +16,7 @@ SECRET = "s" * 32
 def given(text: str, folder: Path) -> Settings:
     file = folder / "greendot.toml"
     file.write_text(text)
-    return load(file, {}, {}, looks())
+    return load(file, {}, {}, CHECKS)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,12 @@ def test_a_mistake_is_said_with_its_setting(
     with pytest.raises(ConfigError) as error:
         given(text, tmp_path)
     assert said in str(error.value)
+
+
+def test_a_file_of_all_tenants_is_said_to_be_missing_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        given("[push]\nfcm_credentials_file = '/nowhere'\n[tenants.a.push]\nper_hour = 5\n[tenants.b]\n", tmp_path)
+    assert error.value.mistakes == ("push.fcm_credentials_file /nowhere: No such file or directory",)
 
 
 def test_a_file_that_is_no_key_is_said_to_be_none_and_not_shown(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
-"""All mistakes are found at once: each with where it is, which setting, its value and what is expected."""
+"""Mistakes are found in rounds, all of a round at once: values with their source, then relations, then files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from greendot.config import Look, Settings, load, read
+from greendot.config import Check, Settings, load
 from greendot.errors import ConfigError
 
 WRONG = """
@@ -43,10 +44,13 @@ promise = "eternal"
 
 
 def mistakes(
-    file: Path | None = None, environment: dict[str, str] | None = None, **flags: dict[str, Any]
+    file: Path | None = None,
+    environment: dict[str, str] | None = None,
+    checks: Sequence[Check] = (),
+    **flags: dict[str, Any],
 ) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        load(file, environment or {}, flags)
+        load(file, environment or {}, flags, checks)
     return caught.value.mistakes
 
 
@@ -55,10 +59,10 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "greendot.toml"
 
 
-def test_every_mistake_of_every_source_is_said_at_once(file: Path) -> None:
+def test_every_wrong_value_of_every_source_is_said_at_once(file: Path) -> None:
     file.write_text(WRONG)
     environment = {"GREENDOT_SERVER_PORT": "http", "GREENDOT_DOOR_ORIGIN": "https://a.example", "GREENDOT_API_KEY": "k"}
-    said = mistakes(file, environment, server={"workers": 0}, engine={"url": "amqp://me:hush@h"})
+    said = mistakes(file, environment, server={"workers": 0})
     expected = [
         (file, "presence.grace_s is 'long', and must be a number from 0 to 2592000"),
         (file, "[presence] has no setting 'heartbeats_s'. Did you mean 'heartbeat_s'?"),
@@ -79,15 +83,29 @@ def test_every_mistake_of_every_source_is_said_at_once(file: Path) -> None:
         ("the environment (GREENDOT_SERVER_PORT)", "server.port is 'http', and must be a whole number from 0 to 65535"),
         ("the environment (GREENDOT_DOOR_ORIGIN)", "[door] has no setting 'origin'. Did you mean 'origins'?"),
         ("on the command line", "server.workers is 0, and must be a whole number from 1 to 1024"),
-        (file, "limits.commands_burst (200) must be at least limits.commands_per_s (300)"),
-        (file, "auth.secret is shorter than 32 characters"),
-        ("on the command line", "engine.url begins with 'amqp'"),
     ]
     for place, sentence in expected:
         assert [line for line in said if str(place) in line and sentence in line], sentence
     assert len(said) == len(expected)
     assert "hush hush" not in "".join(said)
     assert "12345" not in "".join(said)
+
+
+def test_every_relation_that_does_not_hold_is_said_at_once_once_all_values_are_valid(file: Path) -> None:
+    file.write_text('[limits]\ncommands_per_s = 300\n[auth]\nsecret = "hush hush"\n[presence]\ndead_after_s = 20\n')
+    environment = {"GREENDOT_PRESENCE_HEARTBEAT_S": "15"}
+    said = mistakes(file, environment, engine={"url": "amqp://me:hush@h"})
+    expected = [
+        "presence.dead_after_s (20) must be at least twice presence.heartbeat_s (15)",
+        "limits.commands_burst (200) must be at least limits.commands_per_s (300)",
+        "auth.secret is shorter than 32 characters",
+        "engine.url begins with 'amqp'",
+    ]
+    for sentence, line in zip(expected, said, strict=True):
+        assert line.startswith(sentence)
+    assert "hush" not in "".join(said)
+    (only,) = mistakes(file, environment | {"GREENDOT_SERVER_PORT": "http"}, engine={"url": "amqp://me:hush@h"})
+    assert only.startswith("in the environment (GREENDOT_SERVER_PORT): server.port is 'http'")
 
 
 def test_several_are_said_one_a_line_and_one_alone_without_a_count(file: Path) -> None:
@@ -102,12 +120,6 @@ def test_several_are_said_one_a_line_and_one_alone_without_a_count(file: Path) -
     assert str(caught.value) == f"in the environment (GREENDOT_LIMITS_ROOMS): {words}"
 
 
-def test_a_relation_names_all_the_places_its_settings_are_in(file: Path) -> None:
-    file.write_text("[presence]\ndead_after_s = 20\n")
-    (said,) = mistakes(file, {"GREENDOT_PRESENCE_HEARTBEAT_S": "15"})
-    assert said.startswith(f"in {file} and in the environment (GREENDOT_PRESENCE_HEARTBEAT_S): presence.dead_after_s")
-
-
 def test_a_relation_of_a_value_that_could_not_be_read_is_not_said(file: Path) -> None:
     """Nobody knows whether 20 s are too few for a heartbeat that is `soon`."""
     file.write_text("[presence]\ndead_after_s = 20\nheartbeat_s = 'soon'\n")
@@ -116,7 +128,7 @@ def test_a_relation_of_a_value_that_could_not_be_read_is_not_said(file: Path) ->
 
 
 def test_a_mistake_of_all_is_not_repeated_for_every_tenant_and_a_tenants_own_is_said_of_it(file: Path) -> None:
-    common = "[limits]\ncommands_per_s = 300\n[tenants.a.limits]\nrooms = 5\n"
+    common = "[limits]\ncommands_per_s = 300\n[tenants.a.limits]\nrooms = 5\n[tenants.plain]\n"
     file.write_text(common)
     (said,) = mistakes(file)
     assert "limits.commands_burst (200)" in said
@@ -125,6 +137,9 @@ def test_a_mistake_of_all_is_not_repeated_for_every_tenant_and_a_tenants_own_is_
     both = mistakes(file)
     assert len(both) == 2
     assert "tenants.b.c.limits.commands_burst (299)" in both[1]
+    file.write_text('[visibility]\npolicy = "ask"\n[tenants.a.visibility]\nrecent_days = 3\n[tenants.b]\n')
+    (said,) = mistakes(file)
+    assert said.startswith("visibility.policy is `ask`")
 
 
 def test_values_that_may_hold_a_password_are_not_repeated(file: Path) -> None:
@@ -152,21 +167,17 @@ def test_a_long_value_is_cut(file: Path) -> None:
     assert len(said) < 250
 
 
-def test_settings_that_are_right_are_there_beside_the_mistakes() -> None:
-    found = read(None, {"GREENDOT_LIMITS_ROOMS": "0", "GREENDOT_LIMITS_WATCHES": "7"}, {})
-    assert found.settings.limits.watches == 7
-    assert found.settings.limits.rooms == Settings().limits.rooms
-    assert [mistake.keys for mistake in found.mistakes] == [("limits.rooms",)]
+def test_further_checks_are_made_of_settings_that_are_right_and_all_they_find_is_said() -> None:
+    def certificate(settings: Settings) -> None:
+        raise ConfigError(f"tls.cert: cannot read {settings.tls.cert}")
 
+    def keys(settings: Settings) -> None:
+        raise ConfigError("auth.keys: one.", "auth.keys: two.")
 
-def test_a_further_look_is_said_beside_the_rest_unless_what_it_needs_is_wrong() -> None:
-    def refuse(settings: Settings) -> None:
-        raise ConfigError("there is no such file.")
-
-    def said(environment: dict[str, str]) -> list[str]:
-        return [wrong.sentence for wrong in read(None, environment, {}, [Look(("tls",), refuse)]).mistakes]
-
-    assert said({"GREENDOT_TLS_CERT": "x"}) == ["in the environment (GREENDOT_TLS_CERT): there is no such file."]
-    assert len(said({"GREENDOT_TLS_CERT": "x", "GREENDOT_LIMITS_ROOMS": "0"})) == 2
-    (only,) = said({"GREENDOT_TLS_HSTS_S": "-1"})
-    assert "tls.hsts_s" in only
+    checks = (certificate, lambda settings: settings.tls.cert, keys)
+    environment = {"GREENDOT_TLS_CERT": "x"}
+    assert mistakes(None, environment, checks) == ("tls.cert: cannot read x", "auth.keys: one.", "auth.keys: two.")
+    (only,) = mistakes(None, environment | {"GREENDOT_LIMITS_ROOMS": "0"}, checks)
+    assert "limits.rooms" in only
+    (only,) = mistakes(None, environment | {"GREENDOT_PRESENCE_DEAD_AFTER_S": "1"}, checks)
+    assert "presence.dead_after_s" in only

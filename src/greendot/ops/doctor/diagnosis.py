@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from greendot.config import Mistake, Settings
+from greendot.config import Settings
 from greendot.ops.doctor import access, redis, service, store
-from greendot.ops.doctor.finding import Finding, Findings, by_weight, error
+from greendot.ops.doctor.finding import Finding, Findings, by_weight, error, note
 from greendot.ops.doctor.machine import machine
 from greendot.ops.facts_model import CertificateFacts, FileFacts, MachineFacts, PostgresFacts, RedisFacts, SqliteFacts
 
@@ -28,16 +28,21 @@ class Facts(Struct, frozen=True, kw_only=True):
     dev_secret: str = ""  # what a dev server made here once
 
 
-def diagnosis(settings: Settings, mistakes: Sequence[Mistake], facts: Facts) -> list[Finding]:
-    """The heaviest first. About settings that are mistaken nothing else is said."""
-    wrong = [_mistaken(mistake) for mistake in mistakes]
-    rest = [found for found in _all(settings, facts) if not any(one.touches([found.about]) for one in mistakes)]
-    return by_weight([*wrong, *rest])
+def diagnosis(settings: Settings, facts: Facts) -> list[Finding]:
+    """Findings about a set-up whose settings are valid, the heaviest first."""
+    return by_weight(_all(settings, facts))
 
 
-def _mistaken(mistake: Mistake) -> Finding:
-    why = "A server refuses to start so."
-    return error(mistake.keys[0], mistake.sentence, why, "docs/settings.md says what may be set.")
+def invalid_settings(mistakes: Sequence[str]) -> Findings:
+    """Findings about settings that a server refuses: no other check can be made with them."""
+    for mistake in mistakes:
+        yield error("settings", mistake, "A server refuses to start so.", "docs/settings.md says what may be set.")
+    yield note(
+        "other checks",
+        "not run, because settings are wrong",
+        "Engine, store and machine are checked as the settings describe them.",
+        "Correct the settings, then run greendot doctor again.",
+    )
 
 
 def _all(settings: Settings, facts: Facts) -> Iterable[Finding]:

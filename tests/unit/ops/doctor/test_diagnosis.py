@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from greendot.config import Settings, read
-from greendot.ops.doctor.diagnosis import Facts, diagnosis
+from greendot.config import Settings, load
+from greendot.ops.doctor.diagnosis import Facts, diagnosis, invalid_settings
 from greendot.ops.doctor.finding import Finding, exit_code
 from greendot.ops.facts_model import CertificateFacts, FileFacts, MachineFacts, PostgresFacts, RedisFacts, SqliteFacts
 
@@ -54,13 +54,11 @@ INSIDE: dict[str, Any] = {"trusted_proxies": [], "origins": [], "hosts": []}  # 
 
 def settings(**sections: dict[str, Any]) -> Settings:
     merged = {name: GOOD.get(name, {}) | sections.get(name, {}) for name in {*GOOD, *sections}}
-    found = read(None, {}, merged)
-    assert found.mistakes == []
-    return found.settings
+    return load(None, {}, merged)
 
 
 def found(facts: dict[str, Any] | None = None, **sections: dict[str, Any]) -> list[Finding]:
-    findings = diagnosis(settings(**sections), [], msgspec.structs.replace(FACTS, **(facts or {})))
+    findings = diagnosis(settings(**sections), msgspec.structs.replace(FACTS, **(facts or {})))
     said = str(findings)
     for secret in (SECRET, KEY, HOOK, ASK, PASSWORD):
         assert secret not in said
@@ -258,11 +256,14 @@ def test_dev_mode_on_an_address_that_others_reach_is_an_error() -> None:
     assert only.weight == "error"
 
 
-def test_a_mistake_in_the_settings_is_an_error_and_what_follows_from_it_is_not_said() -> None:
-    given = read(None, {"GREENDOT_AUTH_SECRET": "short", "GREENDOT_DOOR_ORIGINS": "x"}, {})
-    findings = diagnosis(given.settings, given.mistakes, FACTS)
-    assert [f.about for f in findings if f.weight == "error"] == ["door.origins", "auth.secret"]
-    assert not [finding for finding in findings if finding.weight == "ok" and finding.about in ("auth", "door")]
+def test_each_mistake_in_the_settings_is_an_error_and_the_other_checks_are_said_to_be_missing() -> None:
+    *mistakes, rest = invalid_settings(["door.origins has 'x'", "auth.secret is short"])
+    assert [(one.weight, one.found) for one in mistakes] == [
+        ("error", "door.origins has 'x'"),
+        ("error", "auth.secret is short"),
+    ]
+    assert (rest.weight, rest.found) == ("note", "not run, because settings are wrong")
+    assert exit_code([*mistakes, rest]) == 2
 
 
 def test_the_heaviest_comes_first_and_decides_the_exit_code() -> None:

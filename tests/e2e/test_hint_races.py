@@ -30,11 +30,11 @@ async def test_a_hint_that_comes_while_a_gap_of_a_room_is_read_is_not_forgotten(
         assert local is not None
         async with hold(served.node.store, "messages", at="after") as held:
             await alice.request(type="room.send", room="club", body="one")
-            await until(lambda: local.hinted == 1)
+            await until(lambda: local.stream.hinted == 1)
             served.node.timers.tick()
             await held.reached()
             await alice.request(type="room.send", room="club", body="two")
-            await until(lambda: local.hinted == 2)
+            await until(lambda: local.stream.hinted == 2)
         assert [await next_body(served, bob, "room.message") for _ in range(2)] == ["one", "two"]
 
 
@@ -53,7 +53,7 @@ async def test_a_hint_that_comes_while_a_room_is_opened_is_not_forgotten(
             await alice.request(type="room.send", room="club", body="one")
             local = served.node.rooms.local(CLUB)
             assert local is not None
-            await until(lambda: 1 in (local.hinted, local.cursor))  # heard of, or read already
+            await until(lambda: 1 in (local.stream.hinted, local.cursor))  # heard of, or read already
         head = (await bob.receive("reply"))["data"]["head"]
         assert head == 1 or await next_body(served, bob, "room.message") == "one"
 
@@ -76,7 +76,7 @@ async def test_a_hint_that_comes_while_a_second_device_catches_up_is_not_forgott
             laptop.send(type="hello", token=served.token("ann"), device="laptop")
             await held.reached()  # it is behind what the store has, and reads that for all devices
             await notify(served, "two")
-            await until(lambda: served.node.inbox_delivery._local["default", "ann"].hinted == 2)
+            await until(lambda: served.node.inbox_delivery._local["default", "ann"].stream.hinted == 2)
         assert [await next_body(served, phone, "notification.created") for _ in range(2)] == ["one", "two"]
 
 

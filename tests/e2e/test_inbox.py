@@ -14,9 +14,9 @@ import pytest
 from e2e.processes import Answer, ask
 from greendot.engine.messages import InboxChanged, Message, Notified, Part, Topic
 from greendot.errors import StoreUnavailable
-from greendot.inbox import badges, delivery, receipts
+from greendot.inbox import badges, receipts
 from greendot.inbox.kinds_model import RETRIED_S, TIMES
-from greendot.rooms.local_room import RECOVER
+from greendot.node.stream import GAP_S, RECOVER
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY
 
@@ -164,7 +164,7 @@ async def test_what_is_missing_is_read_after_a_moment_once_for_all_devices() -> 
             await notify(served, body=number)
         await bus.deliver(0, 2)
         assert numbers(await devices[0].quiet()) == [1]
-        await served.advance(delivery.GAP_S + 0.01)
+        await served.advance(GAP_S + 0.01)
         assert numbers(await devices[0].quiet()) == [2, 3]
         assert [numbers(await device.quiet()) for device in devices[1:]] == [[1, 2, 3]] * 2
         assert reads.counts["notifications"] == 1
@@ -201,7 +201,7 @@ async def test_after_a_gap_of_the_bus_everything_is_compared_at_once() -> None:
         Bus(served)
         await notify(served)
         await served.node.inbox_delivery.resync(Part(), served.node.incarnation)
-        ((frames),) = await served.advance(delivery.GAP_S + 0.01, [ann])
+        ((frames),) = await served.advance(GAP_S + 0.01, [ann])
         assert numbers(frames) == [1]
 
 
@@ -234,7 +234,7 @@ async def test_numbers_that_are_gone_for_good_do_not_hold_up_the_rest() -> None:
         await served.advance(2)
         await served.job("retention")
         await bus.deliver(5)
-        await served.advance(delivery.GAP_S + 0.01)
+        await served.advance(GAP_S + 0.01)
         assert numbers(await laptop.quiet()) == [2, 4, 6]
 
 
@@ -245,7 +245,7 @@ async def test_too_large_a_gap_is_left_to_the_client() -> None:
         many = [{"user": "ann", "kind": "news", "body": number} for number in range(2 * RECOVER + 5)]
         assert (await post(served, {"notifications": many})).status == 201
         await bus.deliver(len(bus.waiting) - 1)
-        await served.advance(delivery.GAP_S + 0.01)
+        await served.advance(GAP_S + 0.01)
         frames = await ann.quiet()
         assert numbers(frames) == [*range(1, RECOVER + 1)]
         assert of(frames, "resync") == [{"scope": "inbox"}]

@@ -13,7 +13,8 @@ import pytest
 from e2e.processes import ask
 from greendot.engine.messages import Deliver, Message, Topic
 from greendot.ids import Key
-from greendot.rooms.delivery import COMPARE_S, GAP_S
+from greendot.node.stream import GAP_S
+from greendot.rooms.delivery import COMPARE_S
 from greendot.store.rooms import BusMode, Draft, Room
 from greendot.testing import Served, WireClient, serving
 from greendot.testing.server import API_KEY

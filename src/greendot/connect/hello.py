@@ -42,6 +42,7 @@ from greendot.node.bus import BusTable
 from greendot.node.channel import MISSED, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
+from greendot.node.stream import RECOVER_BYTES
 from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
@@ -49,7 +50,6 @@ from greendot.protocol.commands import Hello
 from greendot.protocol.events import Event, Overloaded, RoomState, TypingCount, TypingStarted, Welcome
 from greendot.protocol.replies import JoinReply
 from greendot.protocol.versions import Dialects
-from greendot.rooms.local_room import RECOVER_BYTES
 from greendot.rooms.service import RoomService
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log

@@ -1,21 +1,19 @@
 """Inboxes on this node: what is new reaches every device of its user in order, each once, none left out.
 
-What comes early is held; what is missing after a moment is read from the store, once for all devices. Numbers may be
-missing for good in an inbox: what was archived on another device or has expired is not announced any more. Heads are
-compared with the store now and then, so that a notification whose signal was lost is found although nothing more comes.
+An inbox is a stream (`node.stream`) of which numbers may be missing for good: a notification that was archived on
+another device or has expired is not announced any more.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from greendot.engine.messages import InboxChanged, Notified, Part, Topic
 from greendot.errors import StoreUnavailable
 from greendot.ids import Key
-from greendot.inbox.badges import AT_ONCE, Badges
+from greendot.inbox.badges import Badges
 from greendot.inbox.local_inbox import LocalInbox, QueuedNotification
 from greendot.inbox.receipts import Receipts
 from greendot.inbox.redelivery import Redelivery
@@ -23,10 +21,9 @@ from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable, traced
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
-from greendot.node.timer_model import Timer
+from greendot.node.stream import GAP_S, RECOVER, RECOVER_BYTES, LocalStream, StreamFollower, retry_s
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, Resync
-from greendot.rooms.local_room import RECOVER, RECOVER_BYTES
 from greendot.store.inbox import Inbox, Notification
 from greendot.store.port import Store
 from greendot.store.wire import created_event, created_frame, is_over, state_events
@@ -35,9 +32,7 @@ from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.transport.connection import Connection
 
-GAP_S = 0.05  # how long what is missing may take before it is read
-COMPARE_S = 60.0  # between two looks at the heads of all inboxes here
-AGAIN_S = 1.0  # after the store could not be read
+COMPARE_S = 60.0  # between two comparisons of the heads of all inboxes here
 READERS = 32  # gaps read at the same time
 
 
@@ -48,17 +43,16 @@ class InboxCatchUp(NamedTuple):
     events: list[Event]  # what it missed, and what it is to acknowledge still
 
 
-class InboxDelivery:
+class InboxDelivery(StreamFollower[LocalInbox]):
     """The inboxes of all users with sessions on this node."""
 
     def __init__(self, store: Store, context: NodeContext, metrics: Metrics) -> None:
+        super().__init__(context, "inboxes", COMPARE_S)
         self._store = store
-        self._context = context
         self._metrics = metrics
         self._local: dict[Key, LocalInbox] = {}
         self._heads: BatchedReads[Key, Inbox] = BatchedReads(context, store.inboxes, Inbox())
         self._turns = asyncio.Semaphore(READERS)
-        self._timer: Timer | None = None
         self.badges = Badges(store, context, metrics, self._badges_sent)
         self.receipts = Receipts(store, context)
         self.redelivery = Redelivery(store, context, metrics, self._send, self._is_attached)
@@ -101,16 +95,16 @@ class InboxDelivery:
         local = self._local.get(key)
         if local is None:
             local = self._local[key] = LocalInbox(key)
-            self._set_timer()
+            self._set_compare_timer()
         return local
 
     async def _catch_up(self, local: LocalInbox, head: int) -> None:
         """No device that comes may be ahead of what was offered to those that are there."""
         if not local.known:
             local.known = True
-            self._forward(local, local.line.skip_to(head))
-            if local.is_behind:
-                self._miss(local, GAP_S)
+            self._forward(local, local.stream.skip_to(head))
+            if local.stream.is_behind:
+                self._schedule(local, GAP_S)
         while head > local.cursor:
             await self._fill(local)
 
@@ -144,11 +138,11 @@ class InboxDelivery:
         """The user's last session here is gone."""
         local = self._local.pop(key, None)
         if local is not None:
-            self._context.timers.cancel(local.gap_timer)
+            self.drop(local)
             self.redelivery.left(local)
         if not self._local:
-            self._context.timers.cancel(self._timer)
-            self._timer = None
+            self._context.timers.cancel(self._compare_timer)
+            self._compare_timer = None
 
     # --- from the bus ---
 
@@ -167,11 +161,11 @@ class InboxDelivery:
         if isinstance(message, Notified):
             for seq, frame, ack in message.records:
                 if frame:
-                    self._forward(local, local.line.offer(seq, QueuedNotification(frame, ack)))
+                    self._forward(local, local.stream.offer(seq, QueuedNotification(frame, ack)))
                 else:  # the content is in the store only
-                    local.hinted = max(local.hinted, seq)
-            if local.known and local.is_behind:
-                self._miss(local, 0.0 if local.hinted > local.cursor or local.line.overflown else GAP_S)
+                    local.stream.hint(seq)
+            if local.known:
+                self._schedule_if_behind(local)
         else:
             self._changed(local, message)
         self.badges.changed([key])
@@ -184,12 +178,8 @@ class InboxDelivery:
 
     # --- to the devices ---
 
-    def _is_here(self, local: LocalInbox) -> bool:
-        """Whether it is not one that was given up while something was read for it."""
-        return self._local.get(local.key) is local
-
     def _devices(self, local: LocalInbox) -> Iterator[Connection]:
-        if not self._is_here(local):
+        if local.stream.closed:  # while something was read for it
             return iter(())
         return (c for c in self._context.registry.connections_of(*local.key) if c.hears_inbox and not c.closing)
 
@@ -217,87 +207,53 @@ class InboxDelivery:
         if urgent := [seq for seq, entry in enumerate(entries, first) if entry.ack]:
             self.redelivery.sent(local, urgent)
 
-    # --- gaps ---
+    # --- reading ---
 
-    def _miss(self, local: LocalInbox, wait_s: float) -> None:
-        if local.gap_timer is None and local.reading is None and self._is_here(local):
-            local.gap_timer = self._context.timers.set(wait_s, self._over, local)
-
-    def _over(self, local: LocalInbox) -> None:
-        local.gap_timer = None
-        if local.is_behind:
-            self._context.tasks.spawn(self._fill_quietly(local))
-
-    async def _fill_quietly(self, local: LocalInbox) -> None:
-        try:
-            await self._fill(local)
-        except StoreUnavailable as error:
-            log(log_events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
-
-    async def _fill(self, local: LocalInbox) -> None:
-        """Read what is missing and send it on. What arrives meanwhile finds its place by its number."""
-        if local.reading is not None:
-            await asyncio.shield(local.reading)
-            return
-        local.reading, cursor, hinted = asyncio.get_running_loop().create_future(), local.cursor, local.hinted
+    async def _read_gap(self, local: LocalInbox) -> None:
         self._metrics.inbox_gaps_total += 1
-        try:
-            # The head first: what it counts and a page does not show is not to be announced any more.
-            head = (await self._heads.get(local.key)).head
-            found: list[Notification] = []
-            if head > local.cursor and self._is_attached(local):
-                async with self._turns:
-                    found = await self._store.notifications(
-                        *local.key, after=local.cursor, before=head + 1, limit=RECOVER
-                    )
-            self._catch(local, head, found)
-        finally:
-            local.reading.set_result(None)
-            local.reading = None
-            if local.hinted > max(hinted, local.cursor):
-                self._miss(local, 0.0)  # a hint that came meanwhile: the read may not have seen its notification
-            elif local.is_behind:
-                self._miss(local, GAP_S if local.cursor > cursor else AGAIN_S * random.uniform(0.5, 1))
+        # The head first: what it counts and a page does not show is not to be announced any more.
+        head = (await self._heads.get(local.key)).head
+        found: list[Notification] = []
+        if head > local.cursor and self._is_attached(local):
+            async with self._turns:
+                found = await self._store.notifications(*local.key, after=local.cursor, before=head + 1, limit=RECOVER)
+        self._catch(local, head, found)
+
+    def _next_read_s(self, stream: LocalStream[Any], *, done: bool, moved: bool, hinted: bool) -> float | None:
+        if hinted:
+            return 0.0
+        if not stream.is_behind:
+            return None
+        return GAP_S if moved else retry_s()
 
     def _catch(self, local: LocalInbox, head: int, found: list[Notification]) -> None:
         now = self._context.clock.now_ms()
         if head > local.cursor:
             self.badges.changed([local.key])
         for notification in found:
-            self._forward(local, local.line.skip_to(notification.seq - 1))
+            self._forward(local, local.stream.skip_to(notification.seq - 1))
             if not is_over(notification, now):
                 entry = QueuedNotification(created_frame(notification, now), notification.ack)
-                self._forward(local, local.line.offer(notification.seq, entry))
+                self._forward(local, local.stream.offer(notification.seq, entry))
         if len(found) >= RECOVER and head > local.cursor:
             # Too much for a live stream: clients fetch it when they want it.
             self._send(local, encode_event(Resync("inbox"), now))
-        self._forward(local, local.line.skip_to(head))
+        self._forward(local, local.stream.skip_to(head))
 
     # --- comparing ---
 
-    def _set_timer(self) -> None:
-        if self._timer is None:
-            self._timer = self._context.timers.set(COMPARE_S * random.uniform(0.8, 1.0), self._on_timer)
+    def _followed(self) -> Collection[LocalInbox]:
+        return self._local.values()
 
-    def _on_timer(self, _: None) -> None:
-        self._timer = None
-        if self._local:
-            self._set_timer()
-            self._context.tasks.spawn(self._compare_quietly())
+    def _log_gap(self, local: LocalInbox, error: StoreUnavailable) -> None:
+        log(log_events.WORK_LATER, work="a gap in an inbox", reason=error, user=local.key[1])
 
-    async def _compare_quietly(self) -> None:
-        try:
-            await self._compare([*self._local])
-        except StoreUnavailable as error:
-            log(log_events.WORK_LATER, work="comparing inboxes", reason=error)
-
-    async def _compare(self, keys: list[Key]) -> None:
-        for at in range(0, len(keys), AT_ONCE):
-            inboxes = await self._store.inboxes(keys[at : at + AT_ONCE])
-            self._compared(inboxes)
-            for key, inbox in inboxes.items():
-                if (local := self._local.get(key)) is not None:
-                    self._show(local, inbox)
+    async def _compare_heads(self, some: Sequence[LocalInbox]) -> None:
+        inboxes = await self._store.inboxes([local.key for local in some])
+        self._compared(inboxes)
+        for key, inbox in inboxes.items():
+            if (local := self._local.get(key)) is not None:
+                self._show(local, inbox)
 
     def _show(self, local: LocalInbox, inbox: Inbox) -> None:
         """What was marked elsewhere and not heard of here is seen by the count only."""
@@ -326,10 +282,10 @@ class InboxDelivery:
         for key, inbox in inboxes.items():
             local = self._local.get(key)
             if local is not None and local.known and inbox.head > local.cursor:
-                local.hinted = max(local.hinted, inbox.head)
-                self._miss(local, GAP_S)
+                local.stream.hint(inbox.head)
+                self._schedule(local, GAP_S)
 
     async def resync(self, part: Part, node: str) -> None:
         """Something may have been missed. What a node is told comes from where its own name is kept."""
         everything = part.covers("", node)
-        await self._compare([key for key in self._local if everything or part.covers(*key)])
+        await self._compare([local for key, local in self._local.items() if everything or part.covers(*key)])

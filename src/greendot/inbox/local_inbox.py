@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
 from greendot.ids import Key
-from greendot.node.stream_model import Sequencer
+from greendot.node.stream import LocalStream
 from greendot.node.timer_model import Timer
 from greendot.store.inbox import Inbox
 
@@ -28,24 +27,17 @@ class PendingAck(NamedTuple):
 class LocalInbox:
     """One for each user, from the first session here to the last."""
 
-    __slots__ = ("gap_timer", "hinted", "key", "known", "line", "reading", "shown", "urge_timer", "urged")
+    __slots__ = ("key", "known", "shown", "stream", "urge_timer", "urged")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.known = False  # whether its head was read: before that nothing is known to be missing
-        self.line: Sequencer[QueuedNotification] = Sequencer()  # what was offered to the devices, in order
+        self.stream: LocalStream[QueuedNotification] = LocalStream()  # the notifications, as offered to the devices
         self.shown: Inbox | None = None  # as the devices were last told of it
-        self.hinted = 0  # the newest number told of without its content
-        self.gap_timer: Timer | None = None  # set while something is missing
-        self.reading: asyncio.Future[None] | None = None  # a gap is being read
         self.urged: dict[int, PendingAck] | None = None  # by number; most have none
         self.urge_timer: Timer | None = None  # set while a device is connected that could acknowledge
 
     @property
     def cursor(self) -> int:
         """The number of the newest notification offered to the devices."""
-        return self.line.cursor
-
-    @property
-    def is_behind(self) -> bool:
-        return self.line.gap or self.hinted > self.line.cursor
+        return self.stream.cursor

@@ -7,15 +7,11 @@ from collections import deque
 
 from greendot.engine.messages import Deliver, MembersChanged
 from greendot.node.channel import Channel
-from greendot.node.stream_model import Sequencer
+from greendot.node.stream import RECOVER, RECOVER_BYTES, LocalStream
 from greendot.node.subscriptions import TopicSubscription
-from greendot.node.timer_model import Timer
 from greendot.rooms.occupancy import RoomOccupancy
 from greendot.rooms.typing import RoomTyping
 from greendot.store.rooms import MemberState, Record, Room
-
-RECOVER = 300  # a client further behind than this is told to fetch again
-RECOVER_BYTES = 4 * 1024 * 1024  # the same; all of it waits for a client that returns and does not read
 
 
 class Recent:
@@ -50,17 +46,14 @@ class LocalRoom(TopicSubscription):
 
     __slots__ = (
         "checking",
-        "gap_timer",
-        "hinted",
-        "line",
         "members_rev",
         "present",
-        "reading",
         "recent",
         "removals",
         "returning",
         "roles",
         "room",
+        "stream",
         "typing",
         "unchecked",
     )
@@ -69,10 +62,7 @@ class LocalRoom(TopicSubscription):
         super().__init__(channel)
         self.typing = typing
         self.present = present
-        self.line: Sequencer[bytes] = Sequencer()  # what was offered to the listeners, in order
-        self.hinted = 0  # the newest number told of without its content
-        self.gap_timer: Timer | None = None  # set while something is missing
-        self.reading = False  # a gap is being read
+        self.stream: LocalStream[bytes] = LocalStream()  # the messages, as offered to the listeners
         self.recent: Recent | None = None  # made when somebody first returns
         self.returning = asyncio.Lock()  # held while `recent` is read
         self.room: Room | None = None  # as of `members_rev`; its head may be behind the cursor
@@ -86,4 +76,4 @@ class LocalRoom(TopicSubscription):
     @property
     def cursor(self) -> int:
         """The number of the newest message offered to the listeners."""
-        return self.line.cursor
+        return self.stream.cursor

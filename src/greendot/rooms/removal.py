@@ -70,8 +70,8 @@ class MemberRemoval:
             elif isinstance(message, Deliver):
                 # Even if it names a later revision than the store does: a restored store may never know that one.
                 self._delivery.received(local, message)
-        if local.room is not None and local.room.head > local.cursor and not local.line.gap:
-            await self._delivery.fill(local)
+        if local.room is not None and local.room.head > local.cursor and not local.stream.gap:
+            await self._delivery.fill_quietly(local)
 
     def receive(self, topic: Topic, message: MemberRemoved) -> None:
         """Remove a member for another node, which waits for the acknowledgement."""

@@ -27,12 +27,13 @@ from greendot.node.bus import BusTable, traced
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.session import Session
+from greendot.node.stream import RECOVER_BYTES
 from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codes import Err
 from greendot.protocol.events import RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
 from greendot.rooms.delivery import RoomDelivery
-from greendot.rooms.local_room import RECOVER_BYTES, LocalRoom
+from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.members import RoomAccess, RoomMembers
 from greendot.rooms.occupancy import RoomOccupancy, page
 from greendot.rooms.removal import MemberRemoval
@@ -392,4 +393,4 @@ class RoomService:
     def _dropped(self, local: LocalRoom) -> None:
         local.typing.close()
         local.present.close()
-        self._context.timers.cancel(local.gap_timer)
+        self.delivery.drop(local)

@@ -84,6 +84,7 @@ DRIVERS = [
     ("click", {"cli"}),
     ("structlog", {"telemetry.log_output"}),
     ("opentelemetry", {"telemetry.otel"}),
+    ("prometheus_client", {"telemetry.prometheus"}),
     ("uvloop", {"cli"}),
 ]
 

@@ -208,9 +208,9 @@ class Clients(AsyncExitStack):
 async def counted(node: Process, name: str) -> int:
     """A value of the node's metrics."""
     text = (await node.ask("GET", "/metrics")).body.decode()
-    found = re.search(rf"^{name}{{[^}}]*}} (\d+)$", text, re.MULTILINE)
+    found = re.search(rf"^{name}{{[^}}]*}} (\S+)$", text, re.MULTILINE)
     assert found, f"no {name} in {text}"
-    return int(found[1])
+    return int(float(found[1]))
 
 
 async def lives(node: Process) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from greendot.auth.tenants import MOST_LABELS
 from greendot.cli.serve import COLLECTOR
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.store.inbox import Notice
@@ -476,6 +477,16 @@ async def a_room_with_all_there_may_be(world: World) -> None:
     assert len((await world.http("GET", f"{hall}/messages?limit=300"))["messages"]) >= 16
     await world.http("POST", f"{hall}/messages", {"user": "zoe", "body": BODY})
     await world.http("POST", "/v1/signals", {"room": "hall", "kind": "k", "body": BODY})
+
+
+@case("GET /metrics", server={"tenant_metrics": True})
+async def metrics_of_as_many_tenants_as_are_shown(world: World) -> None:
+    node = world.served.node
+    for number in range(MOST_LABELS):
+        await node.store.create_tenant(f"tenant{number}", 1)
+        node.registry.usage.of(f"tenant{number}").sends = number
+    page = await world.http("GET", "/metrics")
+    assert page.count(b"\ntenant_sends_total{") == MOST_LABELS
 
 
 @case(

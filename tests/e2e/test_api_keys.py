@@ -227,9 +227,9 @@ async def test_metrics_name_tenants_only_where_a_setting_asks_for_it_and_only_kn
         key = await make(served, "notify")
         assert (await call(served, key, "POST /v1/notifications")).status == 201
         text, node = (await ask(served.port, "GET", "/metrics")).body.decode(), served.node.incarnation
-        assert f'tenant_connections{{node="{node}",tenant="acme"}} 1\n' in text
-        assert f'tenant_users_online{{node="{node}",tenant="named"}} 1\n' in text
-        assert f'tenant_sends_total{{node="{node}",tenant="acme"}} 1\n' in text
+        assert f'tenant_connections{{node="{node}",tenant="acme"}} 1.0\n' in text
+        assert f'tenant_users_online{{node="{node}",tenant="named"}} 1.0\n' in text
+        assert f'tenant_sends_total{{node="{node}",tenant="acme"}} 1.0\n' in text
         assert text.count("# TYPE tenant_connections gauge\n") == 1
         assert "stranger" not in text
 

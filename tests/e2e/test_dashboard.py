@@ -366,7 +366,7 @@ async def test_rates_and_counts_are_what_happened() -> None:
         await served.until_gone(1)
         assert (await seen(served, client))[-1]["data"]["closes"] == {"1006": 1}
         text = (await ask(served.port, "GET", "/metrics")).body.decode()
-        assert f'ws_closed_total{{node="{served.node.incarnation}",code="1006"}} 1' in text
+        assert f'ws_closed_total{{code="1006",node="{served.node.incarnation}"}} 1.0\n' in text
 
 
 async def test_while_nobody_looks_there_is_no_timer_and_no_event_kept() -> None:

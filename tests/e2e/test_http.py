@@ -119,8 +119,8 @@ async def test_whether_it_lives_is_ready_and_what_it_counts_needs_no_key() -> No
         ready = await ask(served.port, "GET", "/readyz")
         assert (ready.status, ready.json()["ready"]) == (200, True)
         metrics = await ask(served.port, "GET", "/metrics")
-        assert metrics.headers["content-type"].startswith("text/plain")
-        assert f'ws_connections{{node="{served.node.incarnation}"}} 1\n' in metrics.body.decode()
+        assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert f'ws_connections{{node="{served.node.incarnation}"}} 1.0\n' in metrics.body.decode()
 
 
 # --- what is wrong with a request ---

@@ -80,9 +80,9 @@ class Site:
 
 
 async def counted(server: Process, metric: str) -> int:
-    found = re.search(rf"^{metric}{{.*}} (\d+)$", (await server.ask("GET", "/metrics")).body.decode(), re.MULTILINE)
+    found = re.search(rf"^{metric}{{.*}} (\S+)$", (await server.ask("GET", "/metrics")).body.decode(), re.MULTILINE)
     assert found, metric
-    return int(found[1])
+    return int(float(found[1]))
 
 
 async def heard(watcher: WireClient) -> list[tuple[str, str, str]]:

@@ -21,9 +21,9 @@ STREAMS = 12
 
 
 async def metric(server: Process, name: str) -> int:
-    found = re.search(rf"^{name}{{.*}} (\d+)$", (await server.ask("GET", "/metrics")).body.decode(), re.MULTILINE)
+    found = re.search(rf"^{name}{{.*}} (\S+)$", (await server.ask("GET", "/metrics")).body.decode(), re.MULTILINE)
     assert found, name
-    return int(found[1])
+    return int(float(found[1]))
 
 
 async def test_what_an_app_commits_is_heard_in_the_room_and_in_the_inbox_at_once(tmp_path: Path, postgres: str) -> None:

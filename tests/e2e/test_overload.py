@@ -30,7 +30,7 @@ def load(served: Served, level: Level) -> None:
 
 async def counted(served: Served) -> dict[str, int]:
     text = (await ask(served.port, "GET", "/metrics")).body.decode()
-    return {name: int(value) for name, value in re.findall(r"^(\w+)\{.*\} (\d+)$", text, re.M)}
+    return {name: int(float(value)) for name, value in re.findall(r"^(\w+)\{.*\} (\d+\.0)$", text, re.M)}
 
 
 async def refused(client: Any, **command: Any) -> dict[str, Any]:

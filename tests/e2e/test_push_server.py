@@ -273,4 +273,4 @@ async def test_what_was_decided_and_done_is_in_the_metrics(tmp_path: Path) -> No
             "push_apns_gone_total": 0,
         }.items():
             (line,) = [line for line in text.splitlines() if line.startswith(f"{name}{{")]
-            assert line.endswith(f" {value}")
+            assert line.endswith(f" {value}.0")

@@ -165,4 +165,4 @@ def test_whatever_is_published_a_node_drops_or_bears_it(tmp_path: Path) -> None:
 async def metric(live: Live, name: str) -> int:
     text = (await live.server.ask("GET", "/metrics")).body.decode()
     (found,) = (line.split()[1] for line in text.splitlines() if line.startswith(f"{name}{{"))
-    return int(found)
+    return int(float(found))

@@ -22,7 +22,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.replies import SessionInfo
 from greendot.store.port import Store
 from greendot.telemetry.metrics import Metrics
-from greendot.telemetry.prometheus import MetricSample
+from greendot.telemetry.metrics_model import MetricSample
 
 
 class NodeView(Protocol):

@@ -8,7 +8,11 @@ within a second.
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
+import time
 from collections.abc import Iterator
+from functools import cache
 
 from greendot import __version__
 from greendot.admin import stats
@@ -18,8 +22,7 @@ from greendot.node.timer_model import has_come
 from greendot.protocol.codes import Close
 from greendot.protocol.events import Presence, Signal, TypingStarted
 from greendot.telemetry.metrics import WHYS
-from greendot.telemetry.metrics_model import Histogram
-from greendot.telemetry.prometheus import MetricSample, of_this_process
+from greendot.telemetry.metrics_model import Histogram, MetricSample
 
 KEEP_S = 1.0  # so long what was looked at is shown
 STORE_S = 1.0  # a store that takes longer counts as away: who asks must not wait for it
@@ -77,7 +80,7 @@ async def _page(sources: NodeSources, looked: Numbers) -> list[MetricSample]:
     coalesced = dict.fromkeys(_SIGNALS, 0) | sources.metrics.coalesced
     dropped = {(kind, why): 0 for kind in _SIGNALS for why in WHYS} | sources.metrics.dropped
     return [
-        *(MetricSample(name, value) for name, value in (*stats.metrics(sources), *looked, *of_this_process())),
+        *(MetricSample(name, value) for name, value in (*stats.metrics(sources), *looked, *process_metrics())),
         *(MetricSample("ws_closed_total", count, {"code": str(code)}) for code, count in sorted(closes.items())),
         *(
             MetricSample("realtime_dropped_total", count, {"type": kind, "reason": why})
@@ -106,3 +109,33 @@ def _sessions(sources: NodeSources) -> Histogram:
     for many, users in sources.registry.sizes.items():
         found.add(many, users)
     return found
+
+
+def process_metrics() -> Iterator[tuple[str, float]]:
+    """Yield names and values of this process' metrics, without those that the system does not have.
+
+    The collector of `prometheus_client` lists the directory of open files, which takes 40 ms with 20,000 sockets, and
+    cannot add the label `node`.
+    """
+    yield "process_start_time_seconds", _start_time(os.getpid())
+    yield "process_cpu_seconds_total", round(time.process_time(), 2)
+    yield "process_max_fds", resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        with open("/proc/self/statm") as pages:
+            yield "process_resident_memory_bytes", int(pages.read().split()[1]) * resource.getpagesize()
+        # Newer kernels count open files in the directory's size.
+        yield "process_open_fds", os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
+    except OSError:  # not Linux
+        return
+
+
+@cache
+def _start_time(pid: int) -> float:
+    """Return when a process started. It is read once for each process: a worker is a copy of its parent."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            ticks = int(stat.read().rpartition(")")[2].split()[19])
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (OSError, AttributeError):  # not Linux
+        return time.time() - time.process_time()
+    return round(booted + ticks / os.sysconf("SC_CLK_TCK"), 2)

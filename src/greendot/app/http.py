@@ -115,7 +115,7 @@ def make_routes(services: HttpServices) -> list[object]:
         RoomRoutes(it.keys, it.engine, it.store, it.clock, it.rate_limits, it.room_messages, it.rooms, it.backpressure),
         NotificationRoutes(it.keys, it.store, it.clock, it.rate_limits, it.slices, it.backpressure, it.inbox_service),
         TokenRoutes(it.keys, it.clock, it.revocation_service),
-        OperationRoutes(it.keys, it.engine, it.store, it.node),
+        OperationRoutes(it.keys, it.engine, it.store, it.node, it.slices),
         DocumentRoutes(),
     ]
 
@@ -158,7 +158,8 @@ def make_app(
 
 def make_metrics_app(services: HttpServices) -> Starlette:
     """What a port of the metrics' own serves: them, and nothing else."""
-    operations = OperationRoutes(services.keys, services.engine, services.store, services.node)
+    it = services
+    operations = OperationRoutes(it.keys, it.engine, it.store, it.node, it.slices)
     return _app([route for route in routes_of(operations) if route.path == METRICS])
 
 

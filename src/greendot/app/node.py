@@ -67,7 +67,7 @@ from greendot.store.port import Store
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log, set_node
 from greendot.telemetry.metrics import Metrics
-from greendot.telemetry.prometheus import MetricSample
+from greendot.telemetry.metrics_model import MetricSample
 from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.updates import VisibilityUpdates

@@ -80,3 +80,11 @@ class Histogram:
         for bound, count in zip(self.bounds, self._counts, strict=False):
             reached += count
             yield bound, reached
+
+
+class MetricSample(NamedTuple):
+    """A value of one series: the metric's name, and the labels that distinguish the series from others of the name."""
+
+    name: str
+    value: float | Histogram
+    labels: Mapping[str, str] = {}

@@ -171,8 +171,9 @@ class RedisSide(Side):
     def incarnation(self, node: int) -> str:
         return self.nodes[node].engine.lives.incarnation
 
-    def now(self) -> int:
-        return self.nodes[0].engine.time.now()
+    async def now(self) -> int:
+        """Return the engine's time as Redis has it. A node's own idea of it is as late as the last answer was."""
+        return (await self.nodes[0].engine.lives.table()).now
 
     async def advance(self, ms: int) -> None:
         await self.nodes[0].advance(ms / 1000, self.nodes[1])
@@ -238,7 +239,7 @@ class Story:
             self.redis.nodes[node].heard.clear()
             self.live(node)
             self.sessions += [f"{self.redis.incarnation(node)}-session{number:03}" for number in (1, 2)]
-        self.redis.start_ms = self.redis.now()
+        self.redis.start_ms = await self.redis.now()
 
     async def end(self) -> None:
         for node in NODES:
@@ -262,10 +263,9 @@ class Story:
 
     # --- time ---
 
-    @property
-    def late_ms(self) -> int:
+    async def late_ms(self) -> int:
         """By how much Redis' time is ahead, because real time went on."""
-        return self.redis.now() - self.redis.start_ms - self.memory.elapsed_ms
+        return await self.redis.now() - self.redis.start_ms - self.memory.elapsed_ms
 
     async def advance(self, seconds: int) -> None:
         self.memory.clock.advance(seconds)
@@ -275,8 +275,8 @@ class Story:
 
     async def tell(self, step: Step) -> bool:
         """Carry out a step on both sides and compare. False if the machine was too slow to say anything."""
-        if self.late_ms > SET_BACK_MS:
-            await self.redis.advance(-self.late_ms)
+        if (late_ms := await self.late_ms()) > SET_BACK_MS:
+            await self.redis.advance(-late_ms)
         if step.verb == "crash":  # nobody comes by before it is reaped
             return await self.tell(step._replace(verb="die")) and await self.tell(step._replace(verb="reap", more=(4,)))
         if step.verb in ("advance", "sweep", "reap"):  # much has run out when somebody comes to sweep
@@ -289,7 +289,7 @@ class Story:
         elif answers == ["fenced", "fenced"]:
             await self.go_on(step.node)
         await self.redis.settle()
-        if self.late_ms > TOO_LATE_MS:
+        if await self.late_ms() > TOO_LATE_MS:
             return False
         assert answers[0] == answers[1], step
         told = self.memory.changes(self.memory.host, self.tenant)

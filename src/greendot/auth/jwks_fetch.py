@@ -7,6 +7,7 @@ keep that thread, which Redis and PostgreSQL need, at every attempt.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
@@ -26,17 +27,24 @@ class JwksFetch:
         self._url = url
         self._timeout_s = timeout_s  # for all of it
         self._resolver = Resolver(CONFIGURED)
+        self._tls: ssl.SSLContext | None = None  # kept while fetches succeed
 
     async def __call__(self) -> bytes:
         """The document. FetchFailed says why there is none."""
+        tls, self._tls = self._tls, None
         try:
+            if tls is None and self._is_https:
+                # Certificates take 50 ms to load, so not on the loop; again after a failure, which new ones may end.
+                tls = await asyncio.to_thread(httpx2.create_ssl_context)
             async with asyncio.timeout(self._timeout_s):
                 await self._look_up()
-                return await self._get()
+                document = await self._get(tls)
         except TimeoutError:
             raise FetchFailed(f"no answer within {self._timeout_s:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise FetchFailed(f"it cannot be reached ({type(error).__name__})") from None
+        self._tls = tls
+        return document
 
     async def _look_up(self) -> None:
         parts = urlsplit(self._url)
@@ -48,11 +56,16 @@ class JwksFetch:
         except (NotResolved, ResolverBusy) as error:
             raise FetchFailed(f"it cannot be reached: {error}") from None
 
-    async def _get(self) -> bytes:
-        # A proxy of the environment may carry TLS, which it cannot change; plain HTTP never leaves this machine.
-        trusts_proxy = urlsplit(self._url).scheme == "https"
+    @property
+    def _is_https(self) -> bool:
+        return urlsplit(self._url).scheme == "https"
+
+    async def _get(self, tls: ssl.SSLContext | None) -> bytes:
         async with (
-            httpx2.AsyncClient(trust_env=trusts_proxy, follow_redirects=False, timeout=self._timeout_s) as client,
+            # A proxy of the environment may carry TLS, which it cannot change; plain HTTP never leaves this machine.
+            httpx2.AsyncClient(
+                verify=tls or False, trust_env=self._is_https, follow_redirects=False, timeout=self._timeout_s
+            ) as client,
             # Compressed, a small answer could become a large one.
             client.stream("GET", self._url, headers={"accept-encoding": "identity"}) as answer,
         ):

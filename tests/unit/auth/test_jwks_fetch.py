@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from greendot.auth.jwks import FetchFailed
@@ -136,3 +138,29 @@ async def test_a_name_that_only_the_proxy_knows_is_left_to_it(monkeypatch: pytes
     with silent_names(monkeypatch) as names:
         assert "cannot be reached" in await why_not("https://keys.silent.test/jwks.json")
         assert names.asked == []
+
+
+async def test_certificates_are_loaded_beside_the_loop_and_again_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded_in: list[int] = []
+    create = httpx2.create_ssl_context
+
+    def recorded() -> ssl.SSLContext:
+        loaded_in.append(threading.get_ident())
+        return create()
+
+    monkeypatch.setattr(httpx2, "create_ssl_context", recorded)
+    made = certificates(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(made.certificate, made.key)
+    async with key_server(KEY, tls=tls) as server:
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        fetch = JwksFetch(server.url, 5)
+        with pytest.raises(FetchFailed):
+            await fetch()
+        monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))  # mended while the server runs
+        for _ in range(2):
+            assert await fetch() == server.document()
+    assert len(loaded_in) == 2
+    assert threading.get_ident() not in loaded_in

@@ -15,7 +15,7 @@ from greendot.cli._store import dead_letter_options, on_a_loop, on_store, store_
 from greendot.cli._tables import NOTHING, ago, several, table
 from greendot.clock import SystemClock
 from greendot.config import Settings
-from greendot.config.mistakes import refuse
+from greendot.config.fields import refuse
 from greendot.config.webhooks import Hook, check_hook
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from greendot.config.mistakes import Mistakes, Secret, check_length
+from greendot.config.fields import Mistakes, Port, Secret, about, check_length
 
 
 class Admin(Struct, frozen=True, forbid_unknown_fields=True):
     """The dashboard at `/admin`, for people who run the server."""
 
-    enabled: bool = False  # at /admin; with --dev it is on
-    host: str = ""  # with a port of its own: the address to listen on; empty: that of the server
-    port: Annotated[int, Meta(ge=0, le=65535)] = 0  # of its own; 0: on the server's
-    key: Secret = ""  # opens it for all tenants and nodes; empty: API keys only
+    enabled: Annotated[bool, about("at /admin; with --dev it is on")] = False
+    host: Annotated[str, about("with a port of its own: the address to listen on; empty: that of the server")] = ""
+    port: Annotated[Port, about("of its own; 0: on the server's")] = 0
+    key: Annotated[Secret, about("opens it for all tenants and nodes; empty: API keys only")] = ""
 
 
 def check_admin(admin: Admin, server_port: int) -> Mistakes:

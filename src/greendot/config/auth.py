@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from greendot.config.mistakes import Mistakes, check_length, check_name
+from greendot.config.fields import Mistakes, check_length, check_name
 from greendot.config.settings import Auth, AuthKey
 
 

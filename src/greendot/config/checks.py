@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from greendot.config.admin import check_admin
 from greendot.config.auth import check_auth
+from greendot.config.fields import Mistakes, check_length, check_name
 from greendot.config.ingress import check_door
 from greendot.config.jobs import check_jobs
 from greendot.config.logs import check_traces
 from greendot.config.metrics import check_metrics
-from greendot.config.mistakes import Mistakes, check_length, check_name
 from greendot.config.push import check_push
 from greendot.config.settings import POSTGRES, Limits, Settings
 from greendot.config.visibility import check_visibility

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
-from greendot.config.mistakes import Mistakes
+from greendot.config.fields import Mistakes
 from greendot.config.settings import Settings
 
 PREFIX = "GREENDOT_"
@@ -69,7 +69,8 @@ def _is_others(name: str, value: str) -> bool:
 
 def _meant(name: str) -> str:
     """What may be meant; empty if nothing of ours is like it."""
-    word, known = name.upper().removeprefix(PREFIX), list(_names())
+    word = name.upper().removeprefix(PREFIX)
+    known = [one for section in _sections() for one in _names_in(section.name, section.type)]
     for section in NAMED:
         if word.startswith(f"{section}_".upper()):
             return f"[{section}] is for the file only."
@@ -78,15 +79,10 @@ def _meant(name: str) -> str:
     return f"Did you mean {' or '.join(f'{PREFIX}{one}' for one in found)}?" if found else ""
 
 
-def _names() -> Iterator[str]:
-    """All settings, without the prefix."""
-    for section in _sections():
-        yield from _names_in(section.name, section.type)
-
-
 def _names_in(at: str, kind: Any) -> Iterator[str]:
+    """Variables of a section, without the prefix."""
     for field in fields(kind):
-        if isinstance(field.type, type) and issubclass(field.type, Struct):
+        if isinstance(field.default, Struct):
             yield from _names_in(f"{at}_{field.name}", field.type)
         else:
             yield f"{at}_{field.name}".upper()
@@ -95,7 +91,7 @@ def _names_in(at: str, kind: Any) -> Iterator[str]:
 def _placed(values: dict[str, Any], kind: Any, key: str) -> tuple[dict[str, Any], str]:
     """Where a key belongs: some sections have sections of their own."""
     for field in fields(kind):
-        if isinstance(field.type, type) and issubclass(field.type, Struct) and key.startswith(f"{field.name}_"):
+        if isinstance(field.default, Struct) and key.startswith(f"{field.name}_"):
             return values.setdefault(field.name, {}), key.removeprefix(f"{field.name}_")
     return values, key
 

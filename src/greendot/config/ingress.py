@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import Mistakes
+from greendot.config.fields import Mistakes, Rate, about
 
 ANY = "*"
 _NAME = r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])"
@@ -20,19 +20,23 @@ _LEFT_OUT = {("http", ":80"), ("https", ":443")}
 class IngressSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Who is let in before a word is said."""
 
-    origins: tuple[str, ...] = ()  # of pages that may connect, exactly; empty: those from the same host; `*`: any
-    hosts: tuple[str, ...] = ()  # names by which we may be spoken to; empty: any
-    trusted_proxies: tuple[str, ...] = ()  # networks of those whose word is taken for where a client is
-    proxy_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"  # the one they write
-    connections_per_ip: Annotated[int, Meta(ge=0, le=10_000_000)] = 10_000  # of a client, IPv6 by /64; 0: no limit
+    origins: Annotated[
+        tuple[str, ...], about("of pages that may connect, exactly; empty: those from the same host; `*`: any")
+    ] = ()
+    hosts: Annotated[tuple[str, ...], about("names by which we may be spoken to; empty: any")] = ()
+    trusted_proxies: Annotated[
+        tuple[str, ...], about("networks of those whose word is taken for where a client is")
+    ] = ()
+    proxy_header: Annotated[Literal["x-forwarded-for", "forwarded"], about("the one they write")] = "x-forwarded-for"
+    connections_per_ip: Annotated[Rate, about("of a client, IPv6 by /64; 0: no limit")] = 10_000
 
 
 class Tls(Struct, frozen=True, forbid_unknown_fields=True):
     """TLS without a proxy. The files are read again on SIGHUP."""
 
-    cert: str = ""  # the certificate and those up to the authority, in PEM; empty: no TLS
-    key: str = ""  # its key in PEM; empty: in the same file
-    hsts_s: Annotated[int, Meta(ge=0, le=10 * 31_536_000)] = 31_536_000  # so long browsers use TLS only; 0: not said
+    cert: Annotated[str, about("the certificate and those up to the authority, in PEM; empty: no TLS")] = ""
+    key: Annotated[str, about("its key in PEM; empty: in the same file")] = ""
+    hsts_s: Annotated[int, Meta(ge=0, le=315_360_000), about("so long browsers use TLS only; 0: not said")] = 31_536_000
 
 
 def check_door(door: IngressSection, tls: Tls) -> Mistakes:

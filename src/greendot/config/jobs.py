@@ -7,20 +7,20 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
-from greendot.config.mistakes import Mistakes
+from greendot.config.fields import Mistakes, about
 
-Interval = Annotated[float, Meta(ge=1, le=366 * 86_400)]
-Jitter = Annotated[float, Meta(ge=0, le=86_400)]
+Interval = Annotated[float, Meta(ge=1, le=366 * 86_400), about("from when one run begins to when the next does")]
+Jitter = Annotated[float, Meta(ge=0, le=86_400), about("a run may be so much later")]
 
 
 class JobTimes(Struct, frozen=True, forbid_unknown_fields=True):
     """When a job runs."""
 
-    enabled: bool = True  # whether it runs at all
-    every_s: Interval = 600.0  # from when one run begins to when the next does
-    cron: str = ""  # in place of `every_s`: minute, hour, day, month, weekday
-    zone: str = "UTC"  # of the cron expression
-    jitter_s: Jitter = 30.0  # a run may be so much later
+    enabled: Annotated[bool, about("whether it runs at all")] = True
+    every_s: Interval = 600.0
+    cron: Annotated[str, about("in place of `every_s`: minute, hour, day, month, weekday")] = ""
+    zone: Annotated[str, about("of the cron expression")] = "UTC"
+    jitter_s: Jitter = 30.0
 
 
 class ReminderJob(JobTimes, frozen=True, forbid_unknown_fields=True):
@@ -28,8 +28,8 @@ class ReminderJob(JobTimes, frozen=True, forbid_unknown_fields=True):
 
     every_s: Interval = 7_200.0
     jitter_s: Jitter = 60.0
-    after_s: Annotated[float, Meta(gt=0, le=366 * 86_400)] = 7_200.0  # unread, and not reminded, for so long
-    text: Annotated[str, Meta(max_length=500)] = "Unread: {unread}"  # what devices show; empty: the app says it
+    after_s: Annotated[float, Meta(gt=0, le=366 * 86_400), about("unread, and not reminded, for so long")] = 7_200.0
+    text: Annotated[str, Meta(max_length=500), about("what devices show; empty: the app says it")] = "Unread: {unread}"
 
 
 class CleanupJob(JobTimes, frozen=True, forbid_unknown_fields=True):
@@ -37,14 +37,14 @@ class CleanupJob(JobTimes, frozen=True, forbid_unknown_fields=True):
 
     every_s: Interval = 86_400.0
     jitter_s: Jitter = 600.0
-    unused_days: Annotated[float, Meta(gt=0, le=3_650)] = 60.0  # devices not used for so long are removed
+    unused_days: Annotated[float, Meta(gt=0, le=3_650), about("devices not used for so long are removed")] = 60.0
 
 
 class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
     """All of them. A job's section has its name, with _ for -."""
 
-    enabled: bool = True  # on this node; others run them
-    lease_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # a run not heard of for so long is another's
+    enabled: Annotated[bool, about("on this node; others run them")] = True
+    lease_s: Annotated[float, Meta(ge=1, le=3_600), about("a run not heard of for so long is another's")] = 60.0
     unread_reminder: ReminderJob = ReminderJob()
     cleanup_tokens: CleanupJob = CleanupJob()
     retention: JobTimes = JobTimes()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from greendot.config.mistakes import Mistakes
+from greendot.config.fields import Mistakes, Port, about
 
 
 class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
     """`/metrics`, for who collects them."""
 
-    host: str = ""  # with a port of its own: the address to listen on; empty: that of the server
-    port: Annotated[int, Meta(ge=0, le=65535)] = 0  # of its own, the next ones for further workers; 0: on the server's
+    host: Annotated[str, about("with a port of its own: the address to listen on; empty: that of the server")] = ""
+    port: Annotated[Port, about("of its own, the next ones for further workers; 0: on the server's")] = 0
 
 
 def check_metrics(metrics: Metrics, taken: dict[str, int], workers: int) -> Mistakes:

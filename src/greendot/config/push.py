@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import LEAST_SECRET, Mistakes, Secret, check_name
+from greendot.config.fields import LEAST_SECRET, Mistakes, Secret, about, check_name
 from greendot.config.webhooks import check_url
 
 Importance = Literal["low", "normal", "high", "critical"]
@@ -16,7 +16,7 @@ Hold = Annotated[float, Meta(ge=0, le=86_400)]
 class PushKind(Struct, frozen=True, forbid_unknown_fields=True):
     """What is different for one kind of notification; what is not said is as for all."""
 
-    enabled: bool = True  # false: never pushed
+    enabled: Annotated[bool, about("false: never pushed")] = True
     active_hold_s: Hold | None = None
     idle_hold_s: Hold | None = None
     least: Importance | None = None
@@ -25,27 +25,29 @@ class PushKind(Struct, frozen=True, forbid_unknown_fields=True):
 class TenantPush(Struct, frozen=True, forbid_unknown_fields=True):
     """How one tenant pushes: by whom, and when."""
 
-    enabled: bool = True  # where there is a provider
-    fcm_credentials_file: str = ""  # of a service account, as Google gives it out; empty: no FCM
-    fcm_project: str = ""  # empty: the account's own
-    fcm_url: str = "https://fcm.googleapis.com"  # where FCM is
-    apns_key_file: str = ""  # Apple's .p8; empty: no APNs
-    apns_key_id: str = ""  # as Apple calls the key
-    apns_team_id: str = ""  # as Apple calls the team
-    apns_topic: str = ""  # the app's bundle id
-    apns_sandbox: bool = False  # for apps that are not from the store yet
-    apns_url: str = ""  # empty: Apple's
-    webpush_key_file: str = ""  # the private VAPID key; empty: no Web Push
-    webpush_subject: str = ""  # mailto: or https://, whom push services can tell of trouble
-    webhook_url: str = ""  # of an app that sends by itself; empty: none
-    webhook_secret: Secret = ""  # signs what it is sent; at least 32 characters
-    webhook_secret_before: Secret = ""  # while the secret is being changed, the one before signs as well
-    dry_run: bool = False  # everything is done but the sending
-    active_hold_s: Hold = 60.0  # who is active here is pushed to only if it stays unseen for so long
-    idle_hold_s: Hold = 30.0  # who is here and idle
-    least: Importance = "normal"  # what is less important is in the inbox only
-    per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # pushes to one user; 0: no cap
-    kinds: dict[str, PushKind] = {}  # of notifications, by name; in the file only
+    enabled: Annotated[bool, about("where there is a provider")] = True
+    fcm_credentials_file: Annotated[str, about("of a service account, as Google gives it out; empty: no FCM")] = ""
+    fcm_project: Annotated[str, about("empty: the account's own")] = ""
+    fcm_url: Annotated[str, about("where FCM is")] = "https://fcm.googleapis.com"
+    apns_key_file: Annotated[str, about("Apple's .p8; empty: no APNs")] = ""
+    apns_key_id: Annotated[str, about("as Apple calls the key")] = ""
+    apns_team_id: Annotated[str, about("as Apple calls the team")] = ""
+    apns_topic: Annotated[str, about("the app's bundle id")] = ""
+    apns_sandbox: Annotated[bool, about("for apps that are not from the store yet")] = False
+    apns_url: Annotated[str, about("empty: Apple's")] = ""
+    webpush_key_file: Annotated[str, about("the private VAPID key; empty: no Web Push")] = ""
+    webpush_subject: Annotated[str, about("mailto: or https://, whom push services can tell of trouble")] = ""
+    webhook_url: Annotated[str, about("of an app that sends by itself; empty: none")] = ""
+    webhook_secret: Annotated[Secret, about("signs what it is sent; at least 32 characters")] = ""
+    webhook_secret_before: Annotated[
+        Secret, about("while the secret is being changed, the one before signs as well")
+    ] = ""
+    dry_run: Annotated[bool, about("everything is done but the sending")] = False
+    active_hold_s: Annotated[Hold, about("who is active here is pushed to only if it stays unseen for so long")] = 60.0
+    idle_hold_s: Annotated[Hold, about("who is here and idle")] = 30.0
+    least: Annotated[Importance, about("what is less important is in the inbox only")] = "normal"
+    per_hour: Annotated[int, Meta(ge=0, le=1_000_000), about("pushes to one user; 0: no cap")] = 0
+    kinds: Annotated[dict[str, PushKind], about("of notifications, by name; in the file only")] = {}
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -67,14 +69,18 @@ class TenantPush(Struct, frozen=True, forbid_unknown_fields=True):
 class Push(TenantPush, frozen=True, forbid_unknown_fields=True):
     """That of all tenants without their own, and what holds for all of them."""
 
-    in_server: bool = True  # servers push; else only `greendot worker` does
-    concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 500  # pushes one process has in its hands
-    at_once: Annotated[int, Meta(ge=1, le=1_000)] = 50  # sends to one provider, for one tenant, by one process
-    timeout_s: Annotated[float, Meta(gt=0, le=30)] = 10.0  # for one send
-    give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400)] = 86_400.0  # then a push is a dead letter
-    keep_s: Annotated[float, Meta(ge=3_600, le=30 * 86_400)] = 30 * 86_400.0  # how long it is known what became of one
-    allow_private: tuple[str, ...] = ()  # networks that are not of the public internet and may be sent to; `all`
-    ca_file: str = ""  # certificates to trust in place of the machine's own
+    in_server: Annotated[bool, about("servers push; else only `greendot worker` does")] = True
+    concurrency: Annotated[int, Meta(ge=1, le=10_000), about("pushes one process has in its hands")] = 500
+    at_once: Annotated[int, Meta(ge=1, le=1_000), about("sends to one provider, for one tenant, by one process")] = 50
+    timeout_s: Annotated[float, Meta(gt=0, le=30), about("for one send")] = 10.0
+    give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400), about("then a push is a dead letter")] = 86_400.0
+    keep_s: Annotated[float, Meta(ge=3_600, le=30 * 86_400), about("how long it is known what became of one")] = (
+        30 * 86_400.0
+    )
+    allow_private: Annotated[
+        tuple[str, ...], about("networks that are not of the public internet and may be sent to; `all`")
+    ] = ()
+    ca_file: Annotated[str, about("certificates to trust in place of the machine's own")] = ""
 
 
 def check_push(section: str, push: TenantPush, allow_private: tuple[str, ...]) -> Mistakes:

@@ -1,27 +1,19 @@
-"""All settings as a TOML file with comments: each with its default, what it means and what it may be.
-
-What a setting means is the comment beside it in its section's class: there it is read by who changes it.
-"""
+"""All settings as a TOML file with comments: each with its default, its description and what it may be."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-import io
 import re
 import textwrap
-import tokenize
-from collections.abc import Iterator
 from datetime import datetime
-from functools import cache
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
+from greendot.config.fields import description, is_secret, is_section, split
 from greendot.config.settings import Settings
-from greendot.config.values import expected, is_secret
+from greendot.config.values import expected
 
 WIDTH = 110
 HEAD = """\
@@ -35,92 +27,52 @@ def commented(version: str) -> str:
     """The file. Read, it gives the defaults."""
     lines = [f"# {line}".rstrip() for line in HEAD.format(version=version).splitlines()]
     for section in fields(Settings):
-        if get_origin(section.type) is dict:
-            lines += ["", *_example(f"{section.name}.NAME", get_args(section.type)[1], section, Settings)]
+        if (of := _items(section)) is not None:
+            lines += ["", *_example(f"{section.name}.NAME", of, section)]
         else:
             lines += ["", *_section(section.name, section.type)]
     return "\n".join([*lines, ""])
 
 
-def meanings(kind: type[Struct]) -> dict[str, str]:
-    """By setting: the comment beside it. None where the source is not at hand."""
-    found: dict[str, str] = {}
-    for one in reversed(kind.__mro__):
-        if one is not Struct and one is not object and issubclass(one, Struct):
-            found |= _comments(one)
-    return found
-
-
-@cache
-def _comments(kind: type[Struct]) -> dict[str, str]:
-    try:
-        source = textwrap.dedent(inspect.getsource(kind))
-    except (OSError, TypeError):
-        return {}
-    by_line = {
-        token.start[0]: token.string.partition("  # noqa")[0].lstrip("# ").strip()
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:"))
-    }
-    body = ast.parse(source).body[0]
-    assert isinstance(body, ast.ClassDef)
-    return {
-        part.target.id: text
-        for part in body.body
-        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
-        if (text := " ".join(by_line[line] for line in range(part.lineno, _end(part) + 1) if line in by_line))
-    }
-
-
-def _end(part: ast.AnnAssign) -> int:
-    return part.end_lineno or part.lineno
-
-
 def _section(at: str, kind: type[Struct]) -> list[str]:
     own, below = [f"[{at}]"], []
-    told = meanings(kind)
     for field in fields(kind):
         if isinstance(field.default, Struct):
             below += ["", *_section(f"{at}.{field.name}", field.type)]
-        elif get_origin(field.type) is dict:
-            below += ["", *_example(f"{at}.{field.name}.NAME", get_args(field.type)[1], field, kind)]
-        elif (items := _items(field)) is not None:
-            below += ["", *_example(f"[{at}.{field.name}]", items, field, kind)]
+        elif (of := _items(field)) is not None:
+            named = f"{at}.{field.name}.NAME" if field.default_factory is dict else f"[{at}.{field.name}]"
+            below += ["", *_example(named, of, field)]
         else:
-            own += [*_remark(told.get(field.name, ""), _may_be(field)), f"{field.name} = {_value(field.default)}"]
+            own += [*_remark(_text(field)), f"{field.name} = {_value(field.default)}"]
     return own + below
 
 
-def _example(at: str, kind: type[Struct], field: FieldInfo, of: type[Struct]) -> list[str]:
-    """Of a section that there may be several of, by names people give: nothing of it is a default."""
-    told, means = meanings(kind), meanings(of).get(field.name, "")
-    lines = [*_remark(means, ""), f"#[{at}]"]
+def _example(at: str, kind: type[Struct], field: FieldInfo) -> list[str]:
+    """Section that there may be several of, in comments: nothing of it is a default."""
+    lines = [*_remark(description(field.type)), f"#[{at}]"]
     for own in fields(kind):
         if isinstance(own.default, Struct):
-            lines += [f"#[{at}.{own.name}]", *_remark(f"what is different from [{own.name}]", "")]
-        elif get_origin(own.type) is not dict:
-            text = " · ".join(part for part in (told.get(own.name, ""), _may_be(own)) if part)
-            lines.append(
-                f"#{own.name} = {_value(None if own.required else own.default)}" + (f"  # {text}" if text else "")
-            )
+            lines += [f"#[{at}.{own.name}]", *_remark(f"what is different from [{own.name}]")]
+        elif _items(own) is None:
+            value, text = _value(None if own.required else own.default), _text(own)
+            lines.append(f"#{own.name} = {value}" + (f"  # {text}" if text else ""))
     return lines
 
 
 def _items(field: FieldInfo) -> type[Struct] | None:
-    """What a list of sections is of."""
-    kind = get_args(field.type)[0] if get_origin(field.type) is tuple else None
-    return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
+    """Struct of each section, where a setting is a list of sections or has them by name."""
+    return next((kind for kind in get_args(split(field.type)[0]) if is_section(kind)), None)
 
 
-def _may_be(field: FieldInfo) -> str:
-    """As far as the default does not show it."""
-    text = expected(field.type)
-    return "" if text in ("a text", "true or false", "a list, each of it a text") else text
+def _text(field: FieldInfo) -> str:
+    """Description, and what the setting may be as far as the default does not show it."""
+    may_be = expected(field.type)
+    shown = may_be in ("a text", "true or false", "a list, each of it a text")
+    return " · ".join(part for part in (description(field.type), "" if shown else may_be) if part)
 
 
-def _remark(means: str, may_be: str) -> Iterator[str]:
-    text = " · ".join(part for part in (means, may_be) if part)
-    yield from textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
+def _remark(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
 
 
 def _value(default: Any) -> str:
@@ -136,9 +88,8 @@ _END_OF_HOSTS = re.compile("[/?#]")
 
 
 def shown(settings: Settings) -> dict[str, Any]:
-    """By section."""
-    made: dict[str, Any] = _struct("", settings)
-    return made
+    """Settings by section, without secrets, logins and paths that may be secret."""
+    return _struct("", settings)
 
 
 def _struct(at: str, of: Struct) -> dict[str, Any]:
@@ -149,8 +100,8 @@ def _shown_value(at: str, kind: Any, value: Any) -> Any:
     if isinstance(value, Struct):
         return _struct(at, value)
     if isinstance(value, dict):
-        return {name: _shown_value(f"{at}.{name}", get_args(kind)[1], own) for name, own in value.items()}
-    if get_origin(kind) is tuple and value and isinstance(value[0], Struct):
+        return {name: _struct(f"{at}.{name}", own) for name, own in value.items()}
+    if isinstance(value, tuple) and value and isinstance(value[0], Struct):
         return [_struct(at, item) for item in value]
     if is_secret(kind):
         return "(set)" if value else "(not set)"

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields
 
 from greendot.config.checks import check
 from greendot.config.environment import misspelt, read_environment, variable
-from greendot.config.mistakes import refuse
-from greendot.config.settings import Settings, Tenant
+from greendot.config.fields import refuse
+from greendot.config.push import TenantPush
+from greendot.config.settings import Limits, Settings
 from greendot.config.values import check_values
+from greendot.config.visibility import Visibility
 from greendot.errors import ConfigError
 
-OWN = ("limits", "visibility", "push")  # sections that tenants may have of their own, and else share
+OWN = {"limits": Limits, "visibility": Visibility, "push": TenantPush}  # sections in which tenants may differ
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
 Check = Callable[[Settings], object]  # raises ConfigError
 
@@ -76,11 +77,10 @@ def _lay_over(values: dict[str, Any], further: Mapping[str, Any]) -> None:
 
 def _complete(merged: dict[str, dict[str, Any]]) -> None:
     """Fill in each tenant's sections from the shared ones."""
-    kinds = {field.name: field.type for field in fields(Tenant)}
-    shared = {}
-    for section in OWN:  # the shared section may have settings that are of the whole node
-        known = {field.name for field in fields(kinds[section])}
-        shared[section] = {key: value for key, value in merged.get(section, {}).items() if key in known}
+    shared = {  # without settings that are of the whole node
+        section: {key: value for key, value in merged.get(section, {}).items() if key in kind.__struct_fields__}
+        for section, kind in OWN.items()
+    }
     merged["tenants"] = {
         name: tenant | {section: shared[section] | tenant.get(section, {}) for section in OWN}
         for name, tenant in merged.get("tenants", {}).items()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
+from greendot.config.fields import is_secret, is_section, split
 from greendot.config.push import Push, TenantPush
 from greendot.config.settings import OF_THE_NODE, Limits, Settings
 from greendot.config.webhooks import Hook, Webhooks
@@ -43,13 +44,14 @@ def check_values(given: Mapping[str, Any]) -> WrongValues:
 
 
 def _check_value(at: str, kind: Any, given: Any) -> WrongValues:
-    if _is_struct(kind):
-        yield from _check_section(at, kind, given)
-    elif get_origin(kind) is dict:
-        yield from _check_named(at, get_args(kind)[1], given)
-    elif get_origin(kind) is tuple and isinstance(given, list | tuple):
+    plain, _ = split(kind)
+    if is_section(plain):
+        yield from _check_section(at, plain, given)
+    elif get_origin(plain) is dict:
+        yield from _check_named(at, get_args(plain)[1], given)
+    elif get_origin(plain) is tuple and isinstance(given, list | tuple):
         for number, item in enumerate(given):
-            yield from _check_value(f"{at}[{number}]", get_args(kind)[0], item)
+            yield from _check_value(f"{at}[{number}]", get_args(plain)[0], item)
     else:
         try:
             msgspec.convert(given, kind, strict=False)  # not strict: the environment has only texts
@@ -89,14 +91,14 @@ def _check_named(at: str, kind: Any, given: Any) -> WrongValues:
 
 def expected(kind: Any) -> str:
     """What may be written for a setting, in words."""
-    kind, meta = (get_args(kind)[0], get_args(kind)[1]) if get_origin(kind) is Annotated else (kind, Meta())
+    kind, metas = split(kind)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if get_origin(kind) is tuple:
-        return "a list" if _is_struct(get_args(kind)[0]) else f"a list, each of it {expected(get_args(kind)[0])}"
+        return "a list" if is_section(get_args(kind)[0]) else f"a list, each of it {expected(get_args(kind)[0])}"
     if options := [option for option in get_args(kind) if option is not type(None)]:  # or nothing
         return expected(options[0])
-    return _WORDS[kind] + _bounds(meta)
+    return _WORDS[kind] + "".join(map(_bounds, metas))
 
 
 def _bounds(meta: Meta) -> str:
@@ -117,13 +119,9 @@ def _elsewhere(at: str, kind: type[Struct], key: str) -> str | None:
         (Hook, Webhooks, "webhooks", "all webhooks"),
         (TenantPush, Push, "push", "all tenants"),
     ):
-        if kind is own and key in _names(whole) and key not in _names(own):
+        if kind is own and key in whole.__struct_fields__ and key not in own.__struct_fields__:
             return f"[{at}]: {key} holds for {what}. Set it in [{name}]."
     return None
-
-
-def _names(kind: type[Struct]) -> list[str]:
-    return [field.name for field in fields(kind)]
 
 
 def _like(at: str) -> str:
@@ -131,18 +129,10 @@ def _like(at: str) -> str:
     return f", as in [{at.rpartition('.')[2]}]" if at.startswith("tenants.") else ""
 
 
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Struct)
-
-
-def is_secret(kind: Any) -> bool:
-    """Whether a setting is marked as one (mistakes.Secret)."""
-    return get_origin(kind) is Annotated and bool((get_args(kind)[1].extra or {}).get("secret"))
-
-
 def _may_be_shown(at: str, kind: Any, given: Any) -> bool:
     """Of addresses nothing: they may have a password in them. Nor what stands in the place of keys."""
-    keys = get_origin(kind) is tuple and _is_struct(get_args(kind)[0])
+    plain, _ = split(kind)
+    keys = get_origin(plain) is tuple and is_section(get_args(plain)[0])
     hidden = is_secret(kind) or at.endswith(("url", ".public_key")) or keys
     return isinstance(given, bool | int | float | str) and not hidden
 

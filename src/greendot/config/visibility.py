@@ -6,19 +6,21 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.mistakes import LEAST_SECRET, Mistakes, Secret
+from greendot.config.fields import LEAST_SECRET, Mistakes, Secret, about
 from greendot.config.webhooks import Webhooks, check_url
 
 
 class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
     """Of everybody, or of a tenant."""
 
-    policy: Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"] = "tenant"  # who sees whom
-    recent_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0  # how long a contact is recent
-    ask_url: str = ""  # of the app, where the policy is to ask
-    ask_secret: Secret = ""  # signs the questions; at least 32 characters
-    ask_timeout_s: Annotated[float, Meta(gt=0, le=30)] = 2.0  # for an answer
-    ask_cache_s: Annotated[float, Meta(ge=1, le=3_600)] = 60.0  # how long an answer counts
+    policy: Annotated[
+        Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"], about("who sees whom")
+    ] = "tenant"
+    recent_days: Annotated[float, Meta(gt=0, le=36_500), about("how long a contact is recent")] = 30.0
+    ask_url: Annotated[str, about("of the app, where the policy is to ask")] = ""
+    ask_secret: Annotated[Secret, about("signs the questions; at least 32 characters")] = ""
+    ask_timeout_s: Annotated[float, Meta(gt=0, le=30), about("for an answer")] = 2.0
+    ask_cache_s: Annotated[float, Meta(ge=1, le=3_600), about("how long an answer counts")] = 60.0
 
 
 def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> Mistakes:

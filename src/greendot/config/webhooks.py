@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from greendot.config.fields import Mistakes, Secret, about, check_length
 from greendot.config.ingress import is_network
-from greendot.config.mistakes import Mistakes, Secret, check_length
 
 HookType = Literal[
     "user.online",
@@ -27,21 +27,23 @@ ALLOWED = "webhooks.allow_private"
 class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     """Where one tenant's app is told."""
 
-    url: str = ""  # of the app; empty: it is not told
-    secret: Secret = ""  # signs what is sent; at least 32 characters
-    secret_before: Secret = ""  # while the secret is being changed, the one before signs as well
-    events: tuple[HookType, ...] = ALL_TYPES  # of which it is told
+    url: Annotated[str, about("of the app; empty: it is not told")] = ""
+    secret: Annotated[Secret, about("signs what is sent; at least 32 characters")] = ""
+    secret_before: Annotated[Secret, about("while the secret is being changed, the one before signs as well")] = ""
+    events: Annotated[tuple[HookType, ...], about("of which it is told")] = ALL_TYPES
 
 
 class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
     """That of tenant `default`, and what holds for all of them."""
 
-    allow_private: tuple[str, ...] = ()  # networks that are not of the public internet and may be called; `all`
-    ca_file: str = ""  # certificates to trust in place of the machine's own
-    timeout_s: Annotated[float, Meta(gt=0, le=120)] = 10.0  # for a whole request
-    batch_max: Annotated[int, Meta(ge=1, le=1_000)] = 100  # events in one request
-    batch_wait_ms: Annotated[int, Meta(ge=1, le=60_000)] = 200  # how long the first may wait for others
-    give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400)] = 86_400.0  # then an event is a dead letter
+    allow_private: Annotated[
+        tuple[str, ...], about("networks that are not of the public internet and may be called; `all`")
+    ] = ()
+    ca_file: Annotated[str, about("certificates to trust in place of the machine's own")] = ""
+    timeout_s: Annotated[float, Meta(gt=0, le=120), about("for a whole request")] = 10.0
+    batch_max: Annotated[int, Meta(ge=1, le=1_000), about("events in one request")] = 100
+    batch_wait_ms: Annotated[int, Meta(ge=1, le=60_000), about("how long the first may wait for others")] = 200
+    give_up_after_s: Annotated[float, Meta(gt=0, le=7 * 86_400), about("then an event is a dead letter")] = 86_400.0
 
 
 def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:

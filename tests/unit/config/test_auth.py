@@ -10,7 +10,7 @@ import pytest
 
 from greendot.config import Auth, load
 from greendot.config.auth import check_auth
-from greendot.config.mistakes import refuse
+from greendot.config.fields import refuse
 from greendot.errors import ConfigError
 
 SECRET = {"kid": "a", "alg": "HS256", "secret": "x" * 32}

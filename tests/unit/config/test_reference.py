@@ -13,14 +13,14 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from greendot.config import Settings, commented, load
-from greendot.config.reference import meanings
+from greendot.config.fields import description, split
 
 
 def kinds(kind: type[Struct]) -> list[type[Struct]]:
     """A section and all that are in it."""
     found = [kind]
     for field in fields(kind):
-        inner = (field.type, *get_args(field.type))
+        inner = (field.type, *get_args(split(field.type)[0]))
         found += [one for part in inner if isinstance(part, type) and issubclass(part, Struct) for one in kinds(part)]
     return found
 
@@ -57,16 +57,14 @@ def test_sections_by_name_are_shown_as_examples_with_all_their_settings() -> Non
         (shown["auth"]["keys"][0], "AuthKey"),
     ):
         (wanted,) = {one for one in kinds(Settings) if one.__name__ == kind}
-        assert place.keys() == {field.name for field in fields(wanted) if get_origin(field.type) is not dict}
+        assert place.keys() == {field.name for field in fields(wanted) if get_origin(split(field.type)[0]) is not dict}
 
 
 @pytest.mark.parametrize("kind", sorted({*kinds(Settings)}, key=lambda kind: kind.__name__), ids=lambda k: k.__name__)
 def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
-    """In a comment beside it, which is also what the file says."""
-    said = meanings(kind)
-    plain = [field.name for field in fields(kind) if not isinstance(field.default, Struct)]
+    plain = [field for field in fields(kind) if not isinstance(field.default, Struct)]
     allowed = {"kid", "alg", "promise", "active_hold_s", "idle_hold_s", "least"}  # names that say it, with what may be
-    assert {name for name in plain if name not in said} - allowed == set()
+    assert {field.name for field in plain if not description(field.type)} - allowed == set()
 
 
 def test_what_a_setting_may_be_is_said_where_its_default_does_not_show_it() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from greendot.config import Settings, load, shown
-from greendot.config.values import is_secret
+from greendot.config.fields import is_secret, split
 
 HUSH = "hush" * 16
 SECRET_NAMES = ("secret", "secret_before", "ask_secret", "hash_key", "webhook_secret", "webhook_secret_before")
@@ -18,7 +18,7 @@ def secret_settings(kind: Any = Settings, at: str = "") -> set[str]:
     """All that are marked, wherever they are."""
     found = set()
     for field in msgspec.structs.fields(kind):
-        for inner in (field.type, *getattr(field.type, "__args__", ())):
+        for inner in (field.type, *get_args(split(field.type)[0])):
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
                 found |= secret_settings(inner, f"{at}{field.name}.")
         if is_secret(field.type):
@@ -31,7 +31,7 @@ def all_settings(kind: Any = Settings, at: str = "") -> set[str]:
     for field in msgspec.structs.fields(kind):
         inners = [
             inner
-            for inner in (field.type, *getattr(field.type, "__args__", ()))
+            for inner in (field.type, *get_args(split(field.type)[0]))
             if isinstance(inner, type) and issubclass(inner, msgspec.Struct)
         ]
         for inner in inners:

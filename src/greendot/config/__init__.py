@@ -7,7 +7,7 @@ settings are checked once, at the start, with a sentence a person can act on.
 from greendot.config.environment import strange_variables
 from greendot.config.fields import check_id
 from greendot.config.ingress import IngressSection
-from greendot.config.logs import Log, Traces
+from greendot.config.monitoring import Log, Traces
 from greendot.config.reference import commented, shown
 from greendot.config.settings import Api, Auth, AuthKey, Kind, Limits, ServerSection, Settings, Tenant
 from greendot.config.sources import Check, load

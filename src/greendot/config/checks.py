@@ -1,4 +1,4 @@
-"""Relations between settings, and addresses: each with a sentence a person can act on."""
+"""Relations between settings, and addresses."""
 
 from __future__ import annotations
 
@@ -8,26 +8,17 @@ from string import ascii_letters, digits
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from greendot.config.admin import check_admin
 from greendot.config.auth import check_auth
 from greendot.config.fields import Mistakes, check_length, check_name
 from greendot.config.ingress import check_door
 from greendot.config.jobs import check_jobs
-from greendot.config.logs import check_traces
-from greendot.config.metrics import check_metrics
+from greendot.config.monitoring import check_admin, check_metrics, check_traces
 from greendot.config.push import check_push
 from greendot.config.settings import POSTGRES, Limits, Settings
 from greendot.config.visibility import check_visibility
 from greendot.config.webhooks import check_networks, check_webhooks
 
-REDIS = (
-    "redis://",
-    "rediss://",
-    "redis+sentinel://",
-    "rediss+sentinel://",
-    "redis+cluster://",
-    "rediss+cluster://",
-)
+REDIS = tuple(f"{base}{kind}://" for kind in ("", "+sentinel", "+cluster") for base in ("redis", "rediss"))
 LATEST_REPEAT = 0.9  # of the hold: a repetition has to travel, too
 _PREFIX = {*ascii_letters, *digits, *"_.:-"}
 

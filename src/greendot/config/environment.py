@@ -32,7 +32,7 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
             if name.startswith(prefix) and not _is_others(name, value):
                 key = name.removeprefix(prefix).lower()
                 place, key = _placed(values.setdefault(section.name, {}), section.type, key)
-                place[key] = value if key not in lists else _split(value)
+                place[key] = value if key not in lists else [item.strip() for item in value.split(",") if item.strip()]
     return values
 
 
@@ -94,10 +94,6 @@ def _placed(values: dict[str, Any], kind: Any, key: str) -> tuple[dict[str, Any]
         if isinstance(field.default, Struct) and key.startswith(f"{field.name}_"):
             return values.setdefault(field.name, {}), key.removeprefix(f"{field.name}_")
     return values, key
-
-
-def _split(value: str) -> list[str]:
-    return [item.strip() for item in value.split(",") if item.strip()]
 
 
 def _sections() -> list[FieldInfo]:

@@ -40,7 +40,7 @@ class Tls(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_door(door: IngressSection, tls: Tls) -> Mistakes:
-    """All that is wrong."""
+    """Mistakes in `[door]` and `[tls]`."""
     if tls.key and not tls.cert:
         yield "tls.key is set, and tls.cert is not: there would be no TLS. Set both."
     for origin in door.origins:

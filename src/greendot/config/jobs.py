@@ -52,7 +52,7 @@ class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_jobs(jobs: Jobs) -> Mistakes:
-    """What does not go together."""
+    """Mistakes in `[jobs]`."""
     for field in fields(Jobs):
         job, at = getattr(jobs, field.name), f"jobs.{field.name}"
         if not isinstance(job, JobTimes):

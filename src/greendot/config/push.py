@@ -84,40 +84,24 @@ class Push(TenantPush, frozen=True, forbid_unknown_fields=True):
 
 
 def check_push(section: str, push: TenantPush, allow_private: tuple[str, ...]) -> Mistakes:
-    """All that is wrong with how one tenant pushes. Files are looked at when it starts."""
-    yield from _check_apns(section, push)
-    yield from _check_webpush(section, push)
-    yield from _check_webhook(section, push, allow_private)
-    for name, url in ((f"{section}.fcm_url", push.fcm_url), (f"{section}.apns_url", push.apns_url)):
-        if url:
-            yield from check_url(name, url, allow_private, "push.allow_private")
-    for kind in push.kinds:
-        yield from check_name(f"{section}.kinds: the name", kind)
-
-
-def _check_apns(section: str, push: TenantPush) -> Mistakes:
-    needed = ("apns_key_id", "apns_team_id", "apns_topic")
-    missing = [f"{section}.{name}" for name in needed if not getattr(push, name)]
+    """Mistakes in how one tenant pushes. Files are read by later checks."""
+    missing = [f"{section}.{name}" for name in ("apns_key_id", "apns_team_id", "apns_topic") if not getattr(push, name)]
     if push.apns_key_file and missing:
         yield (
             f"{section}.apns_key_file is set, and {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not: "
             "Apple wants to know the key, the team and the app."
         )
-
-
-def _check_webpush(section: str, push: TenantPush) -> Mistakes:
-    subject = f"{section}.webpush_subject"
+    subject, secret = f"{section}.webpush_subject", f"{section}.webhook_secret"
     if push.webpush_key_file and not push.webpush_subject.startswith(("mailto:", "https://")):
         yield f"{subject} must begin with mailto: or https://: push services want to know whom to tell of trouble."
-
-
-def _check_webhook(section: str, push: TenantPush, allow_private: tuple[str, ...]) -> Mistakes:
-    url, secret = f"{section}.webhook_url", f"{section}.webhook_secret"
-    if push.webhook_url:
-        yield from check_url(url, push.webhook_url, allow_private, "push.allow_private")
+    for name in ("webhook_url", "fcm_url", "apns_url"):
+        if url := getattr(push, name):
+            yield from check_url(f"{section}.{name}", url, allow_private, "push.allow_private")
     for name, value in ((secret, push.webhook_secret), (f"{secret}_before", push.webhook_secret_before)):
         if (value or (name == secret and push.webhook_url)) and len(value) < LEAST_SECRET:
             yield (
                 f"{name} must have at least {LEAST_SECRET} characters, or others could send in our name. "
                 "Make one with: openssl rand -hex 32"
             )
+    for kind in push.kinds:
+        yield from check_name(f"{section}.kinds: the name", kind)

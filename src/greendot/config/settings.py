@@ -8,12 +8,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from greendot.config.admin import Admin
 from greendot.config.fields import Count, Port, Positive, Rate, Seconds, Secret, about
 from greendot.config.ingress import IngressSection, Tls
 from greendot.config.jobs import Jobs
-from greendot.config.logs import Log, Traces
-from greendot.config.metrics import Metrics
+from greendot.config.monitoring import Admin, Log, Metrics, Traces
 from greendot.config.push import Push, TenantPush
 from greendot.config.visibility import Visibility
 from greendot.config.webhooks import Hook, Webhooks

@@ -62,7 +62,8 @@ def _check_value(at: str, kind: Any, given: Any) -> WrongValues:
 
 def _check_section(at: str, kind: type[Struct], given: Any) -> WrongValues:
     if not isinstance(given, Mapping):
-        yield at, f"[{at}] must be a section of keys{_like(at)}."
+        example = f", as in [{at.rpartition('.')[2]}]" if at.startswith("tenants.") else ""
+        yield at, f"[{at}] must be a section of keys{example}."
         return
     known = {field.name: field for field in fields(kind)}
     for key, value in given.items():
@@ -122,11 +123,6 @@ def _elsewhere(at: str, kind: type[Struct], key: str) -> str | None:
         if kind is own and key in whole.__struct_fields__ and key not in own.__struct_fields__:
             return f"[{at}]: {key} holds for {what}. Set it in [{name}]."
     return None
-
-
-def _like(at: str) -> str:
-    """Where a tenant's section can be looked up."""
-    return f", as in [{at.rpartition('.')[2]}]" if at.startswith("tenants.") else ""
 
 
 def _may_be_shown(at: str, kind: Any, given: Any) -> bool:

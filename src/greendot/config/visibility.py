@@ -24,7 +24,7 @@ class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> Mistakes:
-    """What is wrong if the app is to be asked and it is not said where, or how it knows that it is us."""
+    """Mistakes in how the app is asked who sees whom."""
     policy, url, secret = (f"{section}.{name}" for name in ("policy", "ask_url", "ask_secret"))
     if visibility.ask_url:
         yield from check_url(url, visibility.ask_url, common.allow_private)

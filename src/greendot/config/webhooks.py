@@ -47,7 +47,7 @@ class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
 
 
 def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
-    """All that is wrong. No URL is repeated: it may contain what should not be read."""
+    """Mistakes in `[webhooks]` and those of tenants. No URL is repeated: it may contain what should not be read."""
     yield from check_networks(ALLOWED, common.allow_private)
     if common.url and own.get("default", Hook()).url:
         yield "tenant `default` has two webhooks: give the URL in [webhooks], or in its own section."
@@ -57,7 +57,7 @@ def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
 
 
 def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
-    """Why nothing can be sent so, or should not be."""
+    """Mistakes in one webhook."""
     url, secret = f"{section}.url", f"{section}.secret"
     yield from check_length(secret, hook.secret)
     yield from check_length(f"{section}.secret_before", hook.secret_before)
@@ -81,7 +81,7 @@ def check_networks(setting: str, networks: tuple[str, ...]) -> Mistakes:
 
 
 def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in: str = ALLOWED) -> Mistakes:
-    """Why an app cannot be called there, or what is sent could be read on its way."""
+    """Mistake if an app cannot be called there, or what is sent could be read on its way."""
     if wrong := _wrong_with(url):
         yield f"{setting} {wrong}"
     elif url.startswith("http:") and not allow_private:

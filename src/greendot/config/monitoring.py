@@ -1,0 +1,84 @@
+"""Dashboard, metrics, log and traces: the sections for people who run the server, and their checks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from greendot.config.fields import Mistakes, Port, Secret, about, check_length
+
+
+class Admin(Struct, frozen=True, forbid_unknown_fields=True):
+    """The dashboard at `/admin`, for people who run the server."""
+
+    enabled: Annotated[bool, about("at /admin; with --dev it is on")] = False
+    host: Annotated[str, about("with a port of its own: the address to listen on; empty: that of the server")] = ""
+    port: Annotated[Port, about("of its own; 0: on the server's")] = 0
+    key: Annotated[Secret, about("opens it for all tenants and nodes; empty: API keys only")] = ""
+
+
+def check_admin(admin: Admin, server_port: int) -> Mistakes:
+    """Mistakes in `[admin]`."""
+    yield from check_length("admin.key", admin.key)
+    if admin.port and admin.port == server_port:
+        yield (
+            f"admin.port ({admin.port}) is the server's own: leave it out to have the dashboard there, "
+            "or choose another."
+        )
+    if admin.host and not admin.port:
+        yield "admin.host is set, and admin.port is not: give the dashboard a port of its own."
+
+
+class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
+    """`/metrics`, for who collects them."""
+
+    host: Annotated[str, about("with a port of its own: the address to listen on; empty: that of the server")] = ""
+    port: Annotated[Port, about("of its own, the next ones for further workers; 0: on the server's")] = 0
+
+
+def check_metrics(metrics: Metrics, taken: dict[str, int], workers: int) -> Mistakes:
+    """Mistakes in `[metrics]`; `taken` are the ports of other settings, by their names."""
+    last = metrics.port + workers - 1
+    for name, port in taken.items():
+        if metrics.port and metrics.port <= port <= last:
+            ports = f"{metrics.port}" if workers == 1 else f"{metrics.port} to {last}, one for each worker"
+            yield f"metrics.port ({ports}) takes that of {name} ({port}): choose another, or leave it out."
+    if metrics.port and last > 65535:
+        yield (
+            f"metrics.port {metrics.port} leaves no room for {workers} workers, which take one port each: choose a "
+            "lower one."
+        )
+    if metrics.host and not metrics.port:
+        yield "metrics.host is set, and metrics.port is not: give it a port of its own."
+
+
+class Log(Struct, frozen=True, forbid_unknown_fields=True):
+    """What lines look like, and which are left out."""
+
+    format: Annotated[Literal["auto", "json", "text"], about("auto: text on a terminal, else JSON")] = "auto"
+    repeat_s: Annotated[float, Meta(ge=0, le=86_400), about("what comes again within it is summed up; 0: never")] = 60.0
+
+
+class Traces(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where spans go."""
+
+    endpoint: Annotated[
+        str, about("of a collector that takes OTLP over HTTP, as http://HOST:4318/v1/traces; empty: no spans")
+    ] = ""
+    share: Annotated[float, Meta(ge=0, le=1), about("of what comes without a trace that gets one")] = 0.0
+    service: Annotated[str, Meta(min_length=1, max_length=200), about("the name spans are found by")] = "greendot"
+
+
+def check_traces(traces: Traces) -> Mistakes:
+    """Mistakes in `[traces]`."""
+    if traces.endpoint and not traces.endpoint.startswith(("http://", "https://")):
+        yield (
+            "traces.endpoint must be a URL of a collector that takes OTLP over HTTP, such as "
+            "http://127.0.0.1:4318/v1/traces."
+        )
+    if traces.share and not traces.endpoint:
+        yield (
+            f"traces.share is {traces.share:g}, and traces.endpoint is not set: spans would go nowhere. "
+            "Set both, or neither."
+        )

@@ -15,7 +15,6 @@ from msgspec import UNSET
 
 from greendot.engine.messages import Entered, Left
 from greendot.engine.port import Engine
-from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import has_come
@@ -23,11 +22,9 @@ from greendot.presence.status import StatusService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.protocol.replies import PresentReply
-from greendot.rooms.count_throttle import CountThrottle
+from greendot.rooms.announcer import RoomAnnouncer
 from greendot.rooms.session_rooms import SessionRooms
-from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
-from greendot.visibility.room_view import RoomView
 
 RETRY_S = 1.0  # after the store could not say who may see somebody
 
@@ -50,15 +47,11 @@ def page(
     return PresentReply(users[:limit], there + (also is not None), stale or UNSET)
 
 
-class RoomOccupancy:
+class RoomOccupancy(RoomAnnouncer):
     """Who is in one room with local listeners."""
 
     __slots__ = (
-        "_channel",
-        "_context",
-        "_counting",
         "_held_until",
-        "_large",
         "_newest",
         "_order",
         "_readings",
@@ -67,10 +60,10 @@ class RoomOccupancy:
         "_statuses",
         "_unknown",
         "_users",
-        "_visibility",
-        "room_view",
         "stale",
     )
+
+    ROLE, LAPSES = "present", False
 
     def __init__(
         self,
@@ -81,20 +74,15 @@ class RoomOccupancy:
         visibility: VisibilityCache,
         large: int,
     ) -> None:
-        self._channel = channel
-        self._context = context
+        super().__init__(channel, context, visibility, large, lambda: self._users)
         self._statuses = statuses
         self._session_rooms = session_rooms
-        self._visibility = visibility
-        self._large = large
         self._unknown: set[str] = set()  # who came, and it is being looked up who may see them
         self._users: set[str] = set()
         self._order: list[str] | None = None  # the same by id, once somebody asked for it
         self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
         self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
         self._held_until = float("-inf")  # monotonic seconds
-        self._counting = CountThrottle(context.timers, self._deliver_count)
-        self.room_view = RoomView(channel, context, visibility, lambda: self._users)
         self.stale = False  # some may be missing: it was read while lost records were being restored
 
     # --- what is known ---
@@ -140,7 +128,7 @@ class RoomOccupancy:
         stale = engine.is_restoring(self._tenant, self._room)
         try:
             found = {*await engine.present(self._tenant, self._room)}
-            known = await self._look_up(found)
+            is_known = await self._look_up(found)
             if number < self._newest or self._is_held:
                 return
             self._newest = number
@@ -154,7 +142,7 @@ class RoomOccupancy:
                 for user in users:
                     # What was received of a user since the reading began is newer than what was read.
                     if user not in meanwhile:
-                        self._correct(user, is_there=user in found, is_known=user in known)
+                        self._correct(user, is_there=user in found, is_known=is_known)
         finally:
             del self._readings[number]
         if not self.stale:
@@ -207,10 +195,10 @@ class RoomOccupancy:
             self._context.tasks.spawn(self._learn(user))
 
     async def _learn(self, user: str) -> None:
-        known = await self._look_up([user])
+        is_known = await self._look_up([user])
         if user not in self._unknown:
             return  # gone meanwhile
-        if known:
+        if is_known:
             self._enter(user)
         else:
             self._context.timers.set(RETRY_S, self._learn_again, user)
@@ -219,25 +207,7 @@ class RoomOccupancy:
         if user in self._unknown:
             self._context.tasks.spawn(self._learn(user))
 
-    async def _look_up(self, users: Collection[str]) -> Collection[str]:
-        """Those of whom it is known who may see them: all, or nobody."""
-        try:
-            await self._visibility.know(self._tenant, self.room_view.viewers(), users)
-        except StoreUnavailable:
-            return ()
-        return users
-
-    def review(self, users: Collection[str] | None) -> None:
-        """Decide again what these see and who sees them, and tell what is different."""
-        for viewer, target, sees in self.room_view.review(users):
-            if self._is_large:
-                self._counting.soon()
-                continue
-            event = RoomEntered(self._room, target) if sees else RoomLeft(self._room, target)
-            frame = encode_event(event, self._context.clock.now_ms())
-            self._context.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("present", target)))
-
-    # --- telling the listeners ---
+    # --- announcements ---
 
     def _enter(self, user: str) -> None:
         self._unknown.discard(user)
@@ -246,7 +216,10 @@ class RoomOccupancy:
             self.room_view.appears(user)
             if self._order is not None:
                 insort(self._order, user)
-            self._deliver(user, RoomEntered(self._room, user), self.room_view.skipped(user))
+            if self._is_large:
+                self._counting.soon()
+            else:
+                self._announce(user, RoomEntered(self._room, user), self.room_view.skipped(user))
 
     def _leave(self, user: str) -> None:
         # The engine may not know yet of a session that is here.
@@ -257,38 +230,19 @@ class RoomOccupancy:
             self._users.discard(user)
             if self._order is not None:
                 del self._order[bisect_left(self._order, user)]
-            blind = self.room_view.skipped(user)
-            self.room_view.goes(user)
-            self._deliver(user, RoomLeft(self._room, user), blind)
-
-    @property
-    def _tenant(self) -> str:
-        return self._channel.topic.tenant
-
-    @property
-    def _room(self) -> str:
-        return self._channel.topic.name
+            self._announce_gone(user)
 
     @property
     def _is_large(self) -> bool:
         return max(len(self._channel.listeners), len(self._users)) > self._large
 
-    def _deliver(self, user: str, event: Event, skip: list[Connection]) -> None:
-        if self._is_large:
-            self._counting.soon()
-        elif self._channel.listeners:
-            frame = encode_event(event, self._context.clock.now_ms())
-            key = RoomKey(self._room, ("present", user))
-            self._context.hub.offer(self._channel, frame, key=key, skip=skip)
-            self.room_view.named()
+    def _event(self, user: str, *, seen: bool) -> Event:
+        return RoomEntered(self._room, user) if seen else RoomLeft(self._room, user)
 
-    def _deliver_count(self) -> None:
-        """To everybody how many are there: one more for those who are, and whom nobody else sees."""
+    def _announce_count(self) -> None:
+        """Send everybody the count of users there: one more for those who are there and whom nobody else sees."""
         hidden = [user for user in self._statuses.invisible(self._tenant) if self._devices(user)]
-        self.room_view.deliver_count(self._count_frame, RoomKey(self._room, ("present",)), hidden, 1)
+        self.room_view.deliver_count(self._count_frame, RoomKey(self._room, (self.ROLE,)), hidden, 1)
 
     def _count_frame(self, count: int) -> bytes:
         return encode_event(RoomCount(self._room, count), self._context.clock.now_ms())
-
-    def _devices(self, user: str) -> list[Connection]:
-        return self._context.registry.connections_in(self._channel, user)

@@ -10,18 +10,15 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from greendot.engine.messages import Typing
-from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
-from greendot.rooms.count_throttle import CountThrottle
+from greendot.rooms.announcer import RoomAnnouncer
 from greendot.rooms.typing_model import Typist
-from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
-from greendot.visibility.room_view import RoomView
 
 # Of the hold: a large room's count is repeated so often while people go on typing, so that clients may let it expire.
 REPEAT_COUNT = 0.4
@@ -32,33 +29,20 @@ class _Entry(NamedTuple):
     timer: Timer
 
 
-class RoomTyping:
+class RoomTyping(RoomAnnouncer):
     """Who is typing in one room with local listeners."""
 
-    __slots__ = (
-        "_channel",
-        "_context",
-        "_counting",
-        "_entries",
-        "_large",
-        "_ttl_ms",
-        "_unknown",
-        "_visibility",
-        "room_view",
-    )
+    __slots__ = ("_entries", "_ttl_ms", "_unknown")
+
+    ROLE, LAPSES = "typing", True
 
     def __init__(
         self, channel: Channel, context: NodeContext, visibility: VisibilityCache, large: int, ttl_ms: int
     ) -> None:
-        self._channel = channel
-        self._context = context
-        self._visibility = visibility
-        self._large = large
+        super().__init__(channel, context, visibility, large, lambda: self._entries.keys())
         self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
         self._unknown: dict[str, Typing] = {}  # who types, and it is being looked up who may see them
-        self._counting = CountThrottle(context.timers, self._deliver_count)
-        self.room_view = RoomView(channel, context, visibility, lambda: self._entries.keys())
 
     def seed(self, typists: Iterable[Typist]) -> None:
         """Take over what the engine knew when the first listener came; what was heard since is newer."""
@@ -80,7 +64,7 @@ class RoomTyping:
         if typing.expires_in_ms <= 0:
             self._unknown.pop(typing.user, None)
             self._stop(typing.user)
-        elif typing.user in self._entries or self._visibility.is_ready(self._channel.topic.tenant, typing.user):
+        elif typing.user in self._entries or self._visibility.is_ready(self._tenant, typing.user):
             self._start(typing)
         else:
             if typing.user not in self._unknown:
@@ -88,11 +72,9 @@ class RoomTyping:
             self._unknown[typing.user] = typing
 
     async def _learn(self, user: str) -> None:
-        try:
-            await self._visibility.know(self._channel.topic.tenant, self.room_view.viewers(), [user])
-        except StoreUnavailable:
-            self._unknown.pop(user, None)  # whoever goes on typing says so again
-        if (typing := self._unknown.pop(user, None)) is not None:
+        is_known = await self._look_up([user])
+        typing = self._unknown.pop(user, None)
+        if is_known and typing is not None:  # else a typist who goes on is announced again
             self._start(typing)
 
     def _start(self, typing: Typing) -> None:
@@ -100,20 +82,22 @@ class RoomTyping:
         self._hold(typing.user, typing.name, typing.expires_in_ms)
         if not self._is_large:
             event = TypingStarted(self._room, typing.user, typing.name, typing.expires_in_ms)
-            self._deliver(typing.user, event, self.room_view.skipped(typing.user))
-        elif not known or self._context.timers.now() - self._counting.told_at >= REPEAT_COUNT * self._ttl_ms / 1000:
+            self._announce(typing.user, event, self.room_view.skipped(typing.user))
+        elif not known or self._context.timers.now() - self._counting.sent_at >= REPEAT_COUNT * self._ttl_ms / 1000:
             self._counting.soon()
 
     def typers(self, reader: str) -> list[Typer]:
         """The typers for a listener that joins, the listener left out; empty in a large room."""
         if self._is_large:
             return []
-        now = self._context.timers.now()
         return [
-            Typer(user, entry.name, max(1, round((entry.timer.due - now) * 1000)))
+            Typer(user, entry.name, self._left_ms(entry))
             for user, entry in self._entries.items()
             if user != reader and self.room_view.sees(reader, user)
         ]
+
+    def _left_ms(self, entry: _Entry) -> int:
+        return max(1, round((entry.timer.due - self._context.timers.now()) * 1000))
 
     @property
     def users(self) -> Collection[str]:
@@ -123,34 +107,12 @@ class RoomTyping:
     def count(self, reader: str) -> int:
         return self.room_view.count(reader) - (reader in self._entries)
 
-    def review(self, users: Collection[str] | None) -> None:
-        """Decide again what these see and who sees them, and tell what is different."""
-        now = self._context.timers.now()
-        for viewer, target, sees in self.room_view.review(users):
-            if self._is_large:
-                self._counting.soon()
-                continue
-            entry = self._entries[target]
-            left_ms = max(1, round((entry.timer.due - now) * 1000))
-            started = TypingStarted(self._room, target, entry.name, left_ms)
-            event = started if sees else TypingStopped(self._room, target)
-            frame = encode_event(event, self._context.clock.now_ms())
-            self._context.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, ("typing", target)))
-
     def close(self) -> None:
         for entry in self._entries.values():
             self._context.timers.cancel(entry.timer)
         self._entries.clear()
         self._unknown.clear()
         self._counting.close()
-
-    @property
-    def _room(self) -> str:
-        return self._channel.topic.name
-
-    @property
-    def _is_large(self) -> bool:
-        return len(self._channel.listeners) > self._large
 
     def _hold(self, user: str, name: str | None, ms: int) -> None:
         entry = self._entries.pop(user, None)
@@ -162,28 +124,20 @@ class RoomTyping:
 
     def _stop(self, user: str) -> None:
         entry = self._entries.pop(user, None)
-        if entry is None:
-            return
-        self._context.timers.cancel(entry.timer)
-        blind = self.room_view.skipped(user)
-        self.room_view.goes(user)
-        if self._is_large:
-            self._counting.soon()
-        else:
-            self._deliver(user, TypingStopped(self._room, user), blind)
+        if entry is not None:
+            self._context.timers.cancel(entry.timer)
+            self._announce_gone(user)
 
-    def _deliver(self, user: str, event: Event, skip: list[Connection]) -> None:
-        key = RoomKey(self._room, ("typing", user))
-        frame = encode_event(event, self._context.clock.now_ms())
-        self._context.hub.offer(self._channel, frame, key=key, skip=skip, low=True)
+    def _event(self, user: str, *, seen: bool) -> Event:
+        if not seen:
+            return TypingStopped(self._room, user)
+        entry = self._entries[user]
+        return TypingStarted(self._room, user, entry.name, self._left_ms(entry))
 
-    def _deliver_count(self) -> None:
-        """To everybody how many others are typing: one less for those who type themselves."""
-        key = RoomKey(self._room, ("typing",))
+    def _announce_count(self) -> None:
+        """Send everybody the count of other typists: one less for those who type themselves."""
+        key = RoomKey(self._room, (self.ROLE,))
         self.room_view.deliver_count(self._count_frame, key, [*self._entries], -1, lapses=True)
 
     def _count_frame(self, count: int) -> bytes:
         return encode_event(TypingCount(self._room, count, self._ttl_ms), self._context.clock.now_ms())
-
-    def _devices(self, user: str) -> list[Connection]:
-        return self._context.registry.connections_in(self._channel, user)

@@ -1,0 +1,132 @@
+"""Announcements of a room's users, occupants or typists, to its listeners on this node.
+
+A small room is sent an event for each user, and only to listeners who may see the user. A large room is sent counts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from typing import ClassVar
+
+from greendot.errors import StoreUnavailable
+from greendot.node.channel import Channel, RoomKey
+from greendot.node.context import NodeContext
+from greendot.node.timer_model import Timer
+from greendot.node.timers import Timers
+from greendot.protocol.codec import encode_event
+from greendot.protocol.events import Event
+from greendot.transport.connection import Connection
+from greendot.visibility.cache import VisibilityCache
+from greendot.visibility.room_view import RoomView
+
+COUNT_EVERY_S = 1.0  # a large room is sent a count at most so often
+
+
+class CountThrottle:
+    """Sends a count now, if the last one is old enough; otherwise once, when it is."""
+
+    __slots__ = ("_send", "_timer", "_timers", "sent_at")
+
+    def __init__(self, timers: Timers, send: Callable[[], None]) -> None:
+        self._timers = timers
+        self._send = send
+        self._timer: Timer | None = None  # set while a count waits for its turn
+        self.sent_at = float("-inf")  # monotonic seconds
+
+    def soon(self) -> None:
+        wait_s = self.sent_at + COUNT_EVERY_S - self._timers.now()
+        if wait_s <= 0:
+            self._now()
+        elif self._timer is None:
+            self._timer = self._timers.set(wait_s, self._now)
+
+    def _now(self, _: None = None) -> None:
+        self.close()
+        self.sent_at = self._timers.now()
+        self._send()
+
+    def close(self) -> None:
+        self._timers.cancel(self._timer)
+        self._timer = None
+
+
+class RoomAnnouncer(ABC):
+    """The users of one room in one role. Subclasses keep them (`users`) and make their events."""
+
+    __slots__ = ("_channel", "_context", "_counting", "_large", "_visibility", "room_view")
+
+    ROLE: ClassVar[str]  # in the key of signals: the latest of a user in a role replaces those that wait
+    LAPSES: ClassVar[bool]  # clients let the signals expire: counts are repeated, and signals may be shed
+
+    def __init__(
+        self,
+        channel: Channel,
+        context: NodeContext,
+        visibility: VisibilityCache,
+        large: int,
+        users: Callable[[], Collection[str]],
+    ) -> None:
+        self._channel = channel
+        self._context = context
+        self._visibility = visibility
+        self._large = large
+        self._counting = CountThrottle(context.timers, self._announce_count)
+        self.room_view = RoomView(channel, context, visibility, users)
+
+    @abstractmethod
+    def _event(self, user: str, *, seen: bool) -> Event:
+        """Return the event for listeners to whom a user appears, or disappears."""
+
+    @abstractmethod
+    def _announce_count(self) -> None:
+        """Send each listener the count of users they see."""
+
+    @property
+    def _tenant(self) -> str:
+        return self._channel.topic.tenant
+
+    @property
+    def _room(self) -> str:
+        return self._channel.topic.name
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self._channel.listeners) > self._large
+
+    def _devices(self, user: str) -> list[Connection]:
+        return self._context.registry.connections_in(self._channel, user)
+
+    async def _look_up(self, users: Collection[str]) -> bool:
+        """Learn who may see these users; return whether the store could be read."""
+        try:
+            await self._visibility.know(self._tenant, self.room_view.viewers(), users)
+        except StoreUnavailable:
+            return False
+        return True
+
+    def _announce(self, user: str, event: Event, skip: list[Connection]) -> None:
+        """Send an event to all listeners but `skip`."""
+        if self._channel.listeners:
+            frame, key = encode_event(event, self._context.clock.now_ms()), RoomKey(self._room, (self.ROLE, user))
+            self._context.hub.offer(self._channel, frame, key=key, skip=skip, low=self.LAPSES)
+            if not self.LAPSES:
+                self.room_view.named()
+
+    def _announce_gone(self, user: str) -> None:
+        """Announce that a user, who is not in the role any more, has disappeared."""
+        skip = self.room_view.skipped(user)
+        self.room_view.goes(user)
+        if self._is_large:
+            self._counting.soon()
+        else:
+            self._announce(user, self._event(user, seen=False), skip)
+
+    def review(self, users: Collection[str] | None) -> None:
+        """Decide again whom these users see and who sees them (None: all), and announce each difference."""
+        for viewer, target, sees in self.room_view.review(users):
+            if self._is_large:
+                self._counting.soon()
+                continue
+            frame = encode_event(self._event(target, seen=sees), self._context.clock.now_ms())
+            self._context.hub.send_each(self._devices(viewer), frame, key=RoomKey(self._room, (self.ROLE, target)))

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from greendot.app.adapters import make_store
-from greendot.cli._settings import settings_from
+from greendot.cli._settings import config_option, settings_from
 from greendot.config import Settings
 from greendot.errors import ConfigError
 from greendot.store.port import Store
@@ -24,34 +25,50 @@ T = TypeVar("T")
 store_option = click.option("--store", metavar="URL", help="The servers' store: sqlite:///FILE or postgresql://….")
 
 
-def dead_letter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Which of what could not be sent."""
-    some = click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be repeated.")
-    return some(click.option("--all", "everything", is_flag=True, help="All dead letters.")(command))
+class StoreAccess:
+    """The store of a command. Its settings are read on first use, after the command has checked its arguments."""
+
+    def __init__(self, url: str | None, config: Path | None, engine: str | None = None) -> None:
+        self.config = config
+        self._flags = {"store": {"url": url}, "engine": {"url": engine}}
+
+    @cached_property
+    def settings(self) -> Settings:
+        """ConfigError if there is no store: reading makes none."""
+        settings = settings_from(self.config, self._flags)
+        path = settings.store_path
+        if path == ":memory:":
+            raise ConfigError("a store in memory lives inside the server process: ask the server, over HTTP.")
+        if path and not Path(path).exists():
+            raise ConfigError(
+                f"there is no store {path} here. Call this in the server's folder, or give the server's store: "
+                "--store URL"
+            )
+        return settings
+
+    def run(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Open the store for one piece of work."""
+        return on_a_loop(self._run(work))
+
+    async def _run(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        store = make_store(self.settings)
+        await store.start()
+        try:
+            return await work(store)
+        finally:
+            await store.close()
 
 
-def wanted_letters(ids: tuple[int, ...], everything: bool, lists: str) -> tuple[int, ...] | None:
-    """Those that were named; None: all. `lists` is the command that shows them."""
-    if bool(ids) == everything:
-        raise click.UsageError(f"Give --id (`{lists}` shows them), or --all.")
-    return None if everything else ids
+def store_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --store and --config. The command gets them, and --engine if it has that, as a `StoreAccess`."""
 
+    @store_option
+    @config_option
+    @wraps(command)
+    def called(store: str | None, config: Path | None, engine: str | None = None, **rest: Any) -> None:
+        command(access=StoreAccess(store, config, engine), **rest)
 
-def store_settings(store: str | None, config: Path | None, engine: str | None = None) -> Settings:
-    """ConfigError if there is no store to look into: looking makes none."""
-    settings = settings_from(config, {"store": {"url": store}, "engine": {"url": engine}})
-    path = settings.store_path
-    if path == ":memory:":
-        raise ConfigError("a store in memory lives inside the server process: ask the server, over HTTP.")
-    if path and not Path(path).exists():
-        raise ConfigError(
-            f"there is no store {path} here. Call this in the server's folder, or give the server's store: --store URL"
-        )
-    return settings
-
-
-def on_store(settings: Settings, look: Callable[[Store], Awaitable[T]]) -> T:
-    return on_a_loop(_opened(settings, look))
+    return called
 
 
 def on_a_loop(work: Awaitable[T]) -> T:
@@ -66,10 +83,14 @@ def on_a_loop(work: Awaitable[T]) -> T:
         sys.exit(INTERRUPTED)
 
 
-async def _opened(settings: Settings, look: Callable[[Store], Awaitable[T]]) -> T:
-    store = make_store(settings)
-    await store.start()
-    try:
-        return await look(store)
-    finally:
-        await store.close()
+def dead_letter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Which of what could not be sent."""
+    some = click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be repeated.")
+    return some(click.option("--all", "everything", is_flag=True, help="All dead letters.")(command))
+
+
+def wanted_letters(ids: tuple[int, ...], everything: bool, lists: str) -> tuple[int, ...] | None:
+    """Those that were named; None: all. `lists` is the command that shows them."""
+    if bool(ids) == everything:
+        raise click.UsageError(f"Give --id (`{lists}` shows them), or --all.")
+    return None if everything else ids

@@ -8,16 +8,15 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from pathlib import Path
 
 import click
 import msgspec
 
 from greendot.app.adapters import make_engine, make_store, pushes
 from greendot.app.jobs import JOBS, JobServices, all_jobs, plainly
-from greendot.cli._options import json_option, print_json
-from greendot.cli._settings import config_option, with_dev_secret
-from greendot.cli._store import INTERRUPTED, on_a_loop, on_store, store_option, store_settings
+from greendot.cli._options import engine_option, json_option, print_json
+from greendot.cli._settings import with_dev_secret
+from greendot.cli._store import INTERRUPTED, StoreAccess, on_a_loop, store_options
 from greendot.cli._tables import NOTHING, ago, duration, table
 from greendot.clock import SystemClock
 from greendot.config import Settings
@@ -42,17 +41,15 @@ def jobs() -> None:
 
 @jobs.command("list")
 @json_option
-@store_option
-@config_option
-def list_(as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def list_(as_json: bool, access: StoreAccess) -> None:
     """When each job ran and runs again, and what became of it."""
-    settings = store_settings(store, config)
 
-    async def look(there: Store) -> tuple[list[JobState], list[JobRun]]:
-        states = await there.jobs()
-        return states, [run for state in states for run in await there.job_runs(state.name, 1)]
+    async def look(store: Store) -> tuple[list[JobState], list[JobRun]]:
+        states = await store.jobs()
+        return states, [run for state in states for run in await store.job_runs(state.name, 1)]
 
-    states, runs = on_store(settings, look)
+    states, runs = access.run(look)
     last = {run.name: run for run in runs}
     if as_json:
         found = [msgspec.to_builtins(state) | {"last": msgspec.to_builtins(last.get(state.name))} for state in states]
@@ -72,13 +69,12 @@ def list_(as_json: bool, store: str | None, config: Path | None) -> None:
 @click.argument("name", required=False)
 @click.option("--limit", type=click.IntRange(1, MOST_SHOWN), default=20, show_default=True, help="Runs to show.")
 @json_option
-@store_option
-@config_option
-def history(name: str | None, limit: int, as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def history(name: str | None, limit: int, as_json: bool, access: StoreAccess) -> None:
     """The last runs, of one job or of all, the newest first."""
     if name is not None:
         _check(name)
-    runs = on_store(store_settings(store, config), lambda there: there.job_runs(name, limit))
+    runs = access.run(lambda store: store.job_runs(name, limit))
     if as_json:
         print_json({"runs": runs})
     elif not runs:
@@ -91,13 +87,12 @@ def history(name: str | None, limit: int, as_json: bool, store: str | None, conf
 
 @jobs.command()
 @click.argument("name")
-@click.option("--engine", metavar="URL", help="The servers' engine: redis://HOST:PORT.")
-@store_option
-@config_option
-def run(name: str, engine: str | None, store: str | None, config: Path | None) -> None:
+@engine_option
+@store_options
+def run(name: str, access: StoreAccess) -> None:
     """Run a job now, due or not, unless a server does. Ctrl-C stops it; the next run goes on from there."""
     _check(name)
-    settings = with_dev_secret(store_settings(store, config, engine))
+    settings = with_dev_secret(access.settings)
     if settings.engine.url == "memory" and name in _ASK_ENGINE:
         raise ConfigError(f"{_ENGINE}. For servers that share a Redis give its URL: --engine redis://HOST:PORT")
     ended = on_a_loop(_run(settings, name))

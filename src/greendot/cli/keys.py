@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -10,8 +9,7 @@ import click
 from greendot.auth.model import SCOPES, hash_of, text_of
 from greendot.cli._durations import Duration
 from greendot.cli._options import json_option, print_json
-from greendot.cli._settings import config_option
-from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import NOTHING, ago, duration, left, table
 from greendot.clock import SystemClock
 from greendot.config import Settings, check_id
@@ -42,8 +40,7 @@ def keys() -> None:
 )
 @_expires
 @json_option
-@store_option
-@config_option
+@store_options
 def create(
     name: str,
     tenant: str | None,
@@ -51,8 +48,7 @@ def create(
     scopes: tuple[str, ...],
     expires: int | None,
     as_json: bool,
-    store: str | None,
-    config: Path | None,
+    access: StoreAccess,
 ) -> None:
     """Make a key with this NAME and print it. It cannot be shown again."""
     owner = _owner(name, tenant, operator)
@@ -62,15 +58,14 @@ def create(
             if operator
             else f"Say what it may do: --scope {' or '.join(SCOPES)}."
         )
-    settings = store_settings(store, config)
     shown, secret = _new_secret(expires)
     key = ApiKey(owner, name, ("operator",) if operator else tuple(dict.fromkeys(scopes)), secret.created_at)
 
-    async def make(there: Store) -> bool:
-        await _check_registered(settings, there, owner)
-        return await there.create_key(key, secret)
+    async def make(store: Store) -> bool:
+        await _check_registered(access.settings, store, owner)
+        return await store.create_key(key, secret)
 
-    if not on_store(settings, make):
+    if not access.run(make):
         raise ConfigError(f"{_whose(owner)} has a key {name!r} already: rotate or revoke it, or take another name.")
     _show(shown, f"Made {name}, a key of {_whose(owner)}: {', '.join(key.scopes)}.", key, secret, as_json)
 
@@ -82,33 +77,25 @@ def create(
 @click.option("--overlap", type=Duration(), default="24h", show_default=True, help="So long the old secret goes on.")
 @click.option("--expires", type=Duration(), help="The new secret ends after so long. [default: as the old one did]")
 @json_option
-@store_option
-@config_option
+@store_options
 def rotate(
-    name: str,
-    tenant: str | None,
-    operator: bool,
-    overlap: int,
-    expires: int | None,
-    as_json: bool,
-    store: str | None,
-    config: Path | None,
+    name: str, tenant: str | None, operator: bool, overlap: int, expires: int | None, as_json: bool, access: StoreAccess
 ) -> None:
     """Make a new secret for the key NAME and print it. The old one goes on for a while, so that no app is cut off."""
     owner = _owner(name, tenant, operator)
 
-    async def change(there: Store) -> tuple[ApiKey, str, Secret]:
-        found = await there.api_key(owner, name)
+    async def change(store: Store) -> tuple[ApiKey, str, Secret]:
+        found = await store.api_key(owner, name)
         if found is not None:
             key, secrets = found
             newest = secrets[-1]
             lasts = expires if expires is not None else newest.expires_at and newest.expires_at - newest.created_at
             shown, secret = _new_secret(lasts)
-            if await there.rotate_key(owner, name, secret, old_ends_at=secret.created_at + overlap):
+            if await store.rotate_key(owner, name, secret, old_ends_at=secret.created_at + overlap):
                 return key, shown, secret
         raise _no_key(owner, name)
 
-    key, shown, secret = on_store(store_settings(store, config), change)
+    key, shown, secret = access.run(change)
     how = f"goes on for {duration(overlap)}" if overlap else f"is refused within {BELIEVED_S:.0f} s"
     _show(shown, f"Made a new secret for {name}, a key of {_whose(owner)}. The old one {how}.", key, secret, as_json)
 
@@ -117,12 +104,11 @@ def rotate(
 @click.argument("name")
 @_tenant
 @_operator
-@store_option
-@config_option
-def revoke(name: str, tenant: str | None, operator: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def revoke(name: str, tenant: str | None, operator: bool, access: StoreAccess) -> None:
     """End the key NAME with all its secrets."""
     owner = _owner(name, tenant, operator)
-    if not on_store(store_settings(store, config), lambda there: there.remove_key(owner, name)):
+    if not access.run(lambda store: store.remove_key(owner, name)):
         raise _no_key(owner, name)
     click.echo(f"Revoked {name}, a key of {_whose(owner)}: servers refuse it within {BELIEVED_S:.0f} s.")
 
@@ -131,12 +117,11 @@ def revoke(name: str, tenant: str | None, operator: bool, store: str | None, con
 @click.option("--tenant", metavar="T", help="Those of one tenant.")
 @click.option("--operator", is_flag=True, help="Those of no tenant.")
 @json_option
-@store_option
-@config_option
-def list_keys(tenant: str | None, operator: bool, as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def list_keys(tenant: str | None, operator: bool, as_json: bool, access: StoreAccess) -> None:
     """The keys there are, with each secret's dates; never the secrets."""
     owner = None if tenant is None and not operator else _owner("x", tenant, operator)
-    found = on_store(store_settings(store, config), lambda there: there.api_keys(owner))
+    found = access.run(lambda store: store.api_keys(owner))
     if as_json:
         print_json({"keys": [_entry(key, secrets) for key, secrets in found]})
     elif not found:
@@ -194,10 +179,10 @@ def _new_secret(lasts_ms: int | None) -> tuple[str, Secret]:
     return text_of(id, secret), Secret(id, hash_of(secret), now, None if lasts_ms is None else now + lasts_ms)
 
 
-async def _check_registered(settings: Settings, there: Store, owner: str) -> None:
+async def _check_registered(settings: Settings, store: Store, owner: str) -> None:
     if settings.auth.tenants != "registered" or owner == OPERATOR or owner in settings.tenants:
         return
-    if await there.tenant(owner) is None:
+    if await store.tenant(owner) is None:
         raise ConfigError(
             f"tenant {owner} is not registered, and only registered ones may come: greendot tenants create {owner}"
         )

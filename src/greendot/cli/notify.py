@@ -11,9 +11,9 @@ import msgspec
 from greendot.cli._http import ask
 from greendot.cli._options import check_ids, json_option, print_json
 from greendot.cli._settings import config_option, settings_from, with_dev_key
-from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._store import StoreAccess, store_option
 from greendot.clock import SystemClock
-from greendot.config import Settings, check_id
+from greendot.config import check_id
 from greendot.errors import ConfigError
 from greendot.ids import new_message_id
 from greendot.protocol.codec import MAX_FRAME
@@ -59,7 +59,7 @@ def notify(
     if store is not None:
         if url is not None:
             raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
-        answer = _write(store_settings(store, config), notice)
+        answer = _write(StoreAccess(store, config), notice)
         how = "\nDevices that are connected hear of it within a minute or so, when servers look by themselves."
     else:
         if tenant is not None:
@@ -96,10 +96,11 @@ def _json(text: str) -> bytes:
     return body
 
 
-def _write(settings: Settings, notice: Notice) -> dict[str, Any]:
-    promise = settings.kinds[notice.kind].promise if notice.kind in settings.kinds else "durable"
+def _write(access: StoreAccess, notice: Notice) -> dict[str, Any]:
+    kinds = access.settings.kinds
+    promise = kinds[notice.kind].promise if notice.kind in kinds else "durable"
     if promise in ("ephemeral", "recomputable"):
         raise ConfigError(f"{notice.kind} is {promise}, so it is not kept in the store: leave out --store.")
     notice = msgspec.structs.replace(notice, ack=promise == "acknowledged")
-    (created,) = on_store(settings, lambda there: there.notify([notice]))
+    (created,) = access.run(lambda store: store.notify([notice]))
     return {"id": created.notification.id, "seq": created.notification.seq, "new": created.new}

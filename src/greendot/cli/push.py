@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 from msgspec import structs
 
 from greendot.app.config_checks import CHECKS
 from greendot.app.push import ALL, make_senders
 from greendot.cli._options import check_ids, json_option, print_json
-from greendot.cli._settings import config_option, settings_from
-from greendot.cli._store import dead_letter_options, on_a_loop, on_store, store_option, store_settings, wanted_letters
+from greendot.cli._settings import settings_from
+from greendot.cli._store import StoreAccess, dead_letter_options, on_a_loop, store_options, wanted_letters
 from greendot.cli._tables import NOTHING, ago, table
 from greendot.clock import SystemClock
 from greendot.config import Settings
@@ -58,12 +56,11 @@ def push() -> None:
 @click.argument("notification")
 @tenant_option
 @json_option
-@store_option
-@config_option
-def explain(notification: str, tenant: str, as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def explain(notification: str, tenant: str, as_json: bool, access: StoreAccess) -> None:
     """Why NOTIFICATION (its id) was pushed, is held, or never was; and what each device's provider said."""
     check_ids("notification", (notification,), tenant)
-    found = on_store(store_settings(store, config), lambda store: store.push_of(tenant, notification))
+    found = access.run(lambda store: store.push_of(tenant, notification))
     if as_json:
         print_json({"pushes": found})
         return
@@ -101,12 +98,11 @@ def _explained(record: PushRecord, now: int) -> list[str]:
 @click.argument("user")
 @tenant_option
 @json_option
-@store_option
-@config_option
-def devices(user: str, tenant: str, as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def devices(user: str, tenant: str, as_json: bool, access: StoreAccess) -> None:
     """Where USER can be reached. Of tokens only the end is shown."""
     check_ids("user", (user,), tenant)
-    found = on_store(store_settings(store, config), lambda store: store.devices(tenant, user))
+    found = access.run(lambda store: store.devices(tenant, user))
     shown = [device._replace(token=f"…{device.token[-SHOWN_OF_A_TOKEN:]}") for device in found]
     if as_json:
         print_json({"devices": [device._asdict() for device in shown]})
@@ -120,12 +116,11 @@ def devices(user: str, tenant: str, as_json: bool, store: str | None, config: Pa
 
 @push.command()
 @json_option
-@store_option
-@config_option
-def status(as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def status(as_json: bool, access: StoreAccess) -> None:
     """How full the queue is, and by whom is pushed."""
-    settings, now = store_settings(store, config), SystemClock().now_ms()
-    counts = on_store(settings, lambda store: store.push_counts(now))
+    settings, now = access.settings, SystemClock().now_ms()
+    counts = access.run(lambda store: store.push_counts(now))
     providers: dict[str, TenantPush] = {"all others" if settings.tenants else "all": settings.push, **_own(settings)}
     if as_json:
         print_json({**counts._asdict(), "providers": {name: own.providers for name, own in providers.items()}})
@@ -140,11 +135,10 @@ def status(as_json: bool, store: str | None, config: Path | None) -> None:
 @push.command()
 @json_option
 @any_tenant_option
-@store_option
-@config_option
-def dead(as_json: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
+@store_options
+def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
     """Pushes that were given up, the oldest first."""
-    found = on_store(store_settings(store, config), lambda store: store.dead_pushes(tenant, MOST_LISTED + 1))
+    found = access.run(lambda store: store.dead_pushes(tenant, MOST_LISTED + 1))
     if as_json:
         print_json({"dead": found})
         return
@@ -170,13 +164,12 @@ def _why(record: PushRecord) -> str:
 @push.command()
 @dead_letter_options
 @any_tenant_option
-@store_option
-@config_option
-def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
+@store_options
+def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, access: StoreAccess) -> None:
     """Have dead letters sent again, to the devices that did not get them."""
     wanted = wanted_letters(ids, everything, "greendot push dead")
-    settings, now = store_settings(store, config), SystemClock().now_ms()
-    found = on_store(settings, lambda store: store.replay_pushes(tenant, wanted, now))
+    now = SystemClock().now_ms()
+    found = access.run(lambda store: store.replay_pushes(tenant, wanted, now))
     click.echo(f"Queued again: {len(found)}." if found else "There are no such dead letters.")
     if missing := sorted({*ids} - {*found}):
         click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")
@@ -187,19 +180,17 @@ def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, store: st
 @click.option("--device", help="Only this one.")
 @click.option("--dry-run", is_flag=True, help="Do everything but the sending.")
 @tenant_option
-@store_option
-@config_option
-def test(user: str, device: str | None, dry_run: bool, tenant: str, store: str | None, config: Path | None) -> None:
+@store_options
+def test(user: str, device: str | None, dry_run: bool, tenant: str, access: StoreAccess) -> None:
     """Send a push to a user's devices by their providers, past the queue and the gate, and say what came back."""
     check_ids("user", (user,), tenant)
-    settings_from(config, {}, CHECKS)
-    settings = store_settings(store, config)
-    found = on_store(settings, lambda store: store.devices(tenant, user))
+    settings_from(access.config, {}, CHECKS)
+    found = access.run(lambda store: store.devices(tenant, user))
     to = [one for one in found if device in (None, one.device)]
     if not to:
         named = f" called {device}" if device else ""
         raise ConfigError(f"{user} has no device{named} registered: see `greendot push devices {user}`.")
-    sent = on_a_loop(_send(settings, tenant, to, dry_run=dry_run))
+    sent = on_a_loop(_send(access.settings, tenant, to, dry_run=dry_run))
     rows = [(one.device, one.provider, got.outcome, got.reason or NOTHING) for one, got in zip(to, sent, strict=True)]
     click.echo(table(("DEVICE", "PROVIDER", "OUTCOME", "WHY"), rows))
     if any(got.outcome != "sent" for got in sent):

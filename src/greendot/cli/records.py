@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import msgspec
 from msgspec import Raw, Struct
 
 from greendot.cli._options import after_option, check_ids, json_option, limit_option, print_json, tenant_option
-from greendot.cli._settings import config_option
-from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import NOTHING, ago, several, table
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.store.inbox import Filter, Notification
-from greendot.store.pages import InboxPage
 from greendot.store.port import Store
 from greendot.store.rooms import BusMode, Member, Room
 
@@ -38,25 +34,15 @@ class RoomInfo(Struct, frozen=True):
 @after_option
 @limit_option
 @json_option
-@store_option
-@config_option
-def rooms(
-    room: str | None,
-    tenant: str,
-    after: str | None,
-    limit: int,
-    as_json: bool,
-    store: str | None,
-    config: Path | None,
-) -> None:
+@store_options
+def rooms(room: str | None, tenant: str, after: str | None, limit: int, as_json: bool, access: StoreAccess) -> None:
     """The rooms there are, or the members of ROOM with their roles."""
     check_ids("room", () if room is None else (room,), tenant)
-    settings = store_settings(store, config)
     if room is not None:
-        info, members = on_store(settings, lambda there: _room(there, tenant, room, after, limit))
+        info, members = access.run(lambda store: _room(store, tenant, room, after, limit))
         _show_room(info, members, limit, as_json)
         return
-    found = on_store(settings, lambda there: _rooms(there, tenant, after, limit))
+    found = access.run(lambda store: _rooms(store, tenant, after, limit))
     if as_json:
         print_json({"rooms": found})
     elif not found:
@@ -118,25 +104,13 @@ def _info(room: Room, members: int) -> RoomInfo:
 @click.option("--before", type=int, metavar="N", help="Those before number N.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many.")
 @json_option
-@store_option
-@config_option
+@store_options
 def inbox(
-    user: str,
-    tenant: str,
-    only: Filter,
-    before: int | None,
-    limit: int,
-    as_json: bool,
-    store: str | None,
-    config: Path | None,
+    user: str, tenant: str, only: Filter, before: int | None, limit: int, as_json: bool, access: StoreAccess
 ) -> None:
     """The newest notifications of USER, and what became of each."""
     check_ids("user", (user,), tenant)
-
-    async def look(there: Store) -> InboxPage:
-        return await there.inbox_page(tenant, user, before=before, limit=limit, only=only)
-
-    found, state = on_store(store_settings(store, config), look)
+    found, state = access.run(lambda store: store.inbox_page(tenant, user, before=before, limit=limit, only=only))
     if as_json:
         entries = [msgspec.structs.asdict(entry) | {"body": Raw(entry.body)} for entry in found]
         for entry in entries:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from greendot.cli._options import json_option, print_json
-from greendot.cli._settings import config_option
-from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import table
 
 DRIFT = 1  # the exit code when something is wrong and left so
@@ -23,11 +21,10 @@ def repair() -> None:
 @repair.command()
 @click.option("--dry-run", is_flag=True, help="Only say what is wrong; exit code 1 if anything is.")
 @json_option
-@store_option
-@config_option
-def counters(dry_run: bool, as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def counters(dry_run: bool, as_json: bool, access: StoreAccess) -> None:
     """Count every inbox again and set wrong counters right. It reads all notifications; servers may run meanwhile."""
-    wrong = on_store(store_settings(store, config), lambda there: there.recount(fix=not dry_run))
+    wrong = access.run(lambda store: store.recount(fix=not dry_run))
     if as_json:
         inboxes = [
             {"tenant": tenant, "user": user, "kept": kept._asdict(), "counted": counted._asdict()}

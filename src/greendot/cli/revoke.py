@@ -11,9 +11,9 @@ from greendot.cli._durations import Duration
 from greendot.cli._http import ask
 from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from, with_dev_key
-from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._store import StoreAccess, store_option
 from greendot.clock import SystemClock
-from greendot.config import Settings, check_id
+from greendot.config import check_id
 
 PULLED_S = 15  # servers look by themselves so often
 
@@ -60,7 +60,7 @@ def revoke(
             raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
         if not all_tenants:
             check_id("tenant", whose)
-        _write(store_settings(store, config), whose, kind, value, before)
+        _write(StoreAccess(store, config), whose, kind, value, before)
         answer, how = {"closed": None}, f"Servers close its sockets within {PULLED_S} s, when they look by themselves."
     else:
         if tenant is not None:
@@ -101,7 +101,8 @@ def _what(user: str | None, jti: str | None, session: str | None, tenant: str | 
     raise click.UsageError("Give one of --user, --jti, --session and --all; beside --jti, --user says whose it is.")
 
 
-def _write(settings: Settings, tenant: str, kind: RevocationKind, value: str, before: int) -> None:
-    longest_ms = round((settings.auth.longest_token_s + settings.auth.leeway_s) * 1000)
+def _write(access: StoreAccess, tenant: str, kind: RevocationKind, value: str, before: int) -> None:
+    auth = access.settings.auth
+    longest_ms = round((auth.longest_token_s + auth.leeway_s) * 1000)
     revocation = Revocation(tenant, kind, value, before + longest_ms, before if kind in ("user", "tenant") else 0)
-    on_store(settings, lambda there: there.put_revocation(revocation))
+    access.run(lambda store: store.put_revocation(revocation))

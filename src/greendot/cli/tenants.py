@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from greendot.cli._options import after_option, engine_option, json_option, limit_option, print_json
 from greendot.cli._revoked_sessions import UNSURE, EndedSessions, revocation_until_now, revoke_and_end
-from greendot.cli._settings import config_option, with_dev_secret
-from greendot.cli._store import on_store, store_option, store_settings
+from greendot.cli._settings import with_dev_secret
+from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import ago, several, table
 from greendot.clock import SystemClock
 from greendot.config import check_id
@@ -29,13 +28,12 @@ def tenants() -> None:
 
 @tenants.command()
 @click.argument("tenant")
-@store_option
-@config_option
-def create(tenant: str, store: str | None, config: Path | None) -> None:
+@store_options
+def create(tenant: str, access: StoreAccess) -> None:
     """Register TENANT."""
     check_id("tenant", tenant)
     now = SystemClock().now_ms()
-    if not on_store(store_settings(store, config), lambda there: there.create_tenant(tenant, now)):
+    if not access.run(lambda store: store.create_tenant(tenant, now)):
         raise ConfigError(f"{tenant} is registered already.")
     click.echo(f"Registered {tenant}. Make it a key: greendot keys create NAME --tenant {tenant} --scope SCOPE")
 
@@ -44,19 +42,17 @@ def create(tenant: str, store: str | None, config: Path | None) -> None:
 @after_option
 @limit_option
 @json_option
-@store_option
-@config_option
-def list_tenants(after: str | None, limit: int, as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def list_tenants(after: str | None, limit: int, as_json: bool, access: StoreAccess) -> None:
     """The tenants that are registered, and those with a section in the settings."""
-    settings = store_settings(store, config)
 
-    async def look(there: Store) -> list[tuple[str, int | None, int]]:
-        found: dict[str, int | None] = dict.fromkeys(name for name in settings.tenants if name > (after or ""))
-        found |= dict(await there.tenants(after, limit))
+    async def look(store: Store) -> list[tuple[str, int | None, int]]:
+        found: dict[str, int | None] = dict.fromkeys(name for name in access.settings.tenants if name > (after or ""))
+        found |= dict(await store.tenants(after, limit))
         page = sorted(found.items())[:limit]
-        return [(tenant, at, len(await there.api_keys(tenant))) for tenant, at in page]
+        return [(tenant, at, len(await store.api_keys(tenant))) for tenant, at in page]
 
-    entries = on_store(settings, look)
+    entries = access.run(look)
     if as_json:
         print_json({"tenants": [{"tenant": it, "registered_at": at, "keys": keys} for it, at, keys in entries]})
         return
@@ -73,12 +69,11 @@ def list_tenants(after: str | None, limit: int, as_json: bool, store: str | None
 @tenants.command()
 @click.argument("tenant")
 @json_option
-@store_option
-@config_option
-def show(tenant: str, as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def show(tenant: str, as_json: bool, access: StoreAccess) -> None:
     """How much of TENANT's there is in the store. It counts."""
     check_id("tenant", tenant)
-    registered, rows = on_store(store_settings(store, config), lambda there: _count(there, tenant))
+    registered, rows = access.run(lambda store: _count(store, tenant))
     if as_json:
         print_json({"tenant": tenant, "registered_at": registered and registered.created_at, "records": rows})
         return
@@ -93,33 +88,32 @@ def show(tenant: str, as_json: bool, store: str | None, config: Path | None) -> 
 @click.option("--yes", is_flag=True, help="Erase all that is the tenant's, for good.")
 @json_option
 @engine_option
-@store_option
-@config_option
-def delete(tenant: str, yes: bool, as_json: bool, engine: str | None, store: str | None, config: Path | None) -> None:
+@store_options
+def delete(tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
     """Erase TENANT: its keys, rooms, messages, inboxes, and its registration.
 
     Tokens issued until now are revoked first, and it waits until the sessions have ended. Revocations stay until the
     last token they are about has ended. Exit code 1: not all servers have confirmed that; call it again.
     """
     check_id("tenant", tenant)
-    settings = with_dev_secret(store_settings(store, config, engine))
+    settings = with_dev_secret(access.settings)
 
-    async def erase(there: Store) -> tuple[int, EndedSessions]:
-        registered, rows = await _count(there, tenant)
+    async def erase(store: Store) -> tuple[int, EndedSessions]:
+        registered, rows = await _count(store, tenant)
         if registered is None and not rows:
             raise ConfigError(f"there is nothing of a tenant {tenant!r} in the store.")
         if rows and not yes:
             has = ", ".join(f"{count} {name}" for name, count in rows.items())
             raise ConfigError(f"{tenant} still has {has}. With --yes they are erased, for good.")
-        ended = await revoke_and_end(settings, there, revocation_until_now(settings, tenant, "tenant", tenant))
+        ended = await revoke_and_end(settings, store, revocation_until_now(settings, tenant, "tenant", tenant))
         erased = 0
-        while count := await there.erase_tenant(tenant, limit=AT_ONCE):
+        while count := await store.erase_tenant(tenant, limit=AT_ONCE):
             if erased // TELL_EVERY != (erased + count) // TELL_EVERY:
                 click.echo(f"{erased + count} of {sum(rows.values())} records …", err=True)
             erased += count
         return erased, ended
 
-    erased, ended = on_store(settings, erase)
+    erased, ended = access.run(erase)
     if as_json:
         print_json({"tenant": tenant, "erased": erased, "confirmed": ended.sure})
         sys.exit(0 if ended.sure else UNSURE)
@@ -127,8 +121,8 @@ def delete(tenant: str, yes: bool, as_json: bool, engine: str | None, store: str
     sys.exit(ended.report(tenant))
 
 
-async def _count(there: Store, tenant: str) -> tuple[RegisteredTenant | None, dict[str, int]]:
-    return await there.tenant(tenant), await there.tenant_rows(tenant)
+async def _count(store: Store, tenant: str) -> tuple[RegisteredTenant | None, dict[str, int]]:
+    return await store.tenant(tenant), await store.tenant_rows(tenant)
 
 
 def _when(registered: RegisteredTenant) -> str:

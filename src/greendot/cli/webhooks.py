@@ -11,7 +11,7 @@ from msgspec import structs
 from greendot.app.webhooks import call_terms, make_hook
 from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from
-from greendot.cli._store import dead_letter_options, on_a_loop, on_store, store_option, store_settings, wanted_letters
+from greendot.cli._store import StoreAccess, dead_letter_options, on_a_loop, store_options, wanted_letters
 from greendot.cli._tables import NOTHING, ago, several, table
 from greendot.clock import SystemClock
 from greendot.config import Settings
@@ -35,13 +35,11 @@ def webhooks() -> None:
 
 @webhooks.command("list")
 @json_option
-@store_option
-@config_option
-def list_(as_json: bool, store: str | None, config: Path | None) -> None:
+@store_options
+def list_(as_json: bool, access: StoreAccess) -> None:
     """Each tenant's hook: what waits, what fails, what was given up."""
-    settings = store_settings(store, config)
-    states = on_store(settings, lambda store: store.hook_states(sorted(settings.hooks)))
-    hooks = settings.hooks
+    hooks = access.settings.hooks
+    states = access.run(lambda store: store.hook_states(sorted(hooks)))
     if as_json:
         print_json({"webhooks": [state._asdict() | {"hook": state.tenant in hooks} for state in states]})
         return
@@ -67,11 +65,10 @@ def list_(as_json: bool, store: str | None, config: Path | None) -> None:
 @webhooks.command()
 @json_option
 @tenant_option
-@store_option
-@config_option
-def dead(as_json: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
+@store_options
+def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
     """Events that were given up, the oldest first."""
-    found = on_store(store_settings(store, config), lambda store: store.dead_hooks(tenant, MOST_LISTED + 1))
+    found = access.run(lambda store: store.dead_hooks(tenant, MOST_LISTED + 1))
     if as_json:
         print_json({"dead": [event._asdict() for event in found]})
         return
@@ -92,13 +89,11 @@ def dead(as_json: bool, tenant: str | None, store: str | None, config: Path | No
 @webhooks.command()
 @dead_letter_options
 @tenant_option
-@store_option
-@config_option
-def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, store: str | None, config: Path | None) -> None:
+@store_options
+def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, access: StoreAccess) -> None:
     """Have dead letters sent again. A hook that was stopped goes on."""
     wanted = wanted_letters(ids, everything, "greendot webhooks dead")
-    settings = store_settings(store, config)
-    found = on_store(settings, lambda store: store.replay_hooks(tenant, wanted))
+    found = access.run(lambda store: store.replay_hooks(tenant, wanted))
     click.echo(f"{several(len(found), 'event')} will be sent." if found else "There are no such dead letters.")
     if missing := sorted({*ids} - {*found}):
         click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")

@@ -20,7 +20,6 @@ OF_A_SESSION = {"session", "user", "tenant"}  # what `node.session.named` makes
 WITH_LOGGING = {
     "telemetry",
     "client",
-    "cli/engine.py",
     "cli/_store.py",
     "transport/http2_client.py",
     "transport/http_client.py",

@@ -71,14 +71,16 @@ def store_options(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def on_a_loop(work: Awaitable[T]) -> T:
+def on_a_loop(work: Awaitable[T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
+    """Run it to its end. Ctrl-C ends the process with the exit code of an interrupt."""
     logging.getLogger("greendot").addHandler(logging.NullHandler())  # what matters is raised, and said once
 
     async def whole() -> T:
         return await work
 
     try:
-        return asyncio.run(whole())
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(whole())
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

@@ -6,11 +6,11 @@ They go straight to the shared engine, past the servers, and join nothing: what 
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 import uvloop
@@ -19,6 +19,7 @@ from msgspec import Struct
 from greendot.app.adapters import make_engine
 from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
 from greendot.cli._settings import config_option, settings_from, with_dev_secret
+from greendot.cli._store import on_a_loop
 from greendot.cli._tables import NOTHING, ago, left, several, table
 from greendot.clock import SystemClock
 from greendot.config import Settings
@@ -30,9 +31,58 @@ from greendot.protocol.events import Presence
 from greendot.protocol.replies import PresenceReply, Typer
 
 SLOW_S = 2.0  # what takes longer says that it is at work
-INTERRUPTED = 130  # the exit code of what was ended by Ctrl-C, as shells have it
 
 T = TypeVar("T")
+
+
+class EngineAccess:
+    """The engine of a command. Its settings are read by `run`, after the command has checked its arguments."""
+
+    def __init__(self, url: str | None, config: Path | None) -> None:
+        self._url = url
+        self._config = config
+
+    def run(self, request: str, work: Callable[[RedisEngine], Awaitable[T]]) -> T:
+        """Connect for one piece of work. ConfigError names `request` if only a server's HTTP API can answer."""
+        return on_a_loop(observing(self._settings(request), work), uvloop.new_event_loop)
+
+    def _settings(self, request: str) -> Settings:
+        settings = with_dev_secret(settings_from(self._config, {"engine": {"url": self._url}}))
+        if settings.engine.url == "memory":
+            raise ConfigError(
+                "the memory engine's state lives inside the server process: ask the server, with "
+                f"{request}. For servers that share a Redis give its URL: --engine redis://HOST:PORT"
+            )
+        if not settings.auth.secret:
+            raise ConfigError(
+                "the servers' secret is not set, and they heed only what it signs: set GREENDOT_AUTH_SECRET to it "
+                "(a dev server's is found when this is called in its folder: "
+                f"{settings.server.data_dir}/ here has none)."
+            )
+        return settings
+
+
+async def observing(settings: Settings, work: Callable[[RedisEngine], Awaitable[T]]) -> T:
+    """Connect to the engine without joining it."""
+    engine = make_engine(settings, SystemClock())
+    assert isinstance(engine, RedisEngine)
+    await engine.observe()
+    try:
+        return await work(engine)
+    finally:
+        await engine.close()
+
+
+def engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --engine and --config. The command gets them as an `EngineAccess`."""
+
+    @engine_option
+    @config_option
+    @wraps(command)
+    def called(engine: str | None, config: Path | None, **rest: Any) -> None:
+        command(access=EngineAccess(engine, config), **rest)
+
+    return called
 
 
 class SessionEntry(Struct, frozen=True):
@@ -48,16 +98,14 @@ class SessionEntry(Struct, frozen=True):
 
 @click.command()
 @json_option
-@engine_option
-@config_option
-def nodes(as_json: bool, engine: str | None, config: Path | None) -> None:
+@engine_options
+def nodes(as_json: bool, access: EngineAccess) -> None:
     """The nodes on the engine: which live, which died and when their sessions end."""
-    settings = _settings(engine, config, "GET /v1/nodes")
 
-    async def look(there: RedisEngine) -> tuple[list[NodeInfo], int]:
-        return await there.nodes(), there.time.now()
+    async def look(engine: RedisEngine) -> tuple[list[NodeInfo], int]:
+        return await engine.nodes(), engine.time.now()
 
-    found, now = _run(settings, look)
+    found, now = access.run("GET /v1/nodes", look)
     if as_json:
         print_json({"nodes": [node._asdict() for node in found]})
     elif not found:
@@ -74,19 +122,17 @@ def nodes(as_json: bool, engine: str | None, config: Path | None) -> None:
 @click.argument("users", metavar="USER…", nargs=-1, required=True)
 @tenant_option
 @json_option
-@engine_option
-@config_option
-def presence(users: tuple[str, ...], tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
+@engine_options
+def presence(users: tuple[str, ...], tenant: str, as_json: bool, access: EngineAccess) -> None:
     """How others see each USER: state, since when, last seen, devices."""
     check_ids("user", users, tenant)
     request = f"GET /v1/users/{users[0]}/presence" if len(users) == 1 else "POST /v1/presence/query"
-    settings = _settings(engine, config, request)
 
-    async def look(there: RedisEngine) -> tuple[list[Presence], int]:
-        snapshots = await there.read(tenant, users)
-        return [project(user, seen) for user, seen in zip(users, snapshots, strict=True)], there.time.now()
+    async def look(engine: RedisEngine) -> tuple[list[Presence], int]:
+        snapshots = await engine.read(tenant, users)
+        return [project(user, seen) for user, seen in zip(users, snapshots, strict=True)], engine.time.now()
 
-    entries, now = _run(settings, look)
+    entries, now = access.run(request, look)
     if as_json:
         print_json(PresenceReply(entries))
         return
@@ -108,17 +154,11 @@ def presence(users: tuple[str, ...], tenant: str, as_json: bool, engine: str | N
 @click.argument("user")
 @tenant_option
 @json_option
-@engine_option
-@config_option
-def sessions(user: str, tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
+@engine_options
+def sessions(user: str, tenant: str, as_json: bool, access: EngineAccess) -> None:
     """The sessions of USER on all nodes."""
     check_ids("user", (user,), tenant)
-    settings = _settings(engine, config, f"GET /v1/users/{user}/sessions")
-
-    async def look(there: RedisEngine) -> list[SessionEntry]:
-        return await _sessions(there, tenant, user)
-
-    found = _run(settings, look)
+    found = access.run(f"GET /v1/users/{user}/sessions", lambda engine: _sessions(engine, tenant, user))
     if as_json:
         print_json({"sessions": found})
     elif not found:
@@ -145,17 +185,12 @@ async def _sessions(engine: RedisEngine, tenant: str, user: str) -> list[Session
 @click.argument("room")
 @tenant_option
 @json_option
-@engine_option
-@config_option
-def typing(room: str, tenant: str, as_json: bool, engine: str | None, config: Path | None) -> None:
+@engine_options
+def typing(room: str, tenant: str, as_json: bool, access: EngineAccess) -> None:
     """Who is typing in ROOM."""
     check_ids("room", (room,), tenant)
-    settings = _settings(engine, config, f"GET /v1/rooms/{room}/typing")
-
-    async def look(there: RedisEngine) -> list[Typer]:
-        return [Typer(*typist) for typist in await there.typers(tenant, room)]
-
-    typers = _run(settings, look)
+    found = access.run(f"GET /v1/rooms/{room}/typing", lambda engine: engine.typers(tenant, room))
+    typers = [Typer(*typist) for typist in found]
     if as_json:
         print_json({"typing": typers})
     elif not typers:
@@ -167,22 +202,20 @@ def typing(room: str, tenant: str, as_json: bool, engine: str | None, config: Pa
 
 @click.command()
 @json_option
-@engine_option
-@config_option
-def sweep(as_json: bool, engine: str | None, config: Path | None) -> None:
+@engine_options
+def sweep(as_json: bool, access: EngineAccess) -> None:
     """Look at everything in the engine, end what no longer counts, and say what it was.
 
     Nodes do this every ten minutes by themselves. Give it their settings: how long a last-seen is kept is one.
     """
-    settings = _settings(engine, config, "GET /v1/stats")
 
-    async def look(there: RedisEngine) -> tuple[Swept, int]:
+    async def look(engine: RedisEngine) -> tuple[Swept, int]:
         if sys.stderr.isatty():
             asyncio.get_running_loop().call_later(SLOW_S, click.echo, "Looking at every user …", sys.stderr)
-        swept = await there.sweep()
-        return swept, sum(node.state == "live" for node in await there.nodes())
+        swept = await engine.sweep()
+        return swept, sum(node.state == "live" for node in await engine.nodes())
 
-    swept, asked = _run(settings, look)
+    swept, asked = access.run("GET /v1/stats", look)
     if as_json:
         print_json(swept._asdict() | {"asked": asked})
         return
@@ -201,41 +234,3 @@ def _repairs(swept: Swept) -> list[str]:
         (swept.nodes, f"Struck {several(swept.nodes, 'dead node')} off the list."),
     ]
     return [sentence for count, sentence in counted if count]
-
-
-# --- how they get there ---
-
-
-def _settings(engine: str | None, config: Path | None, request: str) -> Settings:
-    """ConfigError if there is nothing to connect to; `request` of a server's HTTP API shows the same."""
-    settings = with_dev_secret(settings_from(config, {"engine": {"url": engine}}))
-    if settings.engine.url == "memory":
-        raise ConfigError(
-            "the memory engine's state lives inside the server process: ask the server, with "
-            f"{request}. For servers that share a Redis give its URL: --engine redis://HOST:PORT"
-        )
-    if not settings.auth.secret:
-        raise ConfigError(
-            "the servers' secret is not set, and they heed only what it signs: set GREENDOT_AUTH_SECRET to it "
-            f"(a dev server's is found when this is called in its folder: {settings.server.data_dir}/ here has none)."
-        )
-    return settings
-
-
-def _run(settings: Settings, look: Callable[[RedisEngine], Awaitable[T]]) -> T:
-    logging.getLogger("greendot").addHandler(logging.NullHandler())  # what matters is raised, and said once
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(observing(settings, look))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-
-
-async def observing(settings: Settings, look: Callable[[RedisEngine], Awaitable[T]]) -> T:
-    engine = make_engine(settings, SystemClock())
-    assert isinstance(engine, RedisEngine)
-    await engine.observe()
-    try:
-        return await look(engine)
-    finally:
-        await engine.close()

@@ -152,8 +152,8 @@ async def test_moving_from_node_to_node_is_seen_by_nobody(tmp_path: Path, redis:
                 assert movers[user].client.welcome["resumed"]
 
         async def settled() -> bool:
-            seats = [redis.command("HGET", keys.present_key("", "default", "hall"), user).decode() for user in movers]
-            return seats == [mover.client.welcome["session"] for mover in movers.values()]
+            entries = [redis.command("HGET", keys.present_key("", "default", "hall"), user).decode() for user in movers]
+            return entries == [mover.client.welcome["session"] for mover in movers.values()]
 
         await eventually(settled, "the old nodes have said what they had to say")
         for watcher in watchers:

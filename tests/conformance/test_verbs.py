@@ -49,9 +49,9 @@ class Partition:
         )
         return ended, gone, forgotten, {*going}
 
-    def user(self, name: str, *seats: str, version: int = 5, heard: str = "") -> None:
+    def user(self, name: str, *entries: str, version: int = 5, heard: str = "") -> None:
         """Somebody who is online with these sessions."""
-        self("HSET", "bucket", name, f"o{version:x}||Ann|a|{heard}|{';'.join(seats)}")
+        self("HSET", "bucket", name, f"o{version:x}||Ann|a|{heard}|{';'.join(entries)}")
 
     def record(self, user: str) -> str | None:
         text = self("HGET", "bucket", user)
@@ -82,8 +82,8 @@ def test_one_face_is_kept_while_both_agree(redis: Partition) -> None:
     redis.of_user("status", "ann", "", 1, "", "")
     record = redis.record("ann")
     assert record is not None
-    visible, own, name, manual, heard, seats = record.split("|")
-    assert (visible[0], own, name, manual, heard, seats) == ("o", "", "Ann", "a,1", "", "n1-s1")
+    visible, own, name, manual, heard, entries = record.split("|")
+    assert (visible[0], own, name, manual, heard, entries) == ("o", "", "Ann", "a,1", "", "n1-s1")
 
 
 def test_a_verb_of_quite_another_time_is_refused_and_changes_nothing(redis: Partition) -> None:
@@ -141,8 +141,8 @@ def test_a_late_word_of_an_older_connection_ends_no_linger(redis: Partition) -> 
 def test_only_those_of_nodes_known_to_be_dead_are_taken_out_of_a_room(redis: Partition) -> None:
     redis.node("n1")
     redis.node("n2", ends=5)
-    for user, seat in (("ann", "n1-s1"), ("bob", "n2-s1"), ("eve", "n3-s1"), ("zoe", "x-s1,n2")):
-        redis("HSET", "room", user, seat)
+    for user, entry in (("ann", "n1-s1"), ("bob", "n2-s1"), ("eve", "n3-s1"), ("zoe", "x-s1,n2")):
+        redis("HSET", "room", user, entry)
     assert redis.verb("present", ["room", "nodes"], "", "channel", "PUBLISH", "key") == [b"ann"]
     assert {*redis("HKEYS", "room")} == {b"ann", b"eve"}
 

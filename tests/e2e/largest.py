@@ -102,7 +102,7 @@ class World:
         for number in range(messages):
             await store.append(T, room, Draft("viewer", None, body, f"k{number}", 1))
 
-    async def seat(self, room: str, count: int) -> None:
+    async def enter(self, room: str, count: int) -> None:
         """Have so many users be in the room, by the engine's word."""
         engine, node = self.served.node.engine, self.served.node.incarnation
         await together(engine.enter(T, room, name, SessionEpoch(f"{node}.{name}", node, 1)) for name in NAMES[:count])
@@ -282,7 +282,7 @@ async def _bye(client: WireClient) -> None:
 @case("typing.start", "typing.stop", "room.present", "room.join", "room.leave")
 async def a_room_of_10_000(world: World) -> None:
     await world.fill_room()
-    await world.seat("hall", 10_000)
+    await world.enter("hall", 10_000)
     client = await world.client()
     await world.ask(client, type="room.join", room="hall")
     page = await world.ask(client, type="room.present", room="hall", limit=300)
@@ -296,7 +296,7 @@ async def a_room_of_10_000(world: World) -> None:
 async def a_room_of_10_000_where_people_hide(world: World) -> None:
     await world.served.node.store.put_privacy(T, NAMES[5], hide_from=frozenset({"viewer"}))
     await world.fill_room()
-    await world.seat("hall", 10_000)
+    await world.enter("hall", 10_000)
     client = await world.client()
     await world.ask(client, type="room.join", room="hall")
     page = await world.ask(client, type="room.present", room="hall", limit=300)
@@ -458,7 +458,7 @@ async def a_user_with_all_there_may_be(world: World) -> None:
 async def a_room_with_all_there_may_be(world: World) -> None:
     node = world.served.node
     await world.fill_room(messages=40)
-    await world.seat("hall", 10_000)
+    await world.enter("hall", 10_000)
     await together(node.store.put_room(T, name) for name in NAMES[:2_000])
     await together(node.store.put_member(T, "hall", name) for name in NAMES[:2_000])
     for name in NAMES[:1_000]:

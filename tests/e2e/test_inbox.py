@@ -635,7 +635,7 @@ async def test_very_many_that_wait_to_be_acknowledged_are_sent_again_in_turns() 
         await ann.quiet()
         ((frames),) = await served.advance(300, [ann])
         assert numbers(frames) == []
-        assert served.node.inbox_delivery._local["default", "ann"].urged is None
+        assert served.node.inbox_delivery._local["default", "ann"].pending_acks is None
 
 
 # --- the record of what became of it ---

@@ -114,13 +114,13 @@ async def _see_off(engine: RedisEngine, settings: Settings, tenant: str, user: s
     """
     end = asyncio.get_running_loop().time() + settings.presence.grace_s + SPARE_S
     asked: set[str] = set()
-    while seats := await engine.sessions(tenant, user):
-        for seat in seats:
-            if seat.session not in asked:
-                asked.add(seat.session)
-                await engine.reach(seat.node, Disconnect(seat.session, Close.REVOKED, "the user was erased", tenant))
+    while entries := await engine.sessions(tenant, user):
+        for entry in entries:
+            if entry.session not in asked:
+                asked.add(entry.session)
+                await engine.reach(entry.node, Disconnect(entry.session, Close.REVOKED, "the user was erased", tenant))
         if asyncio.get_running_loop().time() > end:
             break
         await asyncio.sleep(LOOK_S)
     await engine.forget(tenant, user)
-    return len(seats)
+    return len(entries)

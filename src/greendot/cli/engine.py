@@ -169,14 +169,14 @@ def sessions(user: str, tenant: str, as_json: bool, access: EngineAccess) -> Non
 
 
 async def _sessions(engine: RedisEngine, tenant: str, user: str) -> list[SessionEntry]:
-    seats, lives, now = await engine.sessions(tenant, user), await engine.nodes(), engine.time.now()
+    entries, lives, now = await engine.sessions(tenant, user), await engine.nodes(), engine.time.now()
     ends = {life.node: life.ends_at - now for life in lives if life.ends_at is not None}
     found = []
-    for seat in seats:
-        known = [ms for ms in (seat.ends_in_ms, ends.get(seat.node)) if ms is not None]
-        state = "lingering" if known else seat.state
+    for entry in entries:
+        known = [ms for ms in (entry.ends_in_ms, ends.get(entry.node)) if ms is not None]
+        state = "lingering" if known else entry.state
         found.append(
-            SessionEntry(seat.session, user, seat.device, seat.node, state, max(0, min(known)) if known else None)
+            SessionEntry(entry.session, user, entry.device, entry.node, state, max(0, min(known)) if known else None)
         )
     return found
 

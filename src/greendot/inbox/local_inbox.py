@@ -27,15 +27,15 @@ class PendingAck(NamedTuple):
 class LocalInbox:
     """One for each user, from the first session here to the last."""
 
-    __slots__ = ("key", "known", "shown", "stream", "urge_timer", "urged")
+    __slots__ = ("key", "known", "pending_acks", "redelivery_timer", "shown", "stream")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.known = False  # whether its head was read: before that nothing is known to be missing
         self.stream: LocalStream[QueuedNotification] = LocalStream()  # the notifications, as offered to the devices
         self.shown: Inbox | None = None  # as the devices were last told of it
-        self.urged: dict[int, PendingAck] | None = None  # by number; most have none
-        self.urge_timer: Timer | None = None  # set while a device is connected that could acknowledge
+        self.pending_acks: dict[int, PendingAck] | None = None  # by number; most have none
+        self.redelivery_timer: Timer | None = None  # set while a device is connected that could acknowledge
 
     @property
     def cursor(self) -> int:

@@ -54,36 +54,38 @@ class Redelivery:
 
     def sent(self, local: LocalInbox, seqs: Iterable[int]) -> None:
         """These were sent, to a device that has just come or to all: each has its time from now on."""
-        now, urged = self._context.timers.now(), local.urged or {}
+        now, acks = self._context.timers.now(), local.pending_acks or {}
         for seq in seqs:
-            times = urged[seq].times if seq in urged else 0
-            urged[seq] = PendingAck(times, now + wait_s(times))
-        local.urged = urged or None
+            times = acks[seq].times if seq in acks else 0
+            acks[seq] = PendingAck(times, now + wait_s(times))
+        local.pending_acks = acks or None
         self._arm(local)
 
     def acknowledged(self, local: LocalInbox, seqs: Iterable[int], through: int) -> None:
-        if local.urged is not None:
+        if local.pending_acks is not None:
             done = {*seqs}
-            local.urged = {s: u for s, u in local.urged.items() if s not in done and s > through} or None
+            local.pending_acks = {
+                s: ack for s, ack in local.pending_acks.items() if s not in done and s > through
+            } or None
             self._arm(local)
 
     def left(self, local: LocalInbox) -> None:
         """The user has no session here any more."""
-        self._context.timers.cancel(local.urge_timer)
-        local.urged = None
+        self._context.timers.cancel(local.redelivery_timer)
+        local.pending_acks = None
 
     # --- sending again ---
 
     def _arm(self, local: LocalInbox) -> None:
-        self._context.timers.cancel(local.urge_timer)
-        local.urge_timer = None
-        if local.urged is not None:
-            due = min(urged.due for urged in local.urged.values())
+        self._context.timers.cancel(local.redelivery_timer)
+        local.redelivery_timer = None
+        if local.pending_acks is not None:
+            due = min(ack.due for ack in local.pending_acks.values())
             delay_s = max(0.0, due - self._context.timers.now())
-            local.urge_timer = self._context.timers.set(delay_s, self._on_timer, local)
+            local.redelivery_timer = self._context.timers.set(delay_s, self._on_timer, local)
 
     def _on_timer(self, local: LocalInbox) -> None:
-        local.urge_timer = None
+        local.redelivery_timer = None
         if self._hears(local):  # else it is sent when a device comes
             self._context.tasks.spawn(self._redeliver(local))
 
@@ -92,32 +94,34 @@ class Redelivery:
             pending = await self.pending(local.key)
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="sending again what is not acknowledged", reason=error)
-            if local.urged is not None:
-                local.urge_timer = self._context.timers.set(AGAIN_S, self._on_timer, local)
+            if local.pending_acks is not None:
+                local.redelivery_timer = self._context.timers.set(AGAIN_S, self._on_timer, local)
             return
-        if local.urged is None:
+        if local.pending_acks is None:
             return
         later, waiting = self._context.timers.now() + LONGEST_S, {notification.seq for notification in pending}
         known = pending[-1].seq if len(pending) >= MOST else inf  # those beyond have their turn later
-        local.urged = {
-            seq: urged if seq in waiting else urged._replace(due=later)
-            for seq, urged in local.urged.items()
+        local.pending_acks = {
+            seq: ack if seq in waiting else ack._replace(due=later)
+            for seq, ack in local.pending_acks.items()
             if seq in waiting or seq > known
         }
-        given_up = [n for n in pending if n.seq in local.urged and self._urge(local, local.urged, n)]
-        local.urged = local.urged or None
+        given_up = [
+            n for n in pending if n.seq in local.pending_acks and self._send_again(local, local.pending_acks, n)
+        ]
+        local.pending_acks = local.pending_acks or None
         self._arm(local)
         self._metrics.inbox_unacknowledged_total += len(given_up)
 
-    def _urge(self, local: LocalInbox, all_urged: dict[int, PendingAck], notification: Notification) -> bool:
+    def _send_again(self, local: LocalInbox, pending_acks: dict[int, PendingAck], notification: Notification) -> bool:
         """Send one again if its time has come. True if that was done often enough, and it is given up."""
-        now, urged = self._context.timers.now(), all_urged[notification.seq]
-        if not has_come(urged.due, now):
+        now, ack = self._context.timers.now(), pending_acks[notification.seq]
+        if not has_come(ack.due, now):
             return False
-        if urged.times >= TIMES:
-            del all_urged[notification.seq]
+        if ack.times >= TIMES:
+            del pending_acks[notification.seq]
             return True
         frame = created_frame(notification, self._context.clock.now_ms())
         self._metrics.inbox_redelivered_total += self._send(local, frame) > 0
-        all_urged[notification.seq] = PendingAck(urged.times + 1, now + wait_s(urged.times + 1))
+        pending_acks[notification.seq] = PendingAck(ack.times + 1, now + wait_s(ack.times + 1))
         return False

@@ -119,6 +119,7 @@ def hash_key(given: str, secret: str) -> bytes | None:
 
 
 Key = tuple[str, str]  # tenant and room, or tenant and user
+Bound = int | None  # of a page, exclusive; None: there is none
 
 
 def check_text(texts: Iterable[str | None]) -> None:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from greendot.ids import Key
+from greendot.ids import Bound, Key
 from greendot.push.policy_model import Importance
 
 Mark = Literal["seen", "read", "archive", "ack"]
@@ -97,14 +97,7 @@ class InboxStore(Protocol):
         ...
 
     async def notifications(
-        self,
-        tenant: str,
-        user: str,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        limit: int,
-        only: Filter = "all",
+        self, tenant: str, user: str, *, after: Bound = None, before: Bound = None, limit: int, only: Filter = "all"
     ) -> list[Notification]:
         """A page in ascending order, bounds exclusive, as for `messages`."""
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # the whole port includes this part of it
+    from greendot.ids import Bound
     from greendot.store.inbox import Filter, Inbox, Notification
     from greendot.store.rooms import Member, Record, Room
 
@@ -40,20 +41,13 @@ class SnapshotStore(Protocol):
     """Pages of streams, each read at one moment."""
 
     async def inbox_page(
-        self,
-        tenant: str,
-        user: str,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        limit: int,
-        only: Filter = "all",
+        self, tenant: str, user: str, *, after: Bound = None, before: Bound = None, limit: int, only: Filter = "all"
     ) -> InboxPage:
         """Read what `InboxStore.notifications` and `InboxStore.inbox` answer, at one moment."""
         ...
 
     async def room_page(
-        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
     ) -> RoomPage | None:
         """Read what `MessageStore.messages` and `RoomStore.room` answer, at one moment. None: there is no such room."""
         ...

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from greendot.ids import Key
+from greendot.ids import Bound, Key
 
 Role = Literal["reader", "member", "admin"]  # listens; speaks too; may change what others said
 BusMode = Literal["full", "hint"]  # whether content travels on the bus, or only that there is something to read
@@ -161,7 +161,7 @@ class MessageStore(Protocol):
         ...
 
     async def messages(
-        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
     ) -> list[Record]:
         """A page in ascending order, bounds exclusive: the oldest after `after`, else the newest (before `before`)."""
         ...

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from greendot.ids import Key, check_text, new_message_id, numbered_id
+from greendot.ids import Bound, Key, check_text, new_message_id, numbered_id
 from greendot.store.inbox import Created, Filter, Inbox, Notice, Notification
 from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.messages import columns
@@ -111,14 +111,7 @@ class PostgresInbox:
         return {(row[0], row[1]): Inbox(*row[2:]) for row in rows}
 
     async def notifications(
-        self,
-        tenant: str,
-        user: str,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        limit: int,
-        only: Filter = "all",
+        self, tenant: str, user: str, *, after: Bound = None, before: Bound = None, limit: int, only: Filter = "all"
     ) -> list[Notification]:
         values = (tenant, user, after or 0, BEYOND if before is None else before, limit)
         rows = await self._links.fetch(page_sql(only, "DESC" if after is None else "ASC"), *values)

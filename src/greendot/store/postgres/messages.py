@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from greendot.errors import StaleMembers
-from greendot.ids import Key, check_text, new_message_id
+from greendot.ids import Bound, Key, check_text, new_message_id
 from greendot.store.postgres.group_commit import GroupCommit
 from greendot.store.postgres.pool import Link, Pool
 from greendot.store.rooms import BusMode, Draft, MessageStore, Record, Written
@@ -83,7 +83,7 @@ class PostgresMessages:
         return await self._appends.do(message, frozenset((message.stream,)))
 
     async def messages(
-        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
     ) -> list[Record]:
         values = (tenant, room, after or 0, _BEYOND if before is None else before, limit)
         rows = await self._links.fetch(NEWEST if after is None else AFTER, *values)

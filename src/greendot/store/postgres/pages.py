@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from greendot.ids import Bound
 from greendot.store.inbox import Filter, Inbox, Notification
 from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
 from greendot.store.postgres.inbox import BEYOND, page_sql
@@ -36,14 +37,7 @@ class PostgresSnapshots:
     _links: Pool
 
     async def inbox_page(
-        self,
-        tenant: str,
-        user: str,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        limit: int,
-        only: Filter = "all",
+        self, tenant: str, user: str, *, after: Bound = None, before: Bound = None, limit: int, only: Filter = "all"
     ) -> InboxPage:
         values = (tenant, user, after or 0, BEYOND if before is None else before, limit)
         rows = await self._links.fetch(inbox_page_sql(only, "DESC" if after is None else "ASC"), *values)
@@ -51,7 +45,7 @@ class PostgresSnapshots:
         return InboxPage(found, Inbox(*rows[0][:3]) if rows else Inbox())
 
     async def room_page(
-        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
     ) -> RoomPage | None:
         values = (tenant, room, after or 0, BEYOND if before is None else before, limit)
         rows = await self._links.fetch(ROOM_NEWEST if after is None else ROOM_AFTER, *values)

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from greendot.ids import Key, check_text, new_message_id, number_of, numbered_id
+from greendot.ids import Bound, Key, check_text, new_message_id, number_of, numbered_id
 from greendot.store.inbox import Created, Filter, Inbox, InboxStore, Mark, Marked, Notice, Notification
 from greendot.store.sqlite.push import SqlitePushes
 from greendot.store.sqlite.webhooks import SqliteHooks, queue, queue_marked
@@ -95,14 +95,7 @@ class SqliteInbox(SqliteHooks, SqlitePushes):
         return await self._thread.do(work)
 
     async def notifications(
-        self,
-        tenant: str,
-        user: str,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        limit: int,
-        only: Filter = "all",
+        self, tenant: str, user: str, *, after: Bound = None, before: Bound = None, limit: int, only: Filter = "all"
     ) -> list[Notification]:
         key = tenant, user
         return await self._thread.do(lambda db: read_notifications(db, key, only, after, before, limit))

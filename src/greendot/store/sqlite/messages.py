@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from greendot.errors import StaleMembers
-from greendot.ids import Key, check_text, new_message_id
+from greendot.ids import Bound, Key, check_text, new_message_id
 from greendot.store.rooms import Draft, MessageStore, Record, Written
 from greendot.store.sqlite.rooms import read_room
 from greendot.store.sqlite.webhooks import QUEUE, SqliteHooks
@@ -26,7 +26,7 @@ class SqliteMessages(SqliteHooks):
         return await self._thread.do(lambda db: _append(db, tenant, room, draft, hooked=hooked))
 
     async def messages(
-        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
     ) -> list[Record]:
         return await self._thread.do(lambda db: read_messages(db, (tenant, room), after, before, limit))
 

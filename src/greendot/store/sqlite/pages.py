@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from greendot.ids import Bound
 from greendot.store.inbox import Filter, Inbox
 from greendot.store.pages import InboxPage, MemberPage, RoomPage, SnapshotStore
 from greendot.store.rooms import Member
@@ -19,14 +20,7 @@ class SqliteSnapshots:
     _thread: DatabaseThread
 
     async def inbox_page(
-        self,
-        tenant: str,
-        user: str,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        limit: int,
-        only: Filter = "all",
+        self, tenant: str, user: str, *, after: Bound = None, before: Bound = None, limit: int, only: Filter = "all"
     ) -> InboxPage:
         def work(db: sqlite3.Connection) -> InboxPage:
             found = read_notifications(db, (tenant, user), only, after, before, limit)
@@ -35,7 +29,7 @@ class SqliteSnapshots:
         return await self._thread.do(work)
 
     async def room_page(
-        self, tenant: str, room: str, *, after: int | None = None, before: int | None = None, limit: int
+        self, tenant: str, room: str, *, after: Bound = None, before: Bound = None, limit: int
     ) -> RoomPage | None:
         def work(db: sqlite3.Connection) -> RoomPage | None:
             found = read_room(db, tenant, room)

@@ -14,6 +14,8 @@ from greendot.protocol.decoding import decode
 from greendot.push.policy_model import Importance
 from greendot.store.inbox import Notification
 from greendot.store.push import Device, Push, PushOutcome
+from greendot.transport.http2_client import MultiplexedCaller
+from greendot.transport.http_client import Caller
 
 
 class PushPayload(Struct, frozen=True):
@@ -64,6 +66,21 @@ class ProviderSender(Sender, Protocol):
     def is_known(self, place: str) -> bool:
         """Whether the operator chose the host, or it is a public push service. Other hosts are chosen by users."""
         ...
+
+
+class SingleHostSender:
+    """The part of a provider's sender that follows from a single host, chosen by the operator."""
+
+    _caller: Caller | MultiplexedCaller
+
+    def place(self, device: Device) -> str:
+        return self._caller.host
+
+    def is_known(self, place: str) -> bool:
+        return True
+
+    async def close(self) -> None:
+        await self._caller.close()
 
 
 def make_payload(push: Push, notification: Notification, device: Device, *, ids_only: bool) -> PushPayload:

@@ -89,3 +89,13 @@ def at(tables: Sequence[Table], place: ExportCursor | None) -> tuple[Table, Tabl
     """The table to look at, and the one after it."""
     index = 0 if place is None else next(i for i, table in enumerate(tables) if table.plain == place.table)
     return tables[index], tables[index + 1] if index + 1 < len(tables) else None
+
+
+def export_page(
+    table: Table, following: Table | None, rows: list[dict[str, Any]], last: tuple[Any, ...], limit: int
+) -> UserRows:
+    """Make a page of a table's rows. `last`: in a table without an index by user, the key of the last row read."""
+    if not table.walked and len(rows) == limit and table.key:
+        last = tuple(rows[-1][column] for column in table.key)
+    cursor = ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
+    return UserRows([(table.plain, row) for row in rows], cursor)

@@ -11,7 +11,16 @@ from msgspec import Struct
 from greendot.clock import Clock
 from greendot.protocol.decoding import decoder
 from greendot.push.devices import APNS_TOKEN
-from greendot.push.payload import ProviderSender, PushPayload, SendResult, content, fitted, ids_only, short
+from greendot.push.payload import (
+    ProviderSender,
+    PushPayload,
+    SendResult,
+    SingleHostSender,
+    content,
+    fitted,
+    ids_only,
+    short,
+)
 from greendot.push.providers.responses import no_answer, read, said, trouble, word
 from greendot.push.providers.signing import SigningKey, ec_key
 from greendot.store.push import Device
@@ -70,7 +79,7 @@ class ProviderTokens:
         return self.token() != token
 
 
-class Apns:
+class Apns(SingleHostSender):
     """One app. `placeholder` is shown where a notification says nothing itself: then the app's own extension may put in
     what it fetches. Without it such a notification wakes the app in the background, which Apple does not promise."""
 
@@ -79,15 +88,9 @@ class Apns:
     ) -> None:
         self._topic = account.topic
         self._tokens = ProviderTokens(account, clock)
-        self._caller = MultiplexedCaller(url or URLS[account.place], terms)
+        self._caller: MultiplexedCaller = MultiplexedCaller(url or URLS[account.place], terms)
         self._clock = clock
         self._placeholder = placeholder
-
-    def place(self, device: Device) -> str:
-        return self._caller.host
-
-    def is_known(self, place: str) -> bool:
-        return True
 
     async def send(self, device: Device, payload: PushPayload) -> SendResult:
         if not APNS_TOKEN.fullmatch(device.token):
@@ -99,9 +102,6 @@ class Apns:
         except NotCalled as error:
             return no_answer(error)
         return SendResult("sent") if answer.status == 200 else self._refused(answer, device)
-
-    async def close(self) -> None:
-        await self._caller.close()
 
     async def _post(self, device: Device, payload: PushPayload) -> HttpResponse:
         """With a new token if the present one has ended."""

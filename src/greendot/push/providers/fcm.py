@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.protocol.decoding import decoder
-from greendot.push.payload import ProviderSender, PushPayload, SendResult, fitted, ttl_s
+from greendot.push.payload import ProviderSender, PushPayload, SendResult, SingleHostSender, fitted, ttl_s
 from greendot.push.providers.google_auth import AccessTokens, ServiceAccount
 from greendot.push.providers.responses import no_answer, read, said, trouble, word
 from greendot.store.push import Device
@@ -40,20 +40,14 @@ _encode = msgspec.json.encode
 _refusal = decoder(_Refusal)
 
 
-class Fcm:
+class Fcm(SingleHostSender):
     """One project."""
 
     def __init__(self, account: ServiceAccount, terms: Terms, clock: Clock, *, url: str = URL) -> None:
         self._tokens = AccessTokens(account, terms, clock)
-        self._caller = MultiplexedCaller(url, terms)
+        self._caller: MultiplexedCaller = MultiplexedCaller(url, terms)
         self._target = f"/v1/projects/{quote(account.project_id, safe='')}/messages:send"
         self._clock = clock
-
-    def place(self, device: Device) -> str:
-        return self._caller.host
-
-    def is_known(self, place: str) -> bool:
-        return True
 
     async def send(self, device: Device, payload: PushPayload) -> SendResult:
         now = self._clock.now_ms()
@@ -66,7 +60,7 @@ class Fcm:
 
     async def close(self) -> None:
         await self._tokens.close()
-        await self._caller.close()
+        await super().close()
 
     async def _post(self, body: bytes) -> HttpResponse:
         """With a new access token if the present one is not taken."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.protocol.webhooks import SIGNATURE, signature
-from greendot.push.payload import ProviderSender, PushContent, PushPayload, SendResult, content
+from greendot.push.payload import ProviderSender, PushContent, PushPayload, SendResult, SingleHostSender, content
 from greendot.push.policy_model import Importance
 from greendot.push.providers.responses import no_answer, said, trouble
 from greendot.store.push import Device
@@ -34,19 +34,13 @@ class PushRequest(Struct, frozen=True, omit_defaults=True):
     expires_at: int | None = None
 
 
-class PushWebhook:
+class PushWebhook(SingleHostSender):
     """One URL. `secrets` are the present one and, while it is being changed, the one before."""
 
     def __init__(self, url: str, secrets: Sequence[str], terms: Terms, clock: Clock) -> None:
-        self._caller = Caller(url, terms, most=CONNECTIONS)
+        self._caller: Caller = Caller(url, terms, most=CONNECTIONS)
         self._secrets = [secret for secret in secrets if secret]
         self._clock = clock
-
-    def place(self, device: Device) -> str:
-        return self._caller.host
-
-    def is_known(self, place: str) -> bool:
-        return True
 
     async def send(self, device: Device, payload: PushPayload) -> SendResult:
         body = msgspec.json.encode(
@@ -75,9 +69,6 @@ class PushWebhook:
             return SendResult("refused", reason)
         # Also what a wrong URL or secret is answered with: an operator can put that right.
         return trouble(self._caller.host, answer, self._clock.now_ms())
-
-    async def close(self) -> None:
-        await self._caller.close()
 
 
 _: type[ProviderSender] = PushWebhook

@@ -18,6 +18,7 @@ from greendot.store.user_data import (
     UserDataStore,
     UserRows,
     at,
+    export_page,
     tables_of,
 )
 
@@ -59,12 +60,7 @@ class PostgresPeople:
                 )
                 rows += [dict(row) for row in found]
             rows = sorted(rows, key=lambda row: [row[column] for column in table.key])[:limit]
-            if not table.walked and len(rows) == limit and table.key:
-                last = tuple(rows[-1][column] for column in table.key)
-            told = [(table.plain, row) for row in rows]
-            return UserRows(
-                told, ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
-            )
+            return export_page(table, following, rows, last, limit)
 
         return await self._links.transact(work)
 

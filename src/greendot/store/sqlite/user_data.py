@@ -15,6 +15,7 @@ from greendot.store.user_data import (
     UserDataStore,
     UserRows,
     at,
+    export_page,
     tables_of,
 )
 
@@ -34,12 +35,7 @@ class SqlitePeople:
             cursor = db.execute(f"SELECT * FROM {table.name} WHERE {where} LIMIT ?", (*values, limit))
             names = [column[0] for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor]
-            if not table.walked and len(rows) == limit and table.key:
-                last = tuple(rows[-1][column] for column in table.key)
-            found = [(table.plain, row) for row in rows]
-            return UserRows(
-                found, ExportCursor(table.plain, last) if last else following and ExportCursor(following.plain)
-            )
+            return export_page(table, following, rows, last, limit)
 
         return await self._thread.do(work)
 

@@ -9,18 +9,19 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial, wraps
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import msgspec
 from picows import WSError, WSFrame, WSInvalidStatusError, WSListener, WSMsgType, WSTransport, ws_connect
 
-from greendot.cli._settings import with_dev_key
+from greendot.cli._settings import config_option, settings_from, with_dev_key
 from greendot.cli._store import on_a_loop
 from greendot.cli._terminal import check_reader
-from greendot.config import Settings
 from greendot.errors import ConfigError
 from greendot.protocol.codes import Close, invites_return
 from greendot.protocol.decoding import decode
@@ -30,7 +31,6 @@ ANSWER_S = 10.0
 AGAIN_S = 1.0  # between two attempts to find a server that went away
 SILENT_S = 5.0  # a server that looks every second and says nothing for so long is not there any more
 
-url_option = click.option("--url", metavar="URL", help="A server, or its dashboard's port. [default: the one here]")
 some_tenant_option = click.option("--tenant", metavar="T", help="Whose. [default: that of the key]")
 
 
@@ -45,9 +45,9 @@ class Where(NamedTuple):
     key: str
 
 
-def where(settings: Settings, url: str | None) -> Where:
+def where(url: str | None, config: Path | None) -> Where:
     """The server at `url`, or else the one of the settings on this machine. ConfigError if there is no key for it."""
-    settings = with_dev_key(settings)
+    settings = with_dev_key(settings_from(config, {}))
     key = settings.admin.key or settings.api.key
     if not key:
         raise ConfigError(
@@ -61,6 +61,19 @@ def where(settings: Settings, url: str | None) -> Where:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url!r} must begin with http:// or https://.")
     return Where(url.rstrip("/"), key)
+
+
+def dashboard_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --url and --config. The command gets a function that finds the server, to be called when the other arguments
+    are checked."""
+
+    @click.option("--url", metavar="URL", help="A server, or its dashboard's port. [default: the one here]")
+    @config_option
+    @wraps(command)
+    def called(url: str | None, config: Path | None, **rest: Any) -> None:
+        command(find_server=partial(where, url, config), **rest)
+
+    return called
 
 
 class Live(WSListener):
@@ -176,7 +189,24 @@ async def looking(at: Where) -> AsyncIterator[Live]:
         live.end()
 
 
-async def back(at: Where) -> None:
+async def follow(
+    at: Where, look: Callable[[Live], Awaitable[None]], has_begun: Callable[[], bool], returned: str = ""
+) -> None:
+    """Look at a server until `look` returns. If the server goes away after something was shown, wait for it."""
+    while True:
+        try:
+            async with looking(at) as live:
+                return await look(live)
+        except Gone as gone:
+            if not has_begun():
+                raise
+            click.echo(f"{gone} Waiting for it …", err=True)
+            await _back(at)
+            if returned:
+                click.echo(returned, err=True)
+
+
+async def _back(at: Where) -> None:
     """Wait for a server that went away, as long as somebody reads what comes of it."""
     while True:
         await asyncio.sleep(AGAIN_S)

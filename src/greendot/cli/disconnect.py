@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from greendot.cli._admin_socket import Live, Where, looking, some_tenant_option, url_option, where
+from greendot.cli._admin_socket import Where, dashboard_options, looking, some_tenant_option
 from greendot.cli._options import json_option, print_json
-from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import on_a_loop
 from greendot.config import check_id
 from greendot.errors import ConfigError
@@ -35,8 +34,7 @@ FEW = 1  # sessions that are closed without a further question
 @click.option("--reason", default=REASON, show_default=True, metavar="TEXT", help="What clients are told.")
 @click.option("--yes", is_flag=True, help="Do not ask, however many they are.")
 @json_option
-@url_option
-@config_option
+@dashboard_options
 def disconnect(
     session: str | None,
     user: str | None,
@@ -46,8 +44,7 @@ def disconnect(
     reason: str,
     yes: bool,
     as_json: bool,
-    url: str | None,
-    config: Path | None,
+    find_server: Callable[[], Where],
 ) -> None:
     """Close a session, all of a user's, or all that is on a node.
 
@@ -68,7 +65,7 @@ def disconnect(
     if len(reason) > MOST_REASON:
         raise click.UsageError(f"--reason: a close frame has little room: at most {MOST_REASON} characters.")
     act = {"type": "act", "do": "disconnect", "tenant": tenant, "code": int(code), "reason": reason, **named}
-    answer = on_a_loop(_disconnect(where(settings_from(config, {}), url), act, yes=yes))
+    answer = on_a_loop(_disconnect(find_server(), act, yes=yes))
     if not answer["count"]:
         ((what, name),) = named.items()
         raise ConfigError(f"nothing of {what} {name!r} is connected{'' if tenant is None else f' in tenant {tenant}'}.")
@@ -85,11 +82,7 @@ async def _disconnect(at: Where, act: dict[str, Any], *, yes: bool) -> dict[str,
             return {"count": 0}
         if offer["count"] > FEW and not yes:
             _confirm(offer)
-        return await _confirmed(live, offer["number"])
-
-
-async def _confirmed(live: Live, number: int) -> dict[str, Any]:
-    return await live.ask(type="confirm", number=number)
+        return await live.ask(type="confirm", number=offer["number"])
 
 
 def _confirm(offer: dict[str, Any]) -> None:

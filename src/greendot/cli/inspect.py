@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from greendot.cli import inspect_view
-from greendot.cli._admin_socket import Where, looking, some_tenant_option, url_option, where
+from greendot.cli._admin_socket import Where, dashboard_options, looking, some_tenant_option
 from greendot.cli._options import json_option, print_json
-from greendot.cli._settings import config_option, settings_from
 from greendot.cli._store import on_a_loop
 from greendot.config import check_id
 from greendot.errors import ConfigError
@@ -33,41 +31,37 @@ def inspect() -> None:
 @click.argument("name", metavar="USER")
 @some_tenant_option
 @json_option
-@url_option
-@config_option
-def user(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+@dashboard_options
+def user(name: str, tenant: str | None, as_json: bool, find_server: Callable[[], Where]) -> None:
     """Sessions, rooms, inbox, devices, watchers of USER: what each is, and when it ends."""
-    _find(url, config, _named("user", name, tenant), as_json, inspect_view.user)
+    _find(find_server, _named("user", name, tenant), as_json, inspect_view.user)
 
 
 @inspect.command()
 @click.argument("name", metavar="ROOM")
 @some_tenant_option
 @json_option
-@url_option
-@config_option
-def room(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+@dashboard_options
+def room(name: str, tenant: str | None, as_json: bool, find_server: Callable[[], Where]) -> None:
     """Members of ROOM, who is in it, who types and until when, and on which nodes it is listened to."""
-    _find(url, config, _named("room", name, tenant), as_json, inspect_view.room)
+    _find(find_server, _named("room", name, tenant), as_json, inspect_view.room)
 
 
 @inspect.command()
 @click.argument("name", metavar="NODE")
 @json_option
-@url_option
-@config_option
-def node(name: str, as_json: bool, url: str | None, config: Path | None) -> None:
+@dashboard_options
+def node(name: str, as_json: bool, find_server: Callable[[], Where]) -> None:
     """What NODE holds, how it is, and what is left of its lease."""
-    _find(url, config, _named("node", name, None), as_json, inspect_view.node)
+    _find(find_server, _named("node", name, None), as_json, inspect_view.node)
 
 
 @inspect.command()
 @click.argument("name", metavar="TOPIC")
 @some_tenant_option
 @json_option
-@url_option
-@config_option
-def topic(name: str, tenant: str | None, as_json: bool, url: str | None, config: Path | None) -> None:
+@dashboard_options
+def topic(name: str, tenant: str | None, as_json: bool, find_server: Callable[[], Where]) -> None:
     """Who listens to TOPIC on each node, and what waits for them.
 
     TOPIC is room:ROOM, watch:USER for those who watch a user, or user:USER for the user's own devices.
@@ -75,25 +69,24 @@ def topic(name: str, tenant: str | None, as_json: bool, url: str | None, config:
     kind, _, rest = name.partition(":")
     if kind not in KINDS or not rest:
         raise click.UsageError(f"A topic is written as {', '.join(f'{kind}:NAME' for kind in KINDS)}, not {name!r}.")
-    question = _named("topic", rest, tenant)
-    _find(
-        url,
-        config,
-        {"type": "find.topic", "kind": kind, "name": rest, "tenant": question["tenant"]},
-        as_json,
-        inspect_view.topic,
-    )
+    _check_names("name", rest, tenant)
+    question = {"type": "find.topic", "kind": kind, "name": rest, "tenant": tenant}
+    _find(find_server, question, as_json, inspect_view.topic)
 
 
 def _named(what: str, name: str, tenant: str | None) -> dict[str, Any]:
-    check_id("name" if what == "topic" else what, name)
-    if tenant is not None:
-        check_id("tenant", tenant)
+    _check_names(what, name, tenant)
     return {"type": f"find.{what}", what: name, "tenant": tenant}
 
 
-def _find(url: str | None, config: Path | None, question: dict[str, Any], as_json: bool, lines: Lines) -> None:
-    answer, now = on_a_loop(_asked(where(settings_from(config, {}), url), question))
+def _check_names(what: str, name: str, tenant: str | None) -> None:
+    check_id(what, name)
+    if tenant is not None:
+        check_id("tenant", tenant)
+
+
+def _find(find_server: Callable[[], Where], question: dict[str, Any], as_json: bool, lines: Lines) -> None:
+    answer, now = on_a_loop(_asked(find_server(), question))
     if not answer["known"]:
         what = question["type"].removeprefix("find.")
         name = question.get(what) or f"{question['kind']}:{question['name']}"

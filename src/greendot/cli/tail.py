@@ -6,21 +6,21 @@ holds up this program only: the server sends it nothing more, and says afterward
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from greendot.cli._admin_socket import Gone, Live, Where, back, looking, piped, some_tenant_option, url_option, where
-from greendot.cli._settings import config_option, settings_from
+from greendot.cli._admin_socket import Live, Where, dashboard_options, follow, piped, some_tenant_option
 from greendot.cli._tables import printable, several
 from greendot.cli._terminal import check_reader
 from greendot.config import check_id
 from greendot.node.event_recorder_model import KINDS
 
 MOST_BODY = 60  # characters of what somebody wrote, which dev servers show; all of it is in the JSON
+BACK = "It is there again; what happened meanwhile was not seen."
 READY = 2  # samples after which all nodes know that events are wanted
 
 
@@ -31,8 +31,7 @@ READY = 2  # samples after which all nodes know that events are wanted
 @click.option("--type", "kinds", type=click.Choice(KINDS), multiple=True, help="Only of this type; may be repeated.")
 @some_tenant_option
 @click.option("--json", "as_json", is_flag=True, help="A JSON object in each line, for programs.")
-@url_option
-@config_option
+@dashboard_options
 def tail(
     user: str | None,
     room: str | None,
@@ -40,8 +39,7 @@ def tail(
     kinds: tuple[str, ...],
     tenant: str | None,
     as_json: bool,
-    url: str | None,
-    config: Path | None,
+    find_server: Callable[[], Where],
 ) -> None:
     """Show events as they happen, on all nodes, until Ctrl-C.
 
@@ -55,37 +53,25 @@ def tail(
         if given is not None:
             check_id(name, given)
     wanted = {"type": "tail", "kinds": [*(kinds or KINDS)], **named}
-    follow = Follow(where(settings_from(config, {}), url), wanted, as_json=as_json)
+    events = EventTail(wanted, as_json=as_json)
     try:
-        piped(follow.run())
+        piped(follow(find_server(), events.show, lambda: events.began, BACK))
     finally:
-        follow.sum_up()
+        events.sum_up()
 
 
-class Follow:
-    """What is shown, and how much was."""
+class EventTail:
+    """Events that are shown, and their count."""
 
-    def __init__(self, at: Where, wanted: dict[str, Any], *, as_json: bool) -> None:
-        self._at = at
+    def __init__(self, wanted: dict[str, Any], *, as_json: bool) -> None:
+        self.began = False
         self._wanted = wanted
         self._as_json = as_json
         self._shown = 0
         self._left_out = 0
-        self._began = False
 
-    async def run(self) -> None:
-        while True:
-            try:
-                async with looking(self._at) as live:
-                    await self._follow(live)
-            except Gone as gone:
-                if not self._began:
-                    raise
-                _note(f"{gone} Waiting for it …")
-                await back(self._at)
-                _note("It is there again; what happened meanwhile was not seen.")
-
-    async def _follow(self, live: Live) -> None:
+    async def show(self, live: Live) -> None:
+        """Show events until the server goes away."""
         await live.ask(**self._wanted)
         samples = 0
         while True:
@@ -95,8 +81,8 @@ class Follow:
                 self._show(frame["data"], with_tenant=live.welcome["every"])
             else:
                 samples += 1
-                if samples == READY and not self._began:
-                    self._began = True
+                if samples == READY and not self.began:
+                    self.began = True
                     _note(f"Following {', '.join(self._wanted['kinds'])}. Ctrl-C ends it.")
 
     def _show(self, told: dict[str, Any], *, with_tenant: bool) -> None:
@@ -111,7 +97,7 @@ class Follow:
         print("\n".join(lines), flush=True)
 
     def sum_up(self) -> None:
-        if self._began:
+        if self.began:
             left_out = f", {self._left_out} left out" if self._left_out else ""
             _note(f"{several(self._shown, 'event')}{left_out}.")
 

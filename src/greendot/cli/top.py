@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import click
 import msgspec
 
-from greendot.cli._admin_socket import AGAIN_S, Gone, Live, Where, back, looking, piped, url_option, where
-from greendot.cli._settings import config_option, settings_from
+from greendot.cli._admin_socket import AGAIN_S, Gone, Live, Where, dashboard_options, follow, looking, piped
 from greendot.cli._store import on_a_loop
 from greendot.cli._tables import printable
 from greendot.cli._terminal import Terminal, check_reader, is_terminal, size
@@ -29,9 +28,8 @@ KEYS = "q quit  p pause  s sort"
 @click.option("--once", is_flag=True, help="Print one look, of the last second, and end.")
 @click.option("--every", type=click.IntRange(1, 3600), default=1, show_default=True, help="Seconds between two looks.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object for each look, for programs.")
-@url_option
-@config_option
-def top(once: bool, every: int, as_json: bool, url: str | None, config: Path | None) -> None:
+@dashboard_options
+def top(once: bool, every: int, as_json: bool, find_server: Callable[[], Where]) -> None:
     """How all nodes are doing, live: load, rates, lag, what waits, hot topics and slow clients.
 
     \b
@@ -42,9 +40,10 @@ def top(once: bool, every: int, as_json: bool, url: str | None, config: Path | N
     greendot top --once
     greendot top --json --every 10 | jq .rates.realtime_socket_send_total
     """
-    at = where(settings_from(config, {}), url)
+    at = find_server()
     if once or as_json or not is_terminal():
-        piped(Reel(at, every, once=once, as_json=as_json).run())
+        reel = Reel(every, once=once, as_json=as_json)
+        piped(follow(at, reel.show, lambda: reel.printed))
         return
     screen = Screen(at, every)
     on_a_loop(screen.run())
@@ -158,27 +157,15 @@ class Screen:
 class Reel:
     """One look after another, as text."""
 
-    def __init__(self, at: Where, every: int, *, once: bool, as_json: bool) -> None:
-        self._at = at
+    def __init__(self, every: int, *, once: bool, as_json: bool) -> None:
+        self.printed = False
         self._every = every
         self._once = once
         self._as_json = as_json
-        self._printed = False
 
-    async def run(self) -> None:
-        while True:
-            try:
-                async with looking(self._at) as live:
-                    await live.ask(type="top", most=MOST)
-                    await self._follow(live)
-                return
-            except Gone as gone:
-                if not self._printed:
-                    raise
-                click.echo(f"{gone} Waiting for it …", err=True)
-                await back(self._at)
-
-    async def _follow(self, live: Live) -> None:
+    async def show(self, live: Live) -> None:
+        """Print samples until the server goes away, or the first one."""
+        await live.ask(type="top", most=MOST)
         for _ in range(READY - 1):
             await _next_sample(live)
         while True:
@@ -197,5 +184,5 @@ class Reel:
         else:
             shown = Shown(live.url, live.welcome, frame["data"], frame["ts"])
             text = "\n".join(printable(line.text) for line in laid_out(shown, None))
-            print(f"\n{text}" if self._printed else text, flush=True)
-        self._printed = True
+            print(f"\n{text}" if self.printed else text, flush=True)
+        self.printed = True

@@ -41,16 +41,10 @@ RETIRED = {
 }
 # Names that are part of a contract, or have the word in another meaning.
 KEPT = {
-    ("cli._store", "dead_letter_options"),  # dead letters are the field's word
-    ("cli._store", "wanted_letters"),
-    ("cli.push", "dead_letter_options"),
-    ("cli.push", "wanted_letters"),
     ("config.checks", "ascii_letters"),  # of the alphabet
     ("engine.redis.presence", "letter"),
     ("engine.redis.record_codec", "letter"),
     ("ids", "letters"),
-    ("cli.webhooks", "dead_letter_options"),
-    ("cli.webhooks", "wanted_letters"),
 }
 
 

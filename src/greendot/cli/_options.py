@@ -28,3 +28,9 @@ limit_option = click.option(
     "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most N."
 )
 after_option = click.option("--after", metavar="ID", help="Go on after this one.")
+
+
+def print_next_page(count: int, limit: int, last: str) -> None:
+    """Say how to go on, if the page is full."""
+    if count == limit:
+        click.echo(f"There may be more: --after {last}")

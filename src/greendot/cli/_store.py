@@ -83,16 +83,3 @@ def on_a_loop(work: Awaitable[T], loop_factory: Callable[[], asyncio.AbstractEve
             return runner.run(whole())
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-def dead_letter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Which of what could not be sent."""
-    some = click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be repeated.")
-    return some(click.option("--all", "everything", is_flag=True, help="All dead letters.")(command))
-
-
-def wanted_letters(ids: tuple[int, ...], everything: bool, lists: str) -> tuple[int, ...] | None:
-    """Those that were named; None: all. `lists` is the command that shows them."""
-    if bool(ids) == everything:
-        raise click.UsageError(f"Give --id (`{lists}` shows them), or --all.")
-    return None if everything else ids

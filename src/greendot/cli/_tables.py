@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+import click
+
 NOTHING = "–"
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
@@ -16,6 +18,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
+    """Print a table; without rows the sentence `empty`."""
+    click.echo(table(head, rows) if rows else empty)
 
 
 def printable(text: str) -> str:
@@ -48,3 +55,8 @@ def duration(ms: int) -> str:
 def several(count: int, one: str) -> str:
     """`1 session`, `2 sessions`."""
     return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a text to so many characters; the last one says that there is more."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

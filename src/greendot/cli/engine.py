@@ -20,7 +20,7 @@ from greendot.app.adapters import make_engine
 from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
 from greendot.cli._settings import config_option, settings_from, with_dev_secret
 from greendot.cli._store import on_a_loop
-from greendot.cli._tables import NOTHING, ago, left, several, table
+from greendot.cli._tables import NOTHING, ago, left, print_table, several, table
 from greendot.clock import SystemClock
 from greendot.config import Settings
 from greendot.engine.redis.engine import RedisEngine
@@ -108,14 +108,12 @@ def nodes(as_json: bool, access: EngineAccess) -> None:
     found, now = access.run("GET /v1/nodes", look)
     if as_json:
         print_json({"nodes": [node._asdict() for node in found]})
-    elif not found:
-        click.echo("No node has been on this engine.")
-    else:
-        rows = [
-            (node.node, node.state, node.level, ago(node.renewed_at, now), left(node.ends_at and node.ends_at - now))
-            for node in found
-        ]
-        click.echo(table(("NODE", "STATE", "LOAD", "RENEWED", "SESSIONS END IN"), rows))
+        return
+    rows = [
+        (node.node, node.state, node.level, ago(node.renewed_at, now), left(node.ends_at and node.ends_at - now))
+        for node in found
+    ]
+    print_table(("NODE", "STATE", "LOAD", "RENEWED", "SESSIONS END IN"), rows, "No node has been on this engine.")
 
 
 @click.command()
@@ -161,11 +159,9 @@ def sessions(user: str, tenant: str, as_json: bool, access: EngineAccess) -> Non
     found = access.run(f"GET /v1/users/{user}/sessions", lambda engine: _sessions(engine, tenant, user))
     if as_json:
         print_json({"sessions": found})
-    elif not found:
-        click.echo(f"{user} has no session.")
-    else:
-        rows = [(entry.session, entry.device, entry.node, entry.state, left(entry.ends_in_ms)) for entry in found]
-        click.echo(table(("SESSION", "DEVICE", "NODE", "STATE", "ENDS IN"), rows))
+        return
+    rows = [(entry.session, entry.device, entry.node, entry.state, left(entry.ends_in_ms)) for entry in found]
+    print_table(("SESSION", "DEVICE", "NODE", "STATE", "ENDS IN"), rows, f"{user} has no session.")
 
 
 async def _sessions(engine: RedisEngine, tenant: str, user: str) -> list[SessionEntry]:
@@ -193,11 +189,9 @@ def typing(room: str, tenant: str, as_json: bool, access: EngineAccess) -> None:
     typers = [Typer(*typist) for typist in found]
     if as_json:
         print_json({"typing": typers})
-    elif not typers:
-        click.echo(f"Nobody is typing in {room}.")
-    else:
-        rows = [(typer.user, typer.name or NOTHING, left(typer.expires_in_ms)) for typer in typers]
-        click.echo(table(("USER", "NAME", "STOPS IN"), rows))
+        return
+    rows = [(typer.user, typer.name or NOTHING, left(typer.expires_in_ms)) for typer in typers]
+    print_table(("USER", "NAME", "STOPS IN"), rows, f"Nobody is typing in {room}.")
 
 
 @click.command()

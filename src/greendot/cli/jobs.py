@@ -17,7 +17,7 @@ from greendot.app.jobs import JOBS, JobServices, all_jobs, plainly
 from greendot.cli._options import engine_option, json_option, print_json
 from greendot.cli._settings import with_dev_secret
 from greendot.cli._store import INTERRUPTED, StoreAccess, on_a_loop, store_options
-from greendot.cli._tables import NOTHING, ago, duration, table
+from greendot.cli._tables import NOTHING, ago, duration, print_table, table
 from greendot.clock import SystemClock
 from greendot.config import Settings
 from greendot.engine.port import Engine
@@ -77,12 +77,10 @@ def history(name: str | None, limit: int, as_json: bool, access: StoreAccess) ->
     runs = access.run(lambda store: store.job_runs(name, limit))
     if as_json:
         print_json({"runs": runs})
-    elif not runs:
-        click.echo("Nothing has run yet.")
-    else:
-        now = SystemClock().now_ms()
-        rows = [(run.name, str(run.fence), *_run_cells(run, now)) for run in runs]
-        click.echo(table(("JOB", "RUN", "BEGAN", "TOOK", "RESULT", "WHAT"), rows))
+        return
+    now = SystemClock().now_ms()
+    rows = [(run.name, str(run.fence), *_run_cells(run, now)) for run in runs]
+    print_table(("JOB", "RUN", "BEGAN", "TOOK", "RESULT", "WHAT"), rows, "Nothing has run yet.")
 
 
 @jobs.command()

@@ -10,7 +10,7 @@ from greendot.auth.model import SCOPES, hash_of, text_of
 from greendot.cli._durations import Duration
 from greendot.cli._options import json_option, print_json
 from greendot.cli._store import StoreAccess, store_options
-from greendot.cli._tables import NOTHING, ago, duration, left, table
+from greendot.cli._tables import NOTHING, ago, duration, left, print_table
 from greendot.clock import SystemClock
 from greendot.config import Settings, check_id
 from greendot.errors import ConfigError
@@ -23,7 +23,6 @@ OPERATORS = "(operator)"  # in tables, where a tenant is named: no tenant can ha
 
 _tenant = click.option("--tenant", metavar="T", help="Whose key. [default: default]")
 _operator = click.option("--operator", is_flag=True, help="A key of no tenant, for those who run the servers.")
-_expires = click.option("--expires", type=Duration(), help="The key ends after so long, such as 90d.")
 
 
 @click.group()
@@ -38,7 +37,7 @@ def keys() -> None:
 @click.option(
     "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="What it may do; several may be given."
 )
-@_expires
+@click.option("--expires", type=Duration(), help="The key ends after so long, such as 90d.")
 @json_option
 @store_options
 def create(
@@ -124,12 +123,11 @@ def list_keys(tenant: str | None, operator: bool, as_json: bool, access: StoreAc
     found = access.run(lambda store: store.api_keys(owner))
     if as_json:
         print_json({"keys": [_entry(key, secrets) for key, secrets in found]})
-    elif not found:
-        click.echo("There are no keys. `greendot keys create` makes one.")
-    else:
-        now = SystemClock().now_ms()
-        rows = [row for of in found for row in _rows(of, now)]
-        click.echo(table(("TENANT", "NAME", "SECRET", "SCOPES", "MADE", "LAST USED", "ENDS IN"), rows))
+        return
+    now = SystemClock().now_ms()
+    rows = [row for of in found for row in _rows(of, now)]
+    head = ("TENANT", "NAME", "SECRET", "SCOPES", "MADE", "LAST USED", "ENDS IN")
+    print_table(head, rows, "There are no keys. `greendot keys create` makes one.")
 
 
 def _rows(of: KeyAndSecrets, now: int) -> list[tuple[str, ...]]:

@@ -71,8 +71,9 @@ def _show(found: OutboxStatus) -> None:
         click.echo("Nothing waits to be sent.")
     else:
         verb = "waits" if found.waiting == 1 else "wait"
-        since = ago(found.oldest_at, now) if found.oldest_at is not None else NOTHING
-        click.echo(f"{several(found.waiting, 'row')} {verb} to be sent, the oldest written {since}.")
+        click.echo(
+            f"{several(found.waiting, 'row')} {verb} to be sent, the oldest written {ago(found.oldest_at, now)}."
+        )
     if not found.set_aside:
         return
     click.echo(f"{several(found.set_aside, 'row')} {'was' if found.set_aside == 1 else 'were'} set aside:")

@@ -7,10 +7,11 @@ from msgspec import structs
 
 from greendot.app.config_checks import CHECKS
 from greendot.app.push import ALL, make_senders
+from greendot.cli import _undelivered
 from greendot.cli._options import check_ids, json_option, print_json
 from greendot.cli._settings import settings_from
-from greendot.cli._store import StoreAccess, dead_letter_options, on_a_loop, store_options, wanted_letters
-from greendot.cli._tables import NOTHING, ago, table
+from greendot.cli._store import StoreAccess, on_a_loop, store_options
+from greendot.cli._tables import NOTHING, ago, print_table, table
 from greendot.clock import SystemClock
 from greendot.config import Settings
 from greendot.config.push import TenantPush
@@ -19,7 +20,6 @@ from greendot.ids import new_message_id
 from greendot.push.payload import PushPayload, SendResult
 from greendot.store.push import Device, PushRecord
 
-MOST_LISTED = 50
 SHOWN_OF_A_TOKEN = 6  # characters
 SHOWN = ("Greendot", "This is a test.")  # title and text of one
 WORDS = {
@@ -44,7 +44,6 @@ WORDS = {
 }
 
 tenant_option = click.option("--tenant", default="default", show_default=True, help="Whose users.")
-any_tenant_option = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
 
 
 @click.group()
@@ -106,12 +105,10 @@ def devices(user: str, tenant: str, as_json: bool, access: StoreAccess) -> None:
     shown = [device._replace(token=f"…{device.token[-SHOWN_OF_A_TOKEN:]}") for device in found]
     if as_json:
         print_json({"devices": [device._asdict() for device in shown]})
-    elif not shown:
-        click.echo(f"{user} has no device registered.")
-    else:
-        now = SystemClock().now_ms()
-        rows = [(d.device, d.provider, d.token, ago(d.created_at, now), ago(d.used_at, now)) for d in shown]
-        click.echo(table(("DEVICE", "PROVIDER", "TOKEN", "REGISTERED", "USED"), rows))
+        return
+    now = SystemClock().now_ms()
+    rows = [(d.device, d.provider, d.token, ago(d.created_at, now), ago(d.used_at, now)) for d in shown]
+    print_table(("DEVICE", "PROVIDER", "TOKEN", "REGISTERED", "USED"), rows, f"{user} has no device registered.")
 
 
 @push.command()
@@ -121,7 +118,8 @@ def status(as_json: bool, access: StoreAccess) -> None:
     """How full the queue is, and by whom is pushed."""
     settings, now = access.settings, SystemClock().now_ms()
     counts = access.run(lambda store: store.push_counts(now))
-    providers: dict[str, TenantPush] = {"all others" if settings.tenants else "all": settings.push, **_own(settings)}
+    providers: dict[str, TenantPush] = {"all others" if settings.tenants else "all": settings.push}
+    providers |= {name: tenant.push for name, tenant in settings.tenants.items()}
     if as_json:
         print_json({**counts._asdict(), "providers": {name: own.providers for name, own in providers.items()}})
         return
@@ -134,26 +132,20 @@ def status(as_json: bool, access: StoreAccess) -> None:
 
 @push.command()
 @json_option
-@any_tenant_option
+@_undelivered.tenant_option
 @store_options
 def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
     """Pushes that were given up, the oldest first."""
-    found = access.run(lambda store: store.dead_pushes(tenant, MOST_LISTED + 1))
+    found = access.run(lambda store: store.dead_pushes(tenant, _undelivered.MOST_LISTED + 1))
     if as_json:
         print_json({"dead": found})
-        return
-    if not found:
-        click.echo("There are no dead letters.")
         return
     now = SystemClock().now_ms()
     rows = [
         (str(one.id), one.tenant, one.user, one.notification, str(one.attempts), ago(one.over_at, now), _why(one))
-        for one in found[:MOST_LISTED]
+        for one in found
     ]
-    click.echo(table(("ID", "TENANT", "USER", "NOTIFICATION", "TRIES", "GIVEN UP", "WHY"), rows))
-    if len(found) > MOST_LISTED:
-        click.echo("… and more.")
-    click.echo("Once the reason is gone, `greendot push replay --id ID` or `--all` has them sent.")
+    _undelivered.print_list(("ID", "TENANT", "USER", "NOTIFICATION", "TRIES", "GIVEN UP", "WHY"), rows, "greendot push")
 
 
 def _why(record: PushRecord) -> str:
@@ -162,17 +154,15 @@ def _why(record: PushRecord) -> str:
 
 
 @push.command()
-@dead_letter_options
-@any_tenant_option
+@_undelivered.which_options
+@_undelivered.tenant_option
 @store_options
 def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, access: StoreAccess) -> None:
     """Have dead letters sent again, to the devices that did not get them."""
-    wanted = wanted_letters(ids, everything, "greendot push dead")
+    wanted = _undelivered.wanted(ids, everything, "greendot push dead")
     now = SystemClock().now_ms()
     found = access.run(lambda store: store.replay_pushes(tenant, wanted, now))
-    click.echo(f"Queued again: {len(found)}." if found else "There are no such dead letters.")
-    if missing := sorted({*ids} - {*found}):
-        click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")
+    _undelivered.print_replayed(found, ids, f"Queued again: {len(found)}.")
 
 
 @push.command()
@@ -212,7 +202,3 @@ async def _send(settings: Settings, tenant: str, to: list[Device], *, dry_run: b
     finally:
         for sender in senders.values():
             await sender.close()
-
-
-def _own(settings: Settings) -> dict[str, TenantPush]:
-    return {name: tenant.push for name, tenant in settings.tenants.items()}

@@ -6,9 +6,17 @@ import click
 import msgspec
 from msgspec import Raw, Struct
 
-from greendot.cli._options import after_option, check_ids, json_option, limit_option, print_json, tenant_option
+from greendot.cli._options import (
+    after_option,
+    check_ids,
+    json_option,
+    limit_option,
+    print_json,
+    print_next_page,
+    tenant_option,
+)
 from greendot.cli._store import StoreAccess, store_options
-from greendot.cli._tables import NOTHING, ago, several, table
+from greendot.cli._tables import NOTHING, ago, several, shortened, table
 from greendot.clock import SystemClock
 from greendot.errors import ConfigError
 from greendot.store.inbox import Filter, Notification
@@ -53,7 +61,7 @@ def rooms(room: str | None, tenant: str, after: str | None, limit: int, as_json:
             for room in found
         ]
         click.echo(table(("ROOM", "MESSAGES", "MEMBERS", "FOR", "BUS"), rows))
-        _say_more(len(found), limit, found[-1].room)
+        print_next_page(len(found), limit, found[-1].room)
 
 
 def _show_room(info: RoomInfo, members: list[Member], limit: int, as_json: bool) -> None:
@@ -66,12 +74,7 @@ def _show_room(info: RoomInfo, members: list[Member], limit: int, as_json: bool)
     click.echo(f"{info.room} is {whom}: {counts}, bus {info.bus}.")
     if members:
         click.echo(table(("USER", "ROLE"), members))
-        _say_more(len(members), limit, members[-1].user)
-
-
-def _say_more(count: int, limit: int, last: str) -> None:
-    if count == limit:
-        click.echo(f"There may be more: --after {last}")
+        print_next_page(len(members), limit, members[-1].user)
 
 
 async def _rooms(store: Store, tenant: str, after: str | None, limit: int) -> list[RoomInfo]:
@@ -124,7 +127,13 @@ def inbox(
     if found:
         now = SystemClock().now_ms()
         rows = [
-            (str(entry.seq), entry.kind, ago(entry.created_at, now), _states(entry), _short(entry.body))
+            (
+                str(entry.seq),
+                entry.kind,
+                ago(entry.created_at, now),
+                _states(entry),
+                shortened(entry.body.decode(), MOST_SHOWN),
+            )
             for entry in found
         ]
         click.echo(table(("NUMBER", "KIND", "CREATED", "STATE", "BODY"), rows))
@@ -143,8 +152,3 @@ def _states(entry: Notification) -> str:
         ("archived", entry.archived_at),
     )
     return ", ".join(word for word, at in happened if at is not None) or NOTHING
-
-
-def _short(body: bytes) -> str:
-    text = body.decode()
-    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from greendot.cli._admin_socket import Live, Where, dashboard_options, follow, piped, some_tenant_option
-from greendot.cli._tables import printable, several
+from greendot.cli._tables import printable, several, shortened
 from greendot.cli._terminal import check_reader
 from greendot.config import check_id
 from greendot.node.event_recorder_model import KINDS
@@ -113,14 +113,10 @@ def line(event: dict[str, Any], *, with_tenant: bool) -> str:
         event.get("detail"),
         event.get("session"),
         f"({event['tenant']})" if with_tenant else None,
-        _short(event["body"]) if "body" in event else None,
+        shortened(event["body"], MOST_BODY) if "body" in event else None,
     ]
     head = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}  {event['node']}  {event['kind']:<13}  {event['what']:<14}"
     return printable("  ".join([head, *(it for it in more if it)]).rstrip())
-
-
-def _short(body: str) -> str:
-    return body if len(body) <= MOST_BODY else f"{body[: MOST_BODY - 1]}…"
 
 
 def _note(text: str) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from greendot.cli._options import after_option, engine_option, json_option, limit_option, print_json
+from greendot.cli._options import after_option, engine_option, json_option, limit_option, print_json, print_next_page
 from greendot.cli._revoked_sessions import UNSURE, EndedSessions, revocation_until_now, revoke_and_end
 from greendot.cli._settings import with_dev_secret
 from greendot.cli._store import StoreAccess, store_options
@@ -62,8 +62,7 @@ def list_tenants(after: str | None, limit: int, as_json: bool, access: StoreAcce
     now = SystemClock().now_ms()
     rows = [(it, "in the settings" if at is None else ago(at, now), str(keys)) for it, at, keys in entries]
     click.echo(table(("TENANT", "REGISTERED", "KEYS"), rows))
-    if len(rows) == limit:
-        click.echo(f"There may be more: --after {rows[-1][0]}")
+    print_next_page(len(rows), limit, rows[-1][0])
 
 
 @tenants.command()
@@ -77,7 +76,9 @@ def show(tenant: str, as_json: bool, access: StoreAccess) -> None:
     if as_json:
         print_json({"tenant": tenant, "registered_at": registered and registered.created_at, "records": rows})
         return
-    when = "is not registered" if registered is None else f"was registered {_when(registered)}"
+    when = "is not registered"
+    if registered is not None:
+        when = f"was registered {ago(registered.created_at, SystemClock().now_ms())}"
     click.echo(f"{tenant} {when}." + ("" if rows else " Nothing of it is in the store."))
     if rows:
         click.echo(table(("WHAT", "COUNT"), [(name, str(count)) for name, count in rows.items()]))
@@ -123,7 +124,3 @@ def delete(tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
 
 async def _count(store: Store, tenant: str) -> tuple[RegisteredTenant | None, dict[str, int]]:
     return await store.tenant(tenant), await store.tenant_rows(tenant)
-
-
-def _when(registered: RegisteredTenant) -> str:
-    return ago(registered.created_at, SystemClock().now_ms())

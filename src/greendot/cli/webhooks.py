@@ -9,10 +9,11 @@ import click
 from msgspec import structs
 
 from greendot.app.webhooks import call_terms, make_hook
+from greendot.cli import _undelivered
 from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, settings_from
-from greendot.cli._store import StoreAccess, dead_letter_options, on_a_loop, store_options, wanted_letters
-from greendot.cli._tables import NOTHING, ago, several, table
+from greendot.cli._store import StoreAccess, on_a_loop, store_options
+from greendot.cli._tables import NOTHING, ago, print_table, several
 from greendot.clock import SystemClock
 from greendot.config import Settings
 from greendot.config.fields import refuse
@@ -22,10 +23,7 @@ from greendot.ids import new_message_id
 from greendot.transport.http_client import HttpResponse, NotCalled
 from greendot.webhooks.hook import ping_event
 
-MOST_LISTED = 50
 MOST_SHOWN = 200  # characters of what an app answered
-
-tenant_option = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
 
 
 @click.group()
@@ -43,9 +41,6 @@ def list_(as_json: bool, access: StoreAccess) -> None:
     if as_json:
         print_json({"webhooks": [state._asdict() | {"hook": state.tenant in hooks} for state in states]})
         return
-    if not states:
-        click.echo("There are no webhooks: set webhooks.url and webhooks.secret.")
-        return
     now = SystemClock().now_ms()
     rows = [
         (
@@ -54,49 +49,42 @@ def list_(as_json: bool, access: StoreAccess) -> None:
             str(state.waiting),
             str(state.failing),
             str(state.dead),
-            ago(state.oldest_at, now) if state.oldest_at is not None else NOTHING,
+            ago(state.oldest_at, now),
             state.reason or NOTHING,
         )
         for state in states
     ]
-    click.echo(table(("TENANT", "HOOK", "WAITING", "FAILING", "DEAD", "OLDEST", "WHY STOPPED"), rows))
+    head = ("TENANT", "HOOK", "WAITING", "FAILING", "DEAD", "OLDEST", "WHY STOPPED")
+    print_table(head, rows, "There are no webhooks: set webhooks.url and webhooks.secret.")
 
 
 @webhooks.command()
 @json_option
-@tenant_option
+@_undelivered.tenant_option
 @store_options
 def dead(as_json: bool, tenant: str | None, access: StoreAccess) -> None:
     """Events that were given up, the oldest first."""
-    found = access.run(lambda store: store.dead_hooks(tenant, MOST_LISTED + 1))
+    found = access.run(lambda store: store.dead_hooks(tenant, _undelivered.MOST_LISTED + 1))
     if as_json:
         print_json({"dead": [event._asdict() for event in found]})
-        return
-    if not found:
-        click.echo("There are no dead letters.")
         return
     now = SystemClock().now_ms()
     rows = [
         (str(e.id), e.tenant, e.type, e.stream, str(e.seq or NOTHING), str(e.attempts), ago(e.failed_at, now), e.reason)
-        for e in found[:MOST_LISTED]
+        for e in found
     ]
-    click.echo(table(("ID", "TENANT", "TYPE", "OF", "NUMBER", "TRIES", "LAST", "WHY"), rows))
-    if len(found) > MOST_LISTED:
-        click.echo("… and more.")
-    click.echo("Once the reason is gone, `greendot webhooks replay --id ID` or `--all` has them sent.")
+    _undelivered.print_list(("ID", "TENANT", "TYPE", "OF", "NUMBER", "TRIES", "LAST", "WHY"), rows, "greendot webhooks")
 
 
 @webhooks.command()
-@dead_letter_options
-@tenant_option
+@_undelivered.which_options
+@_undelivered.tenant_option
 @store_options
 def replay(ids: tuple[int, ...], everything: bool, tenant: str | None, access: StoreAccess) -> None:
     """Have dead letters sent again. A hook that was stopped goes on."""
-    wanted = wanted_letters(ids, everything, "greendot webhooks dead")
+    wanted = _undelivered.wanted(ids, everything, "greendot webhooks dead")
     found = access.run(lambda store: store.replay_hooks(tenant, wanted))
-    click.echo(f"{several(len(found), 'event')} will be sent." if found else "There are no such dead letters.")
-    if missing := sorted({*ids} - {*found}):
-        click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")
+    _undelivered.print_replayed(found, ids, f"{several(len(found), 'event')} will be sent.")
 
 
 @webhooks.command()

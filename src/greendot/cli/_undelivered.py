@@ -1,0 +1,44 @@
+"""Dead letters: pushes and webhooks that were given up. Commands list them and have them sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import click
+
+from greendot.cli._tables import table
+
+MOST_LISTED = 50
+
+tenant_option = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
+
+
+def which_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --id and --all."""
+    some = click.option("--id", "ids", type=int, multiple=True, metavar="ID", help="One dead letter; may be repeated.")
+    return some(click.option("--all", "everything", is_flag=True, help="All dead letters.")(command))
+
+
+def wanted(ids: tuple[int, ...], everything: bool, lists: str) -> tuple[int, ...] | None:
+    """Return the ids that were named; None: all. `lists` is the command that shows them."""
+    if bool(ids) == everything:
+        raise click.UsageError(f"Give --id (`{lists}` shows them), or --all.")
+    return None if everything else ids
+
+
+def print_list(head: Sequence[str], rows: Sequence[Sequence[str]], command: str) -> None:
+    """Print at most `MOST_LISTED` rows, and how these are sent again."""
+    if not rows:
+        click.echo("There are no dead letters.")
+        return
+    click.echo(table(head, rows[:MOST_LISTED]))
+    if len(rows) > MOST_LISTED:
+        click.echo("… and more.")
+    click.echo(f"Once the reason is gone, `{command} replay --id ID` or `--all` has them sent.")
+
+
+def print_replayed(found: Sequence[int], ids: tuple[int, ...], sentence: str) -> None:
+    """Print the sentence if anything was replayed, and which of those that were named was not."""
+    click.echo(sentence if found else "There are no such dead letters.")
+    if missing := sorted({*ids} - {*found}):
+        click.echo(f"Not dead, or not there: {', '.join(map(str, missing))}.")

@@ -14,11 +14,11 @@ from greendot.errors import GreendotError
 
 # File → the commands in it.
 COMMANDS = {
-    "asyncapi": ["asyncapi"],
     "backup": ["backup", "restore"],
     "completion": ["completion"],
     "disconnect": ["disconnect"],
     "doctor": ["doctor"],
+    "documents": ["asyncapi", "openapi"],
     "genconfig": ["genconfig"],
     "health": ["health"],
     "engine": ["nodes", "presence", "sessions", "sweep", "typing"],
@@ -27,7 +27,6 @@ COMMANDS = {
     "keys": ["keys"],
     "migrate": ["migrate"],
     "notify": ["notify"],
-    "openapi": ["openapi"],
     "outbox": ["outbox"],
     "plan": ["plan"],
     "push": ["push"],

@@ -5,19 +5,32 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 
-from greendot.config import Settings
+from greendot.cli._settings import settings_from, with_dev_key
 from greendot.errors import ConfigError
 from greendot.protocol.decoding import decode
 
 REQUEST_S = 10.0
 
+url_option = click.option("--url", metavar="URL", help="A server. [default: http://127.0.0.1:8000]")
 
-def ask(settings: Settings, url: str | None, path: str, said: dict[str, Any]) -> dict[str, Any]:
-    """The answer of the server at `url`, or else of the one of the settings on this machine, to what is said."""
+
+def check_target(url: str | None, store: str | None, tenant: str | None) -> None:
+    """Refuse options that do not go together: a command goes to a server, or past the servers to the store."""
+    if store is None and tenant is not None:
+        raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
+    if store is not None and url is not None:
+        raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
+
+
+def ask(config: Path | None, url: str | None, path: str, said: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of the server at `url`, or else of the one of the settings on this machine."""
+    settings = with_dev_key(settings_from(config, {}))
     url = url or f"http://127.0.0.1:{settings.server.port}"
     if not settings.api.key:
         raise ConfigError(

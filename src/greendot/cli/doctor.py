@@ -17,7 +17,7 @@ from greendot.app.config_checks import SERVER_CHECKS
 from greendot.cli._options import json_option, print_json
 from greendot.cli._settings import config_option, dev_file, dev_secret, given
 from greendot.cli._tables import printable, several
-from greendot.cli.serve import server_flags, server_options
+from greendot.cli.serve import server_options
 from greendot.config import Settings, load, strange_variables
 from greendot.errors import ConfigError
 from greendot.ops import probes
@@ -41,31 +41,20 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "ok": "green"}
 )
 @json_option
 @config_option
-def doctor(
-    host: str | None,
-    port: int | None,
-    engine: str | None,
-    store: str | None,
-    workers: int | None,
-    dev: bool | None,
-    connections: int,
-    as_json: bool,
-    config: Path | None,
-) -> None:
+def doctor(flags: dict[str, dict[str, Any]], connections: int, as_json: bool, config: Path | None) -> None:
     """Look at settings, engine, store and machine, and say what to do. Changes nothing; secrets are not shown.
 
     Give it what the server is given. Exit code: 0 with nothing worse than notes, 1 with warnings, 2 with errors.
     """
-    flags = given(server_flags(host, port, engine, store, workers, dev))
     why, do = "It may be another program's.", "Remove it, if it was for us."
     findings = [note("environment", text, why, do) for text in strange_variables(os.environ)]
     try:
-        settings, notes = _read(config, flags)
+        settings, notes = _read(config, given(flags))
     except ConfigError as error:
         findings += invalid_settings(error.mistakes)
     else:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            facts = runner.run(_facts(settings, config, host, connections))
+            facts = runner.run(_facts(settings, config, flags["server"]["host"], connections))
         findings = [*diagnosis(settings, facts), *findings, *notes]
     findings = by_weight(findings)
     if as_json:

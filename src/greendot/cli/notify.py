@@ -8,9 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.cli._http import ask
+from greendot.cli._http import ask, check_target, url_option
 from greendot.cli._options import check_ids, json_option, print_json
-from greendot.cli._settings import config_option, settings_from, with_dev_key
+from greendot.cli._settings import config_option
 from greendot.cli._store import StoreAccess, store_option
 from greendot.clock import SystemClock
 from greendot.config import check_id
@@ -26,7 +26,7 @@ from greendot.store.inbox import Notice
 @click.option("--kind", required=True, metavar="K", help="What it is about, such as order.shipped.")
 @click.option("--body", default="null", metavar="JSON", help="What it says, such as '{\"order\": 17}'.")
 @click.option("--key", metavar="K", help="Said again with the same key it is the same notification.")
-@click.option("--url", metavar="URL", help="A server. [default: http://127.0.0.1:8000]")
+@url_option
 @store_option
 @click.option("--tenant", help="With --store: whose user. [default: default]")
 @json_option
@@ -56,17 +56,13 @@ def notify(
         key=check_id("key", key or new_message_id()),
         created_at=SystemClock().now_ms(),
     )
+    check_target(url, store, tenant)
     if store is not None:
-        if url is not None:
-            raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
         answer = _write(StoreAccess(store, config), notice)
         how = "\nDevices that are connected hear of it within a minute or so, when servers look by themselves."
     else:
-        if tenant is not None:
-            raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
-        settings = with_dev_key(settings_from(config, {}))
         said = {"user": notice.user, "kind": notice.kind, "body": msgspec.Raw(notice.body), "key": notice.key}
-        answer = ask(settings, url, "/v1/notifications", said)
+        answer = ask(config, url, "/v1/notifications", said)
         how = ""
     if as_json:
         print_json(answer)

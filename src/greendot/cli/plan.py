@@ -50,23 +50,19 @@ class PerDay(click.ParamType[tuple[float, bool]]):
         return rate, of_all
 
 
-def amount(least: float, most: float) -> click.FloatRange:
-    return click.FloatRange(least, most)
-
-
 @click.command("plan")
 @click.option("--users", type=click.IntRange(1, 10_000_000_000), default=1_000_000, help="There are. [1,000,000]")
 @click.option("--online", type=Share(), default="10%", help="Of them connected at the busiest time. [10%]")
-@click.option("--devices", type=amount(1, 100), default=1.2, help="Connections of each who is. [1.2]")
-@click.option("--rooms", type=amount(0, 10_000), default=5.0, help="A user is in. [5]")
-@click.option("--room-size", type=amount(1, 10_000_000), default=20.0, help="Members of a room. [20]")
+@click.option("--devices", type=click.FloatRange(1, 100), default=1.2, help="Connections of each who is. [1.2]")
+@click.option("--rooms", type=click.FloatRange(0, 10_000), default=5.0, help="A user is in. [5]")
+@click.option("--room-size", type=click.FloatRange(1, 10_000_000), default=20.0, help="Members of a room. [20]")
 @click.option("--messages", type=PerDay(), default="10/day", help="20/day of each user, or 500/s of all. [10/day]")
-@click.option("--typing", type=amount(0, 1_000), default=1.0, help="Starts of typing for each message. [1]")
-@click.option("--watched", type=amount(0, 10_000), default=50.0, help="Users a connection follows. [50]")
-@click.option("--connects", type=amount(0, 3_600), default=2.0, help="Of each device in an hour. [2]")
-@click.option("--notifications", type=amount(0, 1e6), default=5.0, help="A user gets in a day. [5]")
+@click.option("--typing", type=click.FloatRange(0, 1_000), default=1.0, help="Starts of typing for each message. [1]")
+@click.option("--watched", type=click.FloatRange(0, 10_000), default=50.0, help="Users a connection follows. [50]")
+@click.option("--connects", type=click.FloatRange(0, 3_600), default=2.0, help="Of each device in an hour. [2]")
+@click.option("--notifications", type=click.FloatRange(0, 1e6), default=5.0, help="A user gets in a day. [5]")
 @click.option("--body", type=click.IntRange(1, 65_536), default=128, help="Bytes of a message. [128]")
-@click.option("--peak", type=amount(1, 1_000), default=3.0, help="Busiest time ÷ average. [3]")
+@click.option("--peak", type=click.FloatRange(1, 1_000), default=3.0, help="Busiest time ÷ average. [3]")
 @click.option("--per-node", type=click.IntRange(100, 1_000_000), default=15_000, help="Connections. [15,000]")
 @click.option("--constants", is_flag=True, help="Show what is counted with, and where it was measured.")
 @json_option

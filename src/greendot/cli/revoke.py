@@ -8,9 +8,9 @@ import click
 
 from greendot.auth.model import EVERY_TENANT, Revocation, RevocationKind
 from greendot.cli._durations import Duration
-from greendot.cli._http import ask
+from greendot.cli._http import ask, check_target, url_option
 from greendot.cli._options import json_option, print_json
-from greendot.cli._settings import config_option, settings_from, with_dev_key
+from greendot.cli._settings import config_option
 from greendot.cli._store import StoreAccess, store_option
 from greendot.clock import SystemClock
 from greendot.config import check_id
@@ -25,7 +25,7 @@ PULLED_S = 15  # servers look by themselves so often
 @click.option("--ago", type=Duration(), help="With --user or --all: only those issued more than so long ago, as in 2h.")
 @click.option("--jti", metavar="J", help="The token with this id; with --user, whose it is.")
 @click.option("--session", metavar="S", help="This session, as `greendot sessions` shows it, and its token.")
-@click.option("--url", metavar="URL", help="A server. [default: http://127.0.0.1:8000]")
+@url_option
 @store_option
 @click.option("--tenant", help="With --store: whose it is. [default: default]")
 @json_option
@@ -55,20 +55,17 @@ def revoke(
     if ago is not None and kind not in ("user", "tenant"):
         raise click.UsageError("--ago goes with --user alone, or with --all.")
     before = SystemClock().now_ms() - (ago or 0)
+    check_target(url, store, tenant)
     if store is not None:
-        if url is not None:
-            raise click.UsageError("Give either --url, a server, or --store, to write past the servers.")
         if not all_tenants:
             check_id("tenant", whose)
         _write(StoreAccess(store, config), whose, kind, value, before)
         answer, how = {"closed": None}, f"Servers close its sockets within {PULLED_S} s, when they look by themselves."
     else:
-        if tenant is not None:
-            raise click.UsageError("--tenant goes with --store; a server knows the tenant by its API key.")
         said: dict[str, str | int | None] = {"jti": jti, "session": session, "user": user, "all": everything or None}
         said["before"] = before if ago is not None else None
         asked = {name: given for name, given in said.items() if given is not None}
-        answer = ask(with_dev_key(settings_from(config, {})), url, "/v1/tokens/revoke", asked)
+        answer = ask(config, url, "/v1/tokens/revoke", asked)
         how = f"Sockets closed: {answer['closed']}."
     if as_json:
         print_json(answer)

@@ -10,6 +10,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -37,53 +38,35 @@ STOPPED = "Stopped."
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-_OPTIONS = (
-    click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]"),
-    click.option("--port", type=int, help="Port to listen on. [default: 8000]"),
-    click.option("--engine", metavar="URL", help="Where signals live: memory or redis://HOST:PORT."),
-    click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE or postgresql://HOST/DATABASE."),
-    click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]"),
-    click.option(
-        "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, three open rooms, loopback only."
-    ),
-)
-
-
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What a server may be told on the command line."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    """Add the options of a server. The command gets them as `flags`, by sections of the settings."""
 
+    @click.option("--host", help="Address to listen on. [default: 0.0.0.0; 127.0.0.1 with --dev]")
+    @click.option("--port", type=int, help="Port to listen on. [default: 8000]")
+    @click.option("--engine", metavar="URL", help="Where signals live: memory or redis://HOST:PORT.")
+    @click.option("--store", metavar="URL", help="Where records live: sqlite:///FILE or postgresql://HOST/DATABASE.")
+    @click.option("--workers", type=int, metavar="N", help="Processes on the port. [default: 1]")
+    @click.option(
+        "--dev", is_flag=True, default=None, help="Try it out: demo page, dev tokens, three open rooms, loopback only."
+    )
+    @wraps(command)
+    def called(engine: str | None, store: str | None, **given: Any) -> None:
+        server = {name: given.pop(name) for name in ("host", "port", "workers", "dev")}
+        flags = {"server": server | {"dev": server["dev"] or None}, "engine": {"url": engine}, "store": {"url": store}}
+        command(flags=flags, **given)
 
-def server_flags(
-    host: str | None, port: int | None, engine: str | None, store: str | None, workers: int | None, dev: bool | None
-) -> dict[str, dict[str, Any]]:
-    """The same, as settings."""
-    return {
-        "server": {"host": host, "port": port, "workers": workers, "dev": dev or None},
-        "engine": {"url": engine},
-        "store": {"url": store},
-    }
+    return called
 
 
 @click.command()
 @server_options
 @config_option
-def serve(
-    host: str | None,
-    port: int | None,
-    engine: str | None,
-    store: str | None,
-    workers: int | None,
-    dev: bool | None,
-    config: Path | None,
-) -> None:
+def serve(flags: dict[str, dict[str, Any]], config: Path | None) -> None:
     """Run a server until Ctrl-C or SIGTERM."""
-    settings = settings_from(config, server_flags(host, port, engine, store, workers, dev), SERVER_CHECKS)
+    settings = settings_from(config, flags, SERVER_CHECKS)
     notes = strange_variables(os.environ)
     if settings.server.dev:
-        settings = _for_dev(settings, host, notes)
+        settings = _for_dev(settings, flags["server"]["host"], notes)
     elif not settings.api.key:
         notes.append(
             "No API key is set (GREENDOT_API_KEY): only those made with `greendot keys create` open the HTTP API."

@@ -17,7 +17,9 @@ from greendot.app.adapters import lock_store, make_engine, make_store, pushes
 from greendot.app.config_checks import CHECKS
 from greendot.app.jobs import JobServices, make_jobs, plainly
 from greendot.app.push import make_pushing
+from greendot.cli._options import engine_option
 from greendot.cli._settings import config_option, settings_from, store_shown, with_dev_secret
+from greendot.cli._store import store_option
 from greendot.cli.serve import STUCK_S, log_key
 from greendot.clock import SystemClock
 from greendot.config import Settings, strange_variables
@@ -34,8 +36,8 @@ LOOK_S = 1.0  # as often as nodes look at each other
 
 
 @click.command()
-@click.option("--engine", metavar="URL", help="The servers' engine: redis://HOST:PORT.")
-@click.option("--store", metavar="URL", help="The servers' store: sqlite:///FILE or postgresql://….")
+@engine_option
+@store_option
 @config_option
 def worker(engine: str | None, store: str | None, config: Path | None) -> None:
     """Push to those who are away and run jobs, until Ctrl-C or SIGTERM, beside servers that share a Redis."""

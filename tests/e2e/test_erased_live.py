@@ -111,7 +111,7 @@ async def test_a_server_that_does_not_answer_is_not_said_to_have_ended_its_sessi
     async with served_on("sqlite", "memory", tmp_path, request) as (served, beside):
         ended = await revoke_and_end(served.greendot.settings, beside, until_now(served, "user", "ann"))
         assert ended == EndedSessions(sure=False)
-        assert ended.report("ann") == 1
+        assert ended.exit_code == 1
 
 
 async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_sessions(
@@ -123,7 +123,7 @@ async def test_a_node_that_does_not_acknowledge_is_not_said_to_have_ended_its_se
         for kind, value, left in (("user", "ann", 0), ("tenant", T, None)):
             revocation = until_now(served, kind, value)  # type: ignore[arg-type]
             ended = await revoke_and_end(served.greendot.settings, beside, revocation)
-            assert (ended, ended.report(value)) == (EndedSessions(sure=False, left=left), 1)
+            assert (ended, ended.exit_code) == (EndedSessions(sure=False, left=left), 1)
 
 
 @pytest.mark.timeout(120)

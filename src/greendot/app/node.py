@@ -202,7 +202,7 @@ class Node:
             self.sessions,
             context,
             self.rpc,
-            node_settings.longest_ms(settings),
+            settings.auth.longest_token_ms,
             alone=settings.engine.url == "memory",
         )
 

@@ -37,11 +37,6 @@ def _queue_policy(push: TenantPush) -> QueuePolicy:
     return QueuePolicy(push.pushes, frozenset(name for name, kind in push.kinds.items() if not kind.enabled))
 
 
-def longest_ms(settings: Settings) -> int:
-    """How long a token is accepted after it was issued."""
-    return round((settings.auth.longest_token_s + settings.auth.leeway_s) * 1000)
-
-
 def typing_times(typing: TypingSettings) -> TypingTimes:
     seconds = typing.repeats_every_s, typing.ttl_s, typing.throttle_s
     return TypingTimes(*(round(time_s * 1000) for time_s in seconds))

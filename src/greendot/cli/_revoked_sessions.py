@@ -32,8 +32,12 @@ class EndedSessions(NamedTuple):
     sure: bool
     left: int | None = None  # sessions of the user that are still there; None: not counted
 
-    def report(self, whose: str) -> int:
-        """Say what is not certain; return the exit code."""
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.sure and not self.left else UNSURE
+
+    def report(self, whose: str) -> None:
+        """Say what is not certain."""
         if self.left:
             click.echo(f"{several(self.left, 'session')} did not end in time: call this again.")
         elif not self.sure:
@@ -41,13 +45,12 @@ class EndedSessions(NamedTuple):
                 f"Not all servers have confirmed that the sessions of {whose} have ended: they may have written since. "
                 "Call this again. (If the servers share a Redis, say which: --engine URL.)"
             )
-        return 0 if self.sure and not self.left else UNSURE
 
 
 def revocation_until_now(settings: Settings, tenant: str, kind: RevocationKind, value: str) -> Revocation:
     """Revoke every token issued until now."""
-    now, auth = SystemClock().now_ms(), settings.auth
-    return Revocation(tenant, kind, value, now + round((auth.longest_token_s + auth.leeway_s) * 1000), before=now)
+    now = SystemClock().now_ms()
+    return Revocation(tenant, kind, value, now + settings.auth.longest_token_ms, before=now)
 
 
 async def revoke_and_end(settings: Settings, store: Store, revocation: Revocation) -> EndedSessions:

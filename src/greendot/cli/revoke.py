@@ -99,7 +99,6 @@ def _what(user: str | None, jti: str | None, session: str | None, tenant: str | 
 
 
 def _write(access: StoreAccess, tenant: str, kind: RevocationKind, value: str, before: int) -> None:
-    auth = access.settings.auth
-    longest_ms = round((auth.longest_token_s + auth.leeway_s) * 1000)
-    revocation = Revocation(tenant, kind, value, before + longest_ms, before if kind in ("user", "tenant") else 0)
+    ends_at = before + access.settings.auth.longest_token_ms
+    revocation = Revocation(tenant, kind, value, ends_at, before if kind in ("user", "tenant") else 0)
     access.run(lambda store: store.put_revocation(revocation))

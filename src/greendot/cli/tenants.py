@@ -7,7 +7,7 @@ import sys
 import click
 
 from greendot.cli._options import after_option, engine_option, json_option, limit_option, print_json, print_next_page
-from greendot.cli._revoked_sessions import UNSURE, EndedSessions, revocation_until_now, revoke_and_end
+from greendot.cli._revoked_sessions import EndedSessions, revocation_until_now, revoke_and_end
 from greendot.cli._settings import with_dev_secret
 from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import ago, several, table
@@ -117,9 +117,10 @@ def delete(tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
     erased, ended = access.run(erase)
     if as_json:
         print_json({"tenant": tenant, "erased": erased, "confirmed": ended.sure})
-        sys.exit(0 if ended.sure else UNSURE)
-    click.echo(f"Erased {tenant}: {several(erased, 'record')}. Its keys are refused within 10 s.")
-    sys.exit(ended.report(tenant))
+    else:
+        click.echo(f"Erased {tenant}: {several(erased, 'record')}. Its keys are refused within 10 s.")
+        ended.report(tenant)
+    sys.exit(ended.exit_code)
 
 
 async def _count(store: Store, tenant: str) -> tuple[RegisteredTenant | None, dict[str, int]]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from greendot.cli._options import check_ids, engine_option, json_option, print_json, tenant_option
-from greendot.cli._revoked_sessions import UNSURE, EndedSessions, revocation_until_now, revoke_and_end
+from greendot.cli._revoked_sessions import EndedSessions, revocation_until_now, revoke_and_end
 from greendot.cli._settings import with_dev_secret
 from greendot.cli._store import StoreAccess, store_options
 from greendot.cli._tables import several
@@ -108,9 +108,10 @@ def erase(user: str, tenant: str, yes: bool, as_json: bool, access: StoreAccess)
     rows, ended = access.run(work)
     if as_json:
         print_json({"tenant": tenant, "user": user, "erased": rows, "sessions": ended.left, "confirmed": ended.sure})
-        sys.exit(0 if ended.sure and not ended.left else UNSURE)
-    click.echo(f"Erased {user}: {several(rows, 'record')}.")
-    sys.exit(ended.report(user))
+    else:
+        click.echo(f"Erased {user}: {several(rows, 'record')}.")
+        ended.report(user)
+    sys.exit(ended.exit_code)
 
 
 async def _erase(store: Store, tenant: str, user: str) -> int:

@@ -75,6 +75,11 @@ class Auth(Struct, frozen=True, forbid_unknown_fields=True):
         False
     )
 
+    @property
+    def longest_token_ms(self) -> int:
+        """How long a token is accepted after it was issued."""
+        return round((self.longest_token_s + self.leeway_s) * 1000)
+
 
 class Api(Struct, frozen=True, forbid_unknown_fields=True):
     key: Annotated[Secret, about("a first API key, for tenant `default`")] = ""

@@ -14,7 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 COUNTERS = {"metrics", "_metrics", "counts"}  # what `self.counts.published += 1` is done to
-MEASURES = {"observe", "_tell_time", "timed"}  # what is called to put something into a histogram
+MEASURES = {"observe", "_on_timed", "timed"}  # what is called to put something into a histogram
 taken_out: list[str] = []
 
 

@@ -94,7 +94,7 @@ async def refused(served: Served, key: str) -> Closed:
     client.send(type="hello", key=key)
     dashboard = served.greendot.dashboard
     assert dashboard is not None
-    await until(lambda: all(look.asked for look in dashboard._looks.values()))
+    await until(lambda: all(look.asked for look in dashboard._views.values()))
     await served.settle()
     await served.advance(WRONG_S / 2)
     assert dashboard.viewers == 1
@@ -401,7 +401,7 @@ async def test_two_who_look_share_one_question_and_see_the_same() -> None:
 async def test_who_reads_nothing_is_sent_the_next_sample_and_not_all() -> None:
     async with serving(admin=ON) as served:
         client = await look(served)
-        (viewer,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
+        (viewer,) = served.greendot.dashboard._views  # type: ignore[union-attr]
         await served.advance(1)
         size = viewer.socket  # type: ignore[attr-defined]
         for _ in range(2_000):
@@ -653,7 +653,7 @@ async def test_who_does_not_keep_up_is_told_how_many_events_that_cost_and_nobody
         await served.settle()
         await slow.request(type="tail", kinds=["rooms"])
         await served.advance(1)
-        (viewer,) = served.greendot.dashboard._looks  # type: ignore[union-attr]
+        (viewer,) = served.greendot.dashboard._views  # type: ignore[union-attr]
         slow.stop_reading()
         sent = 0
         while sent < 4_000 and not viewer.is_behind:

@@ -59,7 +59,7 @@ class Group(NamedTuple):
     node: str | None = None
 
 
-class _Look:
+class _SocketView:
     """What is known of one viewer."""
 
     def __init__(self, acting: Actions) -> None:
@@ -82,7 +82,7 @@ class Dashboard:
 
     def __init__(self, services: DashboardServices) -> None:
         self._services = services
-        self._looks: dict[Socket, _Look] = {}
+        self._views: dict[Socket, _SocketView] = {}
         self._admission: ViewerAdmission[Socket] = ViewerAdmission()
         self._finding = Lookup(services)
         self._gathered: dict[Group, ClusterSummary] = {}
@@ -93,28 +93,28 @@ class Dashboard:
 
     @property
     def viewers(self) -> int:
-        return len(self._looks)
+        return len(self._views)
 
     # --- sockets ---
 
     def opened(self, socket: Socket) -> None:
         if (displaced := self._admission.open(socket)) is not None:
             self._refuse(displaced, Close.OVERLOADED, "too many sockets wait to sign in: come back")
-        look = self._looks[socket] = _Look(Actions(self._services))
+        look = self._views[socket] = _SocketView(Actions(self._services))
         look.deadline = self._services.timers.set(HELLO_S, self._too_late, socket)
 
     def gone(self, socket: Socket) -> None:
         self._admission.remove(socket)
-        look = self._looks.pop(socket, None)
+        look = self._views.pop(socket, None)
         if look is not None:
             self._services.timers.cancel(look.deadline)
-        if not self._looks:
+        if not self._views:
             self._services.timers.cancel(self._timer)
             self._timer = None
             self._gathered.clear()
 
-    def said(self, socket: Socket, text: str) -> None:
-        look = self._looks.get(socket)
+    def message_received(self, socket: Socket, text: str) -> None:
+        look = self._views.get(socket)
         if look is None:
             return
         try:
@@ -134,7 +134,7 @@ class Dashboard:
             look.commands += 1
             self._services.tasks.spawn(self._answer(socket, look, command))
 
-    def _reject(self, socket: Socket, look: _Look, id: CommandId | None, code: str, message: str) -> None:
+    def _reject(self, socket: Socket, look: _SocketView, id: CommandId | None, code: str, message: str) -> None:
         """Answer a frame with an error. Before the welcome only a few are answered, and before a hello one."""
         socket.send(frames.error(id, code, message))
         look.rejected += 1
@@ -143,12 +143,12 @@ class Dashboard:
 
     def close(self) -> None:
         """The server stops."""
-        for socket in [*self._looks]:
+        for socket in [*self._views]:
             socket.close(Close.DRAINING, "the server is stopping: come back")
             self.gone(socket)
 
     def _too_late(self, socket: Socket) -> None:
-        if self._looks[socket].asked:
+        if self._views[socket].asked:
             self._refuse(socket, Close.OVERLOADED, "the store does not answer: come back")
         else:
             self._refuse(socket, Close.PROTOCOL_ERROR, "no hello within 10 s")
@@ -164,15 +164,15 @@ class Dashboard:
 
     # --- who it is ---
 
-    async def _hello(self, socket: Socket, look: _Look, hello: frames.Hello) -> None:
+    async def _hello(self, socket: Socket, look: _SocketView, hello: frames.Hello) -> None:
         try:
             viewer = await viewer_of(self._services, hello.key)
             tenants = await self._tenants(viewer)
         except StoreUnavailable:
-            if socket in self._looks:
+            if socket in self._views:
                 self._refuse(socket, Close.OVERLOADED, "the store does not answer: come back")
             return
-        if socket not in self._looks:
+        if socket not in self._views:
             return
         self._services.timers.cancel(look.deadline)
         if viewer is None:
@@ -207,7 +207,7 @@ class Dashboard:
         registered = await self._services.store.tenants(None, MOST_SHOWN_TENANTS)
         return sorted({"default", *(it.tenant for it in registered)})
 
-    async def _still_counts(self, socket: Socket, look: _Look) -> bool:
+    async def _still_counts(self, socket: Socket, look: _SocketView) -> bool:
         """Whether its key does. While the store is away nobody is sent away for that."""
         try:
             viewer = await viewer_of(self._services, look.key)
@@ -220,7 +220,7 @@ class Dashboard:
 
     # --- what is asked ---
 
-    async def _answer(self, socket: Socket, look: _Look, command: frames.Command) -> None:
+    async def _answer(self, socket: Socket, look: _SocketView, command: frames.Command) -> None:
         try:
             data = await self._data(socket, look, command)
             if data is not None:
@@ -234,7 +234,7 @@ class Dashboard:
         finally:
             look.commands -= 1
 
-    async def _data(self, socket: Socket, look: _Look, command: frames.Command) -> dict[str, Any] | None:
+    async def _data(self, socket: Socket, look: _SocketView, command: frames.Command) -> dict[str, Any] | None:
         viewer = look.viewer
         assert viewer is not None
         match command:
@@ -289,9 +289,9 @@ class Dashboard:
                 self._nodes = await self._services.engine.nodes()
             except EngineUnavailable:
                 pass  # those known last are asked; whoever cannot be reached does not answer
-        looks = {socket: look for socket, look in self._looks.items() if look.viewer is not None}
+        looks = {socket: look for socket, look in self._views.items() if look.viewer is not None}
         if turn % NODES_EVERY == 0 and any(look.viewer is not None and look.viewer.nodes for look in looks.values()):
-            await self._look_at_jobs()
+            await self._refresh_jobs()
         if turn % KEY_EVERY == KEY_EVERY - 1:
             for socket, look in [*looks.items()]:
                 if not await self._still_counts(socket, look):
@@ -303,7 +303,7 @@ class Dashboard:
         self._gathered = {group: self._gathered.get(group) or ClusterSummary(group.view) for group in groups}
         await asyncio.gather(*(self._show(group, sockets) for group, sockets in groups.items()))
 
-    async def _look_at_jobs(self) -> None:
+    async def _refresh_jobs(self) -> None:
         """They are of the whole cluster, as the nodes are."""
         store = self._services.store
         try:
@@ -323,7 +323,7 @@ class Dashboard:
         ]
 
     def _question(self, group: Group, sockets: list[Socket]) -> SampleQuery:
-        looks = [self._looks[socket] for socket in sockets if socket in self._looks]
+        looks = [self._views[socket] for socket in sockets if socket in self._views]
         kinds = frozenset[str]().union(*(look.kinds for look in looks))
         # What waits for those who see nodes is not what waits for those who do not, even of one tenant.
         names = "nodes" if group.view.nodes else "tenant", group.user or "", group.room or "", group.node or ""
@@ -352,7 +352,7 @@ class Dashboard:
         frame = frames.event("sample", shown, now)
         told = {node: sample for node, sample in samples.items() if group.node in (None, node)}
         for socket in sockets:
-            look = self._looks.get(socket)
+            look = self._views.get(socket)
             if look is None:
                 continue
             if socket.is_behind:
@@ -366,7 +366,7 @@ class Dashboard:
             socket.send(frame)
             self._show_tail(socket, look, told)
 
-    def _show_tail(self, socket: Socket, look: _Look, samples: dict[str, Sample]) -> None:
+    def _show_tail(self, socket: Socket, look: _SocketView, samples: dict[str, Sample]) -> None:
         events, skipped = _wanted(look, samples)
         skipped, look.missed = skipped + look.missed, 0
         if events or skipped:
@@ -374,7 +374,7 @@ class Dashboard:
             socket.send(frames.event("tail", {"events": events, "skipped": skipped}, self._services.clock.now_ms()))
 
 
-def _wanted(look: _Look, samples: dict[str, Sample]) -> tuple[list[dict[str, Any]], int]:
+def _wanted(look: _SocketView, samples: dict[str, Sample]) -> tuple[list[dict[str, Any]], int]:
     """The events it is to be told, and how many were not kept."""
     if not look.kinds:
         return [], 0

@@ -37,20 +37,20 @@ class MetricsPage:
 
     def __init__(self, sources: NodeSources) -> None:
         self._sources = sources
-        self._look: asyncio.Task[Numbers] | None = None  # the last one, done or under way
+        self._measurement: asyncio.Task[Numbers] | None = None  # the last one, done or under way
         self._again_at = 0.0
         self._ping: asyncio.Task[Numbers] | None = None  # the last one; it may outlast the look it was made for
 
     async def scrape(self) -> list[MetricSample]:
         """Everything, for whoever collects it."""
-        return await _page(self._sources, await self._looked())
+        return await _page(self._sources, await self._measured())
 
-    async def _looked(self) -> Numbers:
+    async def _measured(self) -> Numbers:
         now = self._sources.clock.monotonic()
-        if self._look is None or has_come(self._again_at, now):
+        if self._measurement is None or has_come(self._again_at, now):
             self._again_at = now + KEEP_S
-            self._look = self._sources.tasks.begin(self._measure())
-        return await asyncio.shield(self._look)  # who goes away does not end it for the others
+            self._measurement = self._sources.tasks.begin(self._measure())
+        return await asyncio.shield(self._measurement)  # who goes away does not end it for the others
 
     async def _measure(self) -> Numbers:
         return [*await self._store(), *_output(self._sources)]

@@ -27,7 +27,7 @@ class SocketListener(Protocol):
     """Receives the events of dashboard sockets."""
 
     def opened(self, dashboard_socket: DashboardSocket) -> None: ...
-    def said(self, dashboard_socket: DashboardSocket, text: str) -> None: ...
+    def message_received(self, dashboard_socket: DashboardSocket, text: str) -> None: ...
     def gone(self, dashboard_socket: DashboardSocket) -> None: ...
 
 
@@ -52,7 +52,7 @@ class DashboardSocket(Framing):
 
     def on_text(self, text: str) -> None:
         if self.on_counted():
-            self._audience.said(self, text)
+            self._audience.message_received(self, text)
 
     def on_counted(self) -> bool:
         if self._limit.admit(monotonic()):

@@ -92,7 +92,7 @@ def info(sources: NodeSources, session: Session) -> SessionInfo:
     """A session of this node's."""
     connection, last_heard = session.connection, session.last_heard
     if connection is not None:
-        last_heard = sources.clock.now_ms() - round((sources.clock.monotonic() - connection.heard) * 1000)
+        last_heard = sources.clock.now_ms() - round((sources.clock.monotonic() - connection.received_at) * 1000)
     return SessionInfo(
         session=session.id,
         user=session.user,

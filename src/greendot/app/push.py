@@ -22,7 +22,7 @@ from greendot.push.providers.google_auth import read_account
 from greendot.push.providers.webhook import PushWebhook
 from greendot.push.providers.webpush import Vapid, WebPush
 from greendot.push.recipient_state import Presence, RecipientStates
-from greendot.push.worker import Look, PushWorker, TenantPushConfig, WorkerPace
+from greendot.push.worker import PushWorker, RecipientReader, TenantPushConfig, WorkerPace
 from greendot.store.port import Store
 from greendot.store.push import Device, Provider
 from greendot.transport.address_model import networks
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class PushService:
     """All of a process that pushes."""
 
-    def __init__(self, settings: Settings, store: Store, look: Look, clock: Clock) -> None:
+    def __init__(self, settings: Settings, store: Store, look: RecipientReader, clock: Clock) -> None:
         self._senders: list[Sender] = []
         self._terms = push_terms(settings)  # one for all tenants: its bounds hold for all of them together
         self._own = {

@@ -88,7 +88,7 @@ class RemoteKeys:
         self.listeners: list[Callable[[], None]] = []
         self.keys: list[VerificationKey] = []
         self.away = True  # they could not be fetched when it was last tried
-        self._told = False  # that they are away
+        self._outage_logged = False  # that they are away
         self._document = b""  # they were read from
         self._tried_at = float("-inf")
         self._under_way: asyncio.Task[None] | None = None
@@ -98,7 +98,7 @@ class RemoteKeys:
             set()
         )  # those that were asked for before it: unless they are there now, they are not to be had
 
-    async def look_for(self, kid: str | None) -> None:
+    async def find(self, kid: str | None) -> None:
         """Returns when it is known whether the key is there. KeysUnavailable: it cannot be known now."""
         if self._under_way is None:
             wait_s = self._tried_at + AGAIN_S - self._now()
@@ -137,13 +137,13 @@ class RemoteKeys:
                 self._document = document
         except (FetchFailed, ValueError) as error:
             self.away = True
-            if not self._told:
-                self._told = True
+            if not self._outage_logged:
+                self._outage_logged = True
                 log(log_events.KEYS_AWAY, reason=error)
         else:
-            if self._told:
+            if self._outage_logged:
                 log(log_events.KEYS_BACK)
-            self.away = self._told = False
+            self.away = self._outage_logged = False
             kept = self._absent if len(self._absent) < _MOST_ASKED else set()
             self._absent, self._asked = kept | self._asked, set()
         finally:

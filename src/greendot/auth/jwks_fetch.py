@@ -37,7 +37,7 @@ class JwksFetch:
                 # Certificates take 50 ms to load, so not on the loop; again after a failure, which new ones may end.
                 tls = await asyncio.to_thread(httpx2.create_ssl_context)
             async with asyncio.timeout(self._timeout_s):
-                await self._look_up()
+                await self._resolve()
                 document = await self._get(tls)
         except TimeoutError:
             raise FetchFailed(f"no answer within {self._timeout_s:g} s") from None
@@ -46,7 +46,7 @@ class JwksFetch:
         self._tls = tls
         return document
 
-    async def _look_up(self) -> None:
+    async def _resolve(self) -> None:
         parts = urlsplit(self._url)
         host, proxies = parts.hostname or "", getproxies_environment()
         if {parts.scheme, "all"} & {*proxies} and not proxy_bypass(host):

@@ -97,9 +97,9 @@ class RevocationService:
                     await self._read_quietly()
         self.check(grants, session)
         if grants.issued_at is None:
-            await self._look_back(grants)
+            await self._check_history(grants)
 
-    async def _look_back(self, grants: Grants) -> None:
+    async def _check_history(self, grants: Grants) -> None:
         """TokenRevoked if a token without a date of issue was revoked at any time: it may be from before."""
         try:
             found = await asyncio.gather(*(self._kept.get(name) for name in names_of(grants)))

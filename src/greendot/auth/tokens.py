@@ -75,7 +75,7 @@ class Tokens:
         except UnknownKey as unknown:
             if self.remote is None:
                 raise
-            await self.remote.look_for(unknown.kid)
+            await self.remote.find(unknown.kid)
         return self.read(token, now_ms)
 
     def read(self, token: str, now_ms: int) -> Grants:

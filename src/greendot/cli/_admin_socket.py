@@ -179,7 +179,7 @@ class Live(WSListener):
 
 
 @asynccontextmanager
-async def looking(at: Where) -> AsyncIterator[Live]:
+async def open_live(at: Where) -> AsyncIterator[Live]:
     """A look that was let in. Gone if nobody answers, ConfigError with what to do if it is not for us."""
     live = await _opened(at.url)
     try:
@@ -190,13 +190,13 @@ async def looking(at: Where) -> AsyncIterator[Live]:
 
 
 async def follow(
-    at: Where, look: Callable[[Live], Awaitable[None]], has_begun: Callable[[], bool], returned: str = ""
+    at: Where, show: Callable[[Live], Awaitable[None]], has_begun: Callable[[], bool], returned: str = ""
 ) -> None:
-    """Look at a server until `look` returns. If the server goes away after something was shown, wait for it."""
+    """Show a server until `show` returns. If the server goes away after something was shown, wait for it."""
     while True:
         try:
-            async with looking(at) as live:
-                return await look(live)
+            async with open_live(at) as live:
+                return await show(live)
         except Gone as gone:
             if not has_begun():
                 raise
@@ -212,7 +212,7 @@ async def _back(at: Where) -> None:
         await asyncio.sleep(AGAIN_S)
         check_reader()
         try:
-            async with looking(at):
+            async with open_live(at):
                 return
         except Gone:
             pass

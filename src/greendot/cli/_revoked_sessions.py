@@ -22,7 +22,7 @@ from greendot.store.port import Store
 
 CONFIRM_S = 20.0  # a server that is alone on its store reads every 2 s what was revoked
 SPARE_S = 2.0  # beside the grace, for a session to end
-LOOK_S = 0.1  # between two looks
+CHECK_S = 0.1  # between two looks
 UNSURE = 1  # the exit code where it is not known that the sessions have ended
 
 
@@ -69,7 +69,7 @@ async def _confirmed(store: Store) -> EndedSessions:
     while progress.served and progress.confirmed < wanted:
         if asyncio.get_running_loop().time() > end:
             return EndedSessions(sure=False)
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(CHECK_S)
         progress = await store.revocation_progress()
     return EndedSessions(sure=True)
 
@@ -124,6 +124,6 @@ async def _see_off(engine: RedisEngine, settings: Settings, tenant: str, user: s
                 await engine.reach(entry.node, Disconnect(entry.session, Close.REVOKED, "the user was erased", tenant))
         if asyncio.get_running_loop().time() > end:
             break
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(CHECK_S)
     await engine.forget(tenant, user)
     return len(entries)

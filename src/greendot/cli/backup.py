@@ -46,7 +46,7 @@ def backup(file: Path, force: bool, as_json: bool, store: str | None, config: Pa
     if as_json:
         print_json({"file": str(file), "store": settings.store_path} | _shown(found))
         return
-    click.echo(f"Backed up {settings.store_path} to {file}: {_said(found)}.")
+    click.echo(f"Backed up {settings.store_path} to {file}: {_describe(found)}.")
     click.echo(f"Its checksum is in {file}.sha256. {NOT_IN_IT}")
 
 
@@ -76,7 +76,7 @@ def restore(file: Path, force: bool, as_json: bool, store: str | None, config: P
         more = {"checksum_compared": done.checked, "kept": kept, "left_behind": left, "to_migrate": done.old}
         print_json({"file": str(file), "store": settings.store_path} | _shown(done.contents) | more)
         return
-    click.echo(f"Restored {settings.store_path} from {file}: {_said(done.contents)}. It was opened and checked.")
+    click.echo(f"Restored {settings.store_path} from {file}: {_describe(done.contents)}. It was opened and checked.")
     if done.kept is not None:
         click.echo(f"What was there is in {done.kept}.")
     if done.left:
@@ -110,7 +110,7 @@ def _with_progress(work: Callable[[Callable[[int, int], None]], T]) -> T:
             click.echo("\r     \r", err=True, nl=False)
 
 
-def _said(found: Contents) -> str:
+def _describe(found: Contents) -> str:
     records = ", ".join(
         several(count, name.removesuffix("s").replace("_", " ")) for name, count in found.records.items()
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from greendot.cli._admin_socket import Where, dashboard_options, looking, some_tenant_option
+from greendot.cli._admin_socket import Where, dashboard_options, open_live, some_tenant_option
 from greendot.cli._options import json_option, print_json
 from greendot.cli._store import on_a_loop
 from greendot.config import check_id
@@ -76,7 +76,7 @@ def disconnect(
 
 
 async def _disconnect(at: Where, act: dict[str, Any], *, yes: bool) -> dict[str, Any]:
-    async with looking(at) as live:
+    async with open_live(at) as live:
         offer = await live.ask(**act)
         if not offer["count"]:
             return {"count": 0}

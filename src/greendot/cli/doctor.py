@@ -101,16 +101,16 @@ async def _facts(settings: Settings, config: Path | None, host: str | None, conn
 def _show(findings: list[Finding]) -> None:
     for finding in findings:
         label = click.style(f"{_LABELS[finding.weight]:8}", fg=_COLOURS[finding.weight])
-        _say(f"{label} ", f"{finding.about}: {finding.found}")
+        _print(f"{label} ", f"{finding.about}: {finding.found}")
         for text in (finding.why, f"→ {finding.do}" if finding.do else ""):
             if text:
-                _say(" " * 9, text)
+                _print(" " * 9, text)
     counts = _counts(findings)
     click.echo(f"\n{several(counts['errors'], 'error')}, {several(counts['warnings'], 'warning')}, "
                f"{several(counts['notes'], 'note')}, {counts['ok']} ok.")  # fmt: skip
 
 
-def _say(begin: str, text: str) -> None:
+def _print(begin: str, text: str) -> None:
     lines = textwrap.wrap(printable(text), WIDTH - 9, break_long_words=False, break_on_hyphens=False)
     click.echo(begin + f"\n{' ' * 9}".join(lines))
 

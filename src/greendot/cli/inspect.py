@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from greendot.cli import inspect_view
-from greendot.cli._admin_socket import Where, dashboard_options, looking, some_tenant_option
+from greendot.cli._admin_socket import Where, dashboard_options, open_live, some_tenant_option
 from greendot.cli._options import json_option, print_json
 from greendot.cli._store import on_a_loop
 from greendot.config import check_id
@@ -100,5 +100,5 @@ def _find(find_server: Callable[[], Where], question: dict[str, Any], as_json: b
 
 
 async def _asked(at: Where, question: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    async with looking(at) as live:
+    async with open_live(at) as live:
         return await live.ask(**question), live.now_ms()

@@ -8,7 +8,7 @@ from typing import Any
 from greendot.cli._tables import NOTHING, ago, duration, left, printable, several, table
 
 WIDE = 10  # of the names of facts
-TOLD = {
+WATCH_MODES = {
     "live": "told of changes at once",
     "slices": "so many that they are told of changes in slices",
     "asked": "so many that they are told nothing and ask",
@@ -33,7 +33,9 @@ def user(it: dict[str, Any], now: int) -> list[str]:
     counts = f"{inbox['unread']} unread, {inbox['unseen']} unseen, newest number {inbox['head']}; {kept}"
     lines.append(_fact("inbox", counts if inbox["head"] else "never notified"))
     watchers = it["watchers"]
-    lines.append(_fact("watchers", f"{watchers['count']}, {TOLD[watchers['told']]}" if watchers["count"] else "none"))
+    lines.append(
+        _fact("watchers", f"{watchers['count']}, {WATCH_MODES[watchers['told']]}" if watchers["count"] else "none")
+    )
     if it["typing"]:
         typing = ", ".join(f"{one['room']} (ends in {left(one['expires_in_ms'])})" for one in it["typing"])
         lines.append(_fact("typing in", typing))

@@ -23,7 +23,7 @@ from greendot.config import Settings
 from greendot.engine.port import Engine
 from greendot.engine.redis.engine import RedisEngine
 from greendot.errors import ConfigError
-from greendot.jobs.job import TOLD_S, ProgressReport
+from greendot.jobs.job import REPORT_S, ProgressReport
 from greendot.jobs.runner import Runner
 from greendot.store.jobs import JobEnd, JobRun, JobState
 from greendot.store.port import Store
@@ -117,7 +117,7 @@ async def _run(settings: Settings, name: str) -> JobEnd | None:
         if name not in {state.name for state in await store.jobs()}:
             await runner.plan([planned])
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _stop, runner, name)
-        return await runner.run(planned, early=True, telling=_telling())
+        return await runner.run(planned, early=True, telling=_progress_report())
 
 
 def _stop(runner: Runner, name: str) -> None:
@@ -129,11 +129,11 @@ def _stop(runner: Runner, name: str) -> None:
         runner.runs[name].stop()
 
 
-def _telling() -> ProgressReport:
+def _progress_report() -> ProgressReport:
     def tell(name: str, done: int) -> None:
         click.echo(f"{name}: {done:,} done …", err=True)
 
-    return ProgressReport(tell, 1.0 if sys.stderr.isatty() else TOLD_S)
+    return ProgressReport(tell, 1.0 if sys.stderr.isatty() else REPORT_S)
 
 
 @asynccontextmanager

@@ -128,7 +128,7 @@ def _on_a_loop(settings: Settings, life: Coroutine[Any, Any, None]) -> None:
 async def _serve_as_worker(settings: Settings, number: int, ready: Callable[[], None]) -> None:
     greendot = Greendot(settings)
     greendot.share_ports(number)
-    await _until_told(greendot, (signal.SIGTERM,), ready)
+    await _until_signal(greendot, (signal.SIGTERM,), ready)
     # SIGTERM stays caught: a service manager sends it to every process, and the parent sends it again.
     await greendot.stop()
 
@@ -136,7 +136,7 @@ async def _serve_as_worker(settings: Settings, number: int, ready: Callable[[], 
 async def _serve_alone(settings: Settings, notes: list[str]) -> None:
     greendot = Greendot(settings)
     numbers = signal.SIGINT, signal.SIGTERM
-    await _until_told(greendot, numbers, lambda: _announce(settings, greendot.server.port, notes))
+    await _until_signal(greendot, numbers, lambda: _announce(settings, greendot.server.port, notes))
     for number in numbers:  # a second Ctrl-C ends it at once
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
@@ -151,7 +151,7 @@ def _patience_s(settings: Settings) -> float:
     return settings.server.drain_notice_s + settings.server.drain_s + STUCK_S
 
 
-async def _until_told(greendot: Greendot, numbers: tuple[signal.Signals, ...], ready: Callable[[], None]) -> None:
+async def _until_signal(greendot: Greendot, numbers: tuple[signal.Signals, ...], ready: Callable[[], None]) -> None:
     """Start it, call `ready` when clients may come, and return when one of the signals does."""
     stopping = asyncio.Event()
     for number in numbers:

@@ -18,7 +18,7 @@ from greendot.store.api_keys import RegisteredTenant
 from greendot.store.port import Store
 
 AT_ONCE = 1_000  # rows erased in one commit: others wait no longer for it than for anything else
-TELL_EVERY = 100_000
+REPORT_EVERY = 100_000
 
 
 @click.group()
@@ -109,7 +109,7 @@ def delete(tenant: str, yes: bool, as_json: bool, access: StoreAccess) -> None:
         ended = await revoke_and_end(settings, store, revocation_until_now(settings, tenant, "tenant", tenant))
         erased = 0
         while count := await store.erase_tenant(tenant, limit=AT_ONCE):
-            if erased // TELL_EVERY != (erased + count) // TELL_EVERY:
+            if erased // REPORT_EVERY != (erased + count) // REPORT_EVERY:
                 click.echo(f"{erased + count} of {sum(rows.values())} records …", err=True)
             erased += count
         return erased, ended

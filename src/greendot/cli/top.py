@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from greendot.cli._admin_socket import AGAIN_S, Gone, Live, Where, dashboard_options, follow, looking, piped
+from greendot.cli._admin_socket import AGAIN_S, Gone, Live, Where, dashboard_options, follow, open_live, piped
 from greendot.cli._store import on_a_loop
 from greendot.cli._tables import printable
 from greendot.cli._terminal import Terminal, check_reader, is_terminal, size
@@ -96,7 +96,7 @@ class Screen:
         with ExitStack() as stack:
             while True:
                 try:
-                    async with looking(self._at) as live:
+                    async with open_live(self._at) as live:
                         await live.ask(type="top", most=MOST)
                         await self._follow(live, stack)
                 except Gone as gone:

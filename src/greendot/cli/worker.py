@@ -32,7 +32,7 @@ from greendot.telemetry.log_output import set_up_logging
 from greendot.telemetry.spans import recording
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
-LOOK_S = 1.0  # as often as nodes look at each other
+CHECK_S = 1.0  # as often as nodes look at each other
 
 
 @click.command()
@@ -73,7 +73,7 @@ async def _work(settings: Settings) -> None:
         stack.push_async_callback(store.close)
         await engine.observe()
         stack.push_async_callback(engine.close)
-        looking = asyncio.create_task(_keep_looking(engine))
+        looking = asyncio.create_task(_keep_checking(engine))
         stack.callback(looking.cancel)
         if settings.pushes:
             pushing = make_pushing(settings, engine, store, clock)
@@ -94,12 +94,12 @@ async def _work(settings: Settings) -> None:
     click.echo("Stopped.", err=True)
 
 
-async def _keep_looking(engine: RedisEngine) -> None:
+async def _keep_checking(engine: RedisEngine) -> None:
     """Nodes see by themselves who of them lives. What is none has to look: else it would count the sessions of one that
     has died."""
     while True:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(CHECK_S)
         try:
-            await engine.look_at_nodes()
+            await engine.refresh_nodes()
         except EngineUnavailable:
             pass  # then nothing is known of anybody

@@ -40,7 +40,7 @@ class CatchUp:
         self._publish = publish
         self._task: asyncio.Task[None] | None = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """See to it that whatever is behind is fetched."""
         if (self._task is None or self._task.done()) and self._records.behind() is not None:
             self._task = asyncio.create_task(self._run(), name="greendot client, catching up")

@@ -10,7 +10,7 @@ SILENT_BEATS = 2.5  # nothing heard for so many heartbeats means that nobody is 
 
 
 class HeartbeatTimer:
-    """Calls `beat` every `interval_s`, and `silent` once when `heard` was not called for SILENT_BEATS of them.
+    """Calls `beat` every `interval_s`, and `silent` once when `received` was not called for SILENT_BEATS of them.
 
     Two timers of the event loop, no task. Both end with `stop`, or after `silent`.
     """
@@ -19,16 +19,16 @@ class HeartbeatTimer:
         self._loop = asyncio.get_running_loop()
         self._interval = interval_s
         self._patience = interval_s * SILENT_BEATS
-        self._say = beat
+        self._send_beat = beat
         self._silent = silent
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         # The first comes sooner, for each by another time: many who came back together must not beat together.
         self._beating = self._loop.call_later(self._interval * random.uniform(0.5, 1.0), self._beat)
         self._listening = self._loop.call_later(self._patience, self._listen)
 
     def received(self) -> None:
         """Anything came from the other side."""
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
 
     def stop(self) -> None:
         self._beating.cancel()
@@ -36,10 +36,10 @@ class HeartbeatTimer:
 
     def _beat(self) -> None:
         self._beating = self._loop.call_later(self._interval, self._beat)
-        self._say()
+        self._send_beat()
 
     def _listen(self) -> None:
-        end = self._heard + self._patience
+        end = self._received_at + self._patience
         if self._loop.time() < end:
             self._listening = self._loop.call_at(end, self._listen)
         else:

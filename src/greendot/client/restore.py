@@ -52,7 +52,7 @@ async def restore(link: Link, welcome: Welcome, view: View, receive: Callable[[E
     rooms = [room for room in view.records.rooms if room not in welcome.rooms]
     while rooms := [room for room in rooms if room in view.records.rooms]:
         rooms = await _rejoin(link, rooms, view, receive)
-    await _look_into_inbox(link, view, receive)
+    await _read_inbox(link, view, receive)
 
 
 async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[Event], None]) -> None:
@@ -67,7 +67,7 @@ async def _rewatch(link: Link, users: list[str], view: View, receive: Callable[[
         receive(entry)
 
 
-async def _look_into_inbox(link: Link, view: View, receive: Callable[[Event], None]) -> None:
+async def _read_inbox(link: Link, view: View, receive: Callable[[Event], None]) -> None:
     """Where the inbox stands: how much of it is unread, and from which number on notifications are news."""
 
     since = view.records.inbox or 0

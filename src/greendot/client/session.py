@@ -197,7 +197,7 @@ class Session:
     def catch_up(self) -> None:
         """See to it that what the server left out is fetched."""
         if self._catch_up is not None:
-            self._catch_up.look()
+            self._catch_up.check()
 
     def watch_typing(self) -> None:
         """See to it that a typer of whom nothing more is heard is seen to stop."""

@@ -44,7 +44,7 @@ class ConnectionCommands:
             wire.Heartbeat: self._heartbeat,
             wire.Activity: lambda connection, session, command: None,  # every command counts as activity
             wire.TokenRefresh: self._refresh_token,
-            wire.Bye: lambda connection, session, command: connection.said_bye(),
+            wire.Bye: lambda connection, session, command: connection.bye_received(),
         }
 
     def _heartbeat(self, connection: Connection, session: Session, command: wire.Heartbeat) -> None:

@@ -92,7 +92,7 @@ class Dispatcher:
         if connection.waiting is None:
             has_turn = self._turns.count(connection)
             if has_turn and len(text) <= LARGE_FRAME:
-                self._handle(connection, text, connection.heard)
+                self._handle(connection, text, connection.received_at)
                 return
             connection.waiting = deque()
             if has_turn:
@@ -111,7 +111,7 @@ class Dispatcher:
         """Count a control frame or a fragment like a command; False if it is over the connection's limit."""
         self._turns.count(connection)
         limit = connection.limit
-        if limit is None or not limit.admit(connection.heard):
+        if limit is None or not limit.admit(connection.received_at):
             return True
         self._metrics.realtime_rate_limited_connection_total += 1
         if connection.session is None:
@@ -158,7 +158,7 @@ class Dispatcher:
             if type(command) not in _UNSHARED:
                 self._rate_limits.command(session, now)
             if type(command) in wire.ACTIVITY:
-                self._sessions.active(session, connection.heard)
+                self._sessions.active(session, connection.received_at)
             outcome = self._table[type(command)](connection, session, command)
             if isawaitable(outcome):
                 connection.waiting = deque()
@@ -274,7 +274,7 @@ class Dispatcher:
         self._recorder.refused(connection.session, None, bad.code)
         connection.send(encode_error(bad, bad.command_id))
         if bad.code == Err.BAD_FRAME:
-            now = connection.heard
+            now = connection.received_at
             recent = [at for at in connection.bad_frames if now - at < BAD_FRAMES_S]
             connection.bad_frames = (*recent, now)
             if len(connection.bad_frames) >= BAD_FRAMES:

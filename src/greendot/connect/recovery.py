@@ -166,14 +166,14 @@ class Recovery:
                 await self._resync_held(part)
             if is_healing:
                 self._metrics.presence_recovery.observe(self._context.timers.now() - started)
-            self._tell_end(started, len(sessions))
+            self._log_end(started, len(sessions))
         except (EngineUnavailable, StoreUnavailable) as error:
             log(log_events.WORK_LATER, work="recovery", reason=error)
             if not intact:
                 self._lost.remove(part)
             await self._failed(part, intact)
 
-    def _tell_end(self, started: float, sessions: int) -> None:
+    def _log_end(self, started: float, sessions: int) -> None:
         """Not of what is done every hour."""
         if self._is_healing:
             self._is_healing = False

@@ -86,7 +86,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
         again = [n for n in urgent if n.seq <= (local.cursor if missed is None else min(start, local.cursor))]
         events += [created_event(notification) for notification in again]
         events += self._replayed(missed or [])
-        connection.hears_inbox = True
+        connection.gets_inbox = True
         self.receipts.add(local.key, [n.seq for n in (*again, *(missed or ()))])
         self.redelivery.sent(local, [n.seq for n in (*again, *(missed or ())) if n.ack and n.acked_at is None])
         return InboxCatchUp(inbox.unread, events)
@@ -181,7 +181,7 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     def _devices(self, local: LocalInbox) -> Iterator[Connection]:
         if local.stream.closed:  # while something was read for it
             return iter(())
-        return (c for c in self._context.registry.connections_of(*local.key) if c.hears_inbox and not c.closing)
+        return (c for c in self._context.registry.connections_of(*local.key) if c.gets_inbox and not c.closing)
 
     def _is_attached(self, local: LocalInbox) -> bool:
         return any(True for _ in self._devices(local))

@@ -42,7 +42,7 @@ class Redelivery:
         self._context = context
         self._metrics = metrics
         self._send = send
-        self._hears = hears  # whether a device is there
+        self._has_devices = hears  # whether a device is there
         self._pending: BatchedReads[Key, list[Notification]] = BatchedReads(
             context, lambda keys: store.pending(keys, limit=MOST), []
         )
@@ -86,7 +86,7 @@ class Redelivery:
 
     def _on_timer(self, local: LocalInbox) -> None:
         local.redelivery_timer = None
-        if self._hears(local):  # else it is sent when a device comes
+        if self._has_devices(local):  # else it is sent when a device comes
             self._context.tasks.spawn(self._redeliver(local))
 
     async def _redeliver(self, local: LocalInbox) -> None:

@@ -15,7 +15,7 @@ from greendot.telemetry.log import log
 
 LEASE_S = 60.0
 KEPT = 6  # times in a lease: so often the store is told
-TOLD_S = 10.0  # between two lines of a long run
+REPORT_S = 10.0  # between two lines of a long run
 
 
 class Stopped(Exception):
@@ -33,8 +33,8 @@ def log_progress(name: str, done: int) -> None:
 class ProgressReport(NamedTuple):
     """How a long run is heard of."""
 
-    tell: Callable[[str, int], None] = log_progress
-    every_s: float = TOLD_S
+    report: Callable[[str, int], None] = log_progress
+    every_s: float = REPORT_S
 
 
 class RunningJob:
@@ -45,14 +45,14 @@ class RunningJob:
         self.cursor = claimed.cursor  # where it goes on
         self.started_at = clock.now_ms() + offset_ms
         self.done = 0
-        self.telling = ProgressReport()
+        self.progress = ProgressReport()
         self._store = store
         self._fence = claimed.fence
         self._clock = clock
         self._offset_ms = offset_ms
         self._lease_s = lease_s
         self._keep_s = lease_s / KEPT
-        self._kept_at = self._told_at = clock.monotonic()
+        self._kept_at = self._reported_at = clock.monotonic()
         self._stopping = False
         self._is_lost = False
         self._keeping = asyncio.Lock()
@@ -70,9 +70,9 @@ class RunningJob:
         self.done += done
         self.cursor = cursor
         now = self._clock.monotonic()
-        if now - self._told_at >= self.telling.every_s:
-            self._told_at = now
-            self.telling.tell(self.name, self.done)
+        if now - self._reported_at >= self.progress.every_s:
+            self._reported_at = now
+            self.progress.report(self.name, self.done)
         if self._stopping:
             await self.keep()
             raise Stopped

@@ -56,7 +56,7 @@ class Runner:
         if claimed is None:
             return None
         run = self.runs[name] = RunningJob(self._store, claimed, self._clock, offset_ms, self._lease_s)
-        run.telling = telling or run.telling
+        run.progress = telling or run.progress
         try:
             return await self._whole(planned, claimed, run, now)
         finally:

@@ -13,7 +13,7 @@ from greendot.store.jobs import JobEnd, JobStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-LOOK_S = 10.0  # at the latest: others may have run a job, or died running it
+CHECK_S = 10.0  # at the latest: others may have run a job, or died running it
 SOON_S = 0.05  # at the earliest
 AWAY_S = 5.0  # between two looks at a store that is away
 FINISH_S = 5.0  # what runs when it is told to end may take so long to its next step
@@ -58,7 +58,7 @@ class Scheduler:
             await self._plan()
         offset_ms = await self._runner.time()
         self._running = {name: task for name, task in self._running.items() if not task.done()}
-        now, soonest = self._clock.now_ms() + offset_ms, LOOK_S
+        now, soonest = self._clock.now_ms() + offset_ms, CHECK_S
         states = [state for state in await self._store.jobs() if state.name in self._planned]
         self._offset_ms, self._failing = offset_ms, sum(state.failures > 0 for state in states)
         for state in states:

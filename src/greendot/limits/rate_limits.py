@@ -65,7 +65,7 @@ class RateLimits:
         if not quota.enabled:
             connection.limit = None
         elif connection.limit is None:
-            connection.limit = CommandLimit(*quota.commands, connection.heard)
+            connection.limit = CommandLimit(*quota.commands, connection.received_at)
         elif quota is not self._common:
             connection.limit.change(*quota.commands)
 
@@ -159,7 +159,7 @@ class RateLimits:
         """Users asked for."""
         self._charge(tenant, self._of(tenant).app_queries, (None, None, None, tenant), users, WATCHES)
 
-    def app_looked(self, tenant: str, users: int) -> None:
+    def charge_app_read(self, tenant: str, users: int) -> None:
         """Charge for users that were looked at: more, perhaps, than there was left to ask for."""
         owe(self._of(tenant).app_queries, (None, None, None, tenant), users, self._clock.monotonic())
 

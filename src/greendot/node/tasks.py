@@ -49,7 +49,7 @@ class Tasks:
             log(log_events.WORK_FAILED, error, work="a task")
 
 
-SAID_S = 1.0  # for the line that says so
+LOG_S = 1.0  # for the line that says so
 
 
 async def all_ended(*endings: Coroutine[Any, Any, None]) -> None:
@@ -66,7 +66,7 @@ def end_by(within_s: float) -> None:
 
     def end() -> None:
         # Whoever reads the log may be what it is stuck at: then it ends without the line.
-        threading.Timer(SAID_S, os._exit, (1,)).start()
+        threading.Timer(LOG_S, os._exit, (1,)).start()
         log(log_events.NODE_STUCK, after_s=within_s)
         os._exit(1)
 

@@ -35,7 +35,7 @@ LONG_LIFE_S = 10.0  # a worker that lived longer did not die of its start
 Work = Callable[[int, Callable[[], None]], None]
 
 _READY = b"\0"  # what a worker reports first if all is well; anything else is why it ends
-_MOST_SAID = 4096  # bytes a pipe takes at once
+_MOST_OUTPUT = 4096  # bytes a pipe takes at once
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _SIGNALS = (*_STOPS, signal.SIGCHLD)
 
@@ -89,7 +89,7 @@ class _Place:
         """Take in what it has said until now."""
         while self.status >= 0:
             try:
-                said = os.read(self.status, _MOST_SAID)
+                said = os.read(self.status, _MOST_OUTPUT)
             except BlockingIOError:
                 return
             self.said += said
@@ -359,7 +359,7 @@ def _perform(work: Work, number: int, report: int) -> int:
     try:
         work(number, lambda: _report(report, _READY))
     except GreendotError as error:
-        _report(report, str(error).encode(errors="replace")[: _MOST_SAID // 2])
+        _report(report, str(error).encode(errors="replace")[: _MOST_OUTPUT // 2])
         return 2
     return 0
 

@@ -69,7 +69,7 @@ class Celebrities:
             self._switch(watched, celebrity, polled=False)
         self._forget_if_few(watched, celebrity)
 
-    def tells(self, watched: WatchedUser) -> bool:
+    def delivers(self, watched: WatchedUser) -> bool:
         """Tell watchers what is new: in slices, or when they ask. False: they are few, and to be told at once."""
         celebrity = watched.celebrity
         if celebrity is None:

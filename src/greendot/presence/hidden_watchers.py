@@ -83,7 +83,7 @@ class HiddenWatchers:
             return entry(watched.user, NOBODY, None, [], stale=watched.stale)
         return structs.replace(self._current(watched, shown), devices=[])
 
-    def tell_again(self, watched: WatchedUser) -> None:
+    def redeliver(self, watched: WatchedUser) -> None:
         """Whether the user is followed is told to them too: that it is not would tell them apart."""
         for connection, shown in watched.barred.items():
             self._deliver(watched, connection, shown)

@@ -109,7 +109,7 @@ class PresenceRoutes:
         stale = await engine.is_any_restoring()
         page = await engine.online(tenant, query.after, query.limit)
         stale = stale or await engine.is_any_restoring()
-        rate_limits.app_looked(tenant, max(0, page.work - expected))
+        rate_limits.charge_app_read(tenant, max(0, page.work - expected))
         if len(self._work) > MOST_TENANTS:
             self._work.clear()
         self._work[kind] = page.work

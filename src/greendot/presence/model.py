@@ -99,13 +99,13 @@ _GONE = NodeLife(None, 0)
 class UserPresence:
     """The record of one user with sessions. Dropped when `empty`; `visible` is what remains as last-seen."""
 
-    __slots__ = ("devices", "last_heard", "manual", "name", "own", "sessions", "told_name", "turned", "visible")
+    __slots__ = ("devices", "last_heard", "manual", "name", "own", "published_name", "sessions", "turned", "visible")
 
     def __init__(self, visible: VisibleState = NOBODY, name: str | None = None) -> None:
         self.visible = visible
         self.own = visible
         self.name = name
-        self.told_name = name
+        self.published_name = name
         self.sessions: dict[str, SessionRecord] = {}
         self.manual: ManualStatus | None = None  # None: not known yet, so the user is shown to nobody
         self.last_heard: int | None = None  # of the sessions that have left
@@ -247,9 +247,9 @@ class UserPresence:
         came_or_went = (visible.state == "offline") != (self.visible.state == "offline")
         self.turned = visible.state != "offline" if came_or_went else None
         devices = sorted({record.device for record in self.sessions.values()})
-        if not public and not private and (devices, self.name) == (self.devices, self.told_name):
+        if not public and not private and (devices, self.name) == (self.devices, self.published_name):
             return None
-        self.told_name = self.name
+        self.published_name = self.name
         if public:
             self.visible = visible
         # One object serves both states while they agree: most users are never invisible.

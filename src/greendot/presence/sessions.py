@@ -196,7 +196,7 @@ class SessionService:
             return
         now = self._timers.now()
         dates = [
-            connection.heard + self._periods.dead_after,
+            connection.received_at + self._periods.dead_after,
             now + (session.grants.expires_at - self._clock.now_ms()) / 1000 + self._periods.leeway,
         ]
         if not session.idle:
@@ -213,7 +213,7 @@ class SessionService:
         session, now = connection.session, self._timers.now()
         if session is None:
             connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s")
-        elif has_come(connection.heard + self._periods.dead_after, now):
+        elif has_come(connection.received_at + self._periods.dead_after, now):
             connection.close(Close.HEARTBEAT_LOST, "heartbeat lost")
         elif self._clock.now_ms() >= session.grants.expires_at + round(self._periods.leeway * 1000):
             connection.close(Close.TOKEN_EXPIRED, "token expired")
@@ -244,7 +244,7 @@ class SessionService:
             return
         session.connection = None
         now = self._timers.now()
-        silent_s = now - connection.heard
+        silent_s = now - connection.received_at
         session.last_heard = self._clock.now_ms() - round(silent_s * 1000)
         grace = grace_s(cause, code, self._periods.graces)
         session.leaving = Disconnection(now, round(grace * 1000), round(silent_s * 1000))

@@ -224,7 +224,7 @@ class WatchService:
         """Others see this now; told unless it looks the same."""
         before, watched.visible = watched.visible, visible
         watched.shows += 1
-        if (not anyway and _same(before, visible)) or self._celebrities.tells(watched):
+        if (not anyway and _same(before, visible)) or self._celebrities.delivers(watched):
             return
         frame = encode_event(watched.shown(self._engine.now_ms()), self._context.clock.now_ms())
         key = ("presence", watched.user)
@@ -339,7 +339,7 @@ class WatchService:
                 watched.stale = True
                 self._show(watched, watched.visible, anyway=True)
                 self._show_own(watched, watched.own, anyway=True)
-                self._hidden_watchers.tell_again(watched)
+                self._hidden_watchers.redeliver(watched)
 
     async def resync(self, part: Part, *, intact: bool) -> None:
         """Read everybody again and tell what is different. Unless `intact`, an older version may be the truth."""
@@ -371,7 +371,7 @@ class WatchService:
         self._show(watched, _newer(watched.visible, snapshot.visible, settled), anyway=was_stale)
         self._show_own(watched, _newer(watched.own, snapshot.own, settled), anyway=was_stale)
         if was_stale:
-            self._hidden_watchers.tell_again(watched)
+            self._hidden_watchers.redeliver(watched)
 
     async def _read(self, fresh: Sequence[WatchedUser]) -> None:
         topics = [watched.channel.topic for watched in fresh]

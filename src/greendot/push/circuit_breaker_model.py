@@ -21,7 +21,7 @@ class CircuitBreaker(Struct):
     failures: int = 0  # in a row
     pauses: int = 0  # in a row
     rests_until: float = 0.0
-    told_until: float = 0.0  # by the other side
+    asked_until: float = 0.0  # by the other side
     is_trying: bool = False
 
     @property
@@ -31,7 +31,7 @@ class CircuitBreaker(Struct):
 
     def wait_s(self, now: float) -> float:
         """How long to wait at least. 0: `begin` now."""
-        until = max(self.told_until, self.rests_until if self.is_open else 0.0)
+        until = max(self.asked_until, self.rests_until if self.is_open else 0.0)
         if now < until:
             return until - now
         return TRYING_S if self.is_open and self.is_trying else 0.0
@@ -58,4 +58,4 @@ class CircuitBreaker(Struct):
 
     def asked_to_rest(self, now: float, wait_s: float) -> None:
         """The other side wants to be left alone for so long."""
-        self.told_until = max(self.told_until, now + wait_s)
+        self.asked_until = max(self.asked_until, now + wait_s)

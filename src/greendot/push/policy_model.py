@@ -42,11 +42,9 @@ Reason = Literal[
 ]
 
 HOUR_MS = 3_600_000
-LOOK_AGAIN_MS = 60_000  # busy without a known end is looked at so often
+CHECK_AGAIN_MS = 60_000  # busy without a known end is looked at so often
 RETRIED_MS = round(RETRIED_S * 1000)
-LOOK_AROUND_MS = (
-    15_000  # and the room somebody is in, or after the hold if that is shorter: who is in it may be a ghost
-)
+CHECK_ROOM_MS = 15_000  # and the room somebody is in, or after the hold if that is shorter: who is in it may be a ghost
 
 
 class PushPolicy(Struct, frozen=True):
@@ -148,9 +146,9 @@ def _here(matter: PushCandidate, seen: RecipientState, policy: PushPolicy, now: 
         return Decision("now", "unacknowledged")
     if matter.room is not None and matter.room in seen.rooms:
         held_ms = max(1_000, round(policy.active_hold_s * 1000))
-        return Decision("later", "in_the_room", now + min(LOOK_AROUND_MS, held_ms))
+        return Decision("later", "in_the_room", now + min(CHECK_ROOM_MS, held_ms))
     if matter.must_ack and matter.seen:
-        return Decision("later", "awaiting_ack", min(retried_at, now + LOOK_AGAIN_MS))  # they may leave
+        return Decision("later", "awaiting_ack", min(retried_at, now + CHECK_AGAIN_MS))  # they may leave
     is_active = seen.state == "online"
     until = matter.created_at + round((policy.active_hold_s if is_active else policy.idle_hold_s) * 1000)
     if now < until:
@@ -165,7 +163,7 @@ def _waits(
     waits = []
     if seen.busy and (seen.busy_until is None or seen.busy_until > now):
         # It may be ended before its time.
-        until = now + LOOK_AGAIN_MS if seen.busy_until is None else min(seen.busy_until, now + LOOK_AGAIN_MS)
+        until = now + CHECK_AGAIN_MS if seen.busy_until is None else min(seen.busy_until, now + CHECK_AGAIN_MS)
         waits.append(Decision("later", "busy", until))
     if quiet_until is not None and quiet_until > now:
         waits.append(Decision("later", "quiet_hours", quiet_until))

@@ -53,14 +53,14 @@ class RecipientStates:
     async def _whole(self, rooms: Rooms) -> dict[Key, RecipientState]:
         """A part of the engine that is away must not hide what the rest knows: then each is asked for alone."""
         try:
-            return await self._looked(rooms)
+            return await self._read(rooms)
         except EngineUnavailable:
             if len(rooms) > 1:
                 found = await asyncio.gather(*(self._whole({key: theirs}) for key, theirs in rooms.items()))
                 return {key: seen for one in found for key, seen in one.items()}
             return dict.fromkeys(rooms, UNKNOWN)
 
-    async def _looked(self, rooms: Rooms) -> dict[Key, RecipientState]:
+    async def _read(self, rooms: Rooms) -> dict[Key, RecipientState]:
         visibles = await self._visibles([*rooms])
         away = [key for key, visible in visibles.items() if visible.state == "offline"]
         # Of who is away the engine does not keep it.

@@ -31,7 +31,7 @@ AWAY_S = 1.0  # between two looks at a store that is away
 TOGETHER_S = 0.02  # what ends within it is noted in one commit
 COUNT_S = 10.0  # between two counts of the queue
 
-Look = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, RecipientState]]]
+RecipientReader = Callable[[Mapping[Key, Collection[str]]], Awaitable[Mapping[Key, RecipientState]]]
 
 
 class WorkerPace(Struct, frozen=True):
@@ -69,21 +69,21 @@ class _Done(NamedTuple):
 
 
 class PushWorker:
-    """Runs from `start` to `close`. `houses` answers how a tenant pushes, `look` how users stand, given the rooms their
-    notifications are about."""
+    """Runs from `start` to `close`. `tenant_configs` returns how a tenant pushes, `read_recipients` how users stand,
+    given the rooms their notifications are about."""
 
     def __init__(
         self,
         store: PushStore,
         tenant_configs: Callable[[str], TenantPushConfig | None],
-        look: Look,
+        read_recipients: RecipientReader,
         clock: Clock,
         pace: WorkerPace,
     ) -> None:
         self.counters = PushCounters()
         self._store = store
         self._tenant_configs = tenant_configs
-        self._look = look
+        self._read_recipients = read_recipients
         self._clock = clock
         self._pace = pace
         self._holder = new_message_id()
@@ -203,7 +203,7 @@ class PushWorker:
 
     async def _seen(self, claimed: Sequence[Push]) -> Mapping[Key, RecipientState]:
         try:
-            return await self._look(_rooms(claimed))
+            return await self._read_recipients(_rooms(claimed))
         except StoreUnavailable:
             raise
         except Exception as error:  # where nothing is known, it is pushed

@@ -24,7 +24,7 @@ class Notification(Struct, frozen=True, kw_only=True):
     expires_at: int | None = None
     ttl: float | timedelta | None = None
 
-    def said(self) -> dict[str, object]:
+    def request_body(self) -> dict[str, object]:
         """As the API takes it. Without a key it gets one: asked for again, it must be the same notification."""
         fields = given(user=self.user, kind=self.kind, expires_at=self.expires_at, ttl_s=seconds(self.ttl))
         return fields | {"key": self.key or new_key(), "body": self.body}
@@ -51,11 +51,11 @@ class Inboxes:
         `new`. One is made for each call, which is enough for the tries of that call.
         """
         one = Notification(user=user, kind=kind, body=body, key=key, expires_at=expires_at, ttl=ttl)
-        return self._http.call(Call("POST", "/v1/notifications", one.said()), Notified)
+        return self._http.call(Call("POST", "/v1/notifications", one.request_body()), Notified)
 
     def notify_many(self, notifications: Iterable[Notification]) -> list[Notified]:
         """Up to 10,000 in one request: all of them are written, or none. What became of each, in their order."""
-        said = [one.said() for one in notifications]
+        said = [one.request_body() for one in notifications]
         if not said:
             return []
         return self._http.call(Call("POST", "/v1/notifications", {"notifications": said}), NotifiedList).notifications

@@ -1,8 +1,8 @@
-"""Saying that an event has happened, to whom it may concern: the handlers of Python's `logging`.
+"""Log events, for the handlers of Python's `logging`.
 
 The name of an event is a promise: searches and alerts are written against it. Its sentence is for people and may
-change. What is beside it in `tell` are its fields. Ids of people and of what is theirs (`OF_PEOPLE`) may be hashed by a
-handler, so they must be fields, and in no other text.
+change. The other arguments of `log` are its fields. A handler may hash ids of people and of their things (`OF_PEOPLE`):
+put them into fields and into no other text.
 """
 
 from __future__ import annotations

@@ -53,11 +53,11 @@ class LogHandler(logging.StreamHandler[IO[str]]):
     def sum_up(self, *, all: bool = False) -> None:
         """Where the time has come."""
         self._loop = None
-        self._tell_sums(all=all)
+        self._log_sums(all=all)
         if not all:
             self._sum_up_later()
 
-    def _tell_sums(self, *, all: bool = False) -> None:
+    def _log_sums(self, *, all: bool = False) -> None:
         for summed in self._repeats.over(self._now(), all=all):
             super().emit(_sum(summed))
 
@@ -72,7 +72,7 @@ class LogHandler(logging.StreamHandler[IO[str]]):
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._tell_sums()
+            self._log_sums()
             return
         self._loop.call_later(self._repeats.window_s, self.sum_up)
 

@@ -68,14 +68,14 @@ def parent() -> str | None:
 class Course:
     """Something in the course of a trace, with its span if that is recorded. `told` hears once what became of it."""
 
-    __slots__ = ("_before", "_goes_on", "_outcome", "_recorded", "_told", "trace")
+    __slots__ = ("_before", "_goes_on", "_on_done", "_outcome", "_recorded", "trace")
 
     def __init__(
         self, name: str, trace: Trace, fields: Mapping[str, object], told: Callable[[str], None] | None = None
     ) -> None:
         self._recorded = _recorder.begin(name, trace, fields) if _recorder is not None and trace.is_sampled else None
         self.trace = trace if self._recorded is None else self._recorded.trace
-        self._told = told
+        self._on_done = told
         self._outcome = "done"
         self._goes_on = False
         self._before: Token[Trace | None] | None = None
@@ -114,8 +114,8 @@ class Course:
     def _end(self) -> None:
         if self._recorded is not None:
             self._recorded.end()
-        if self._told is not None:
-            self._told(self._outcome)
+        if self._on_done is not None:
+            self._on_done(self._outcome)
 
 
 @contextmanager

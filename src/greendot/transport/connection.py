@@ -79,12 +79,12 @@ class Connection(Framing):
         "direct",
         "ended_by",
         "fd",
-        "heard",
-        "hears_inbox",
+        "gets_inbox",
         "id",
         "ip_hash",
         "limit",
         "opened_at",
+        "received_at",
         "rooms",
         "session",
         "tally",
@@ -106,7 +106,7 @@ class Connection(Framing):
         self.session: Session | None = None  # set by hello, for good
         self.tally: TenantUsage | None = None  # of its tenant, from welcome to the end of the socket
         self.dialect: Dialect | None = None  # set by hello for a client that reads other versions than most
-        self.opened_at = self.heard = owner.now()  # monotonic seconds
+        self.opened_at = self.received_at = owner.now()  # monotonic seconds
         self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
         self.bad_frames: tuple[float, ...] = ()  # when the last ones came
@@ -115,7 +115,7 @@ class Connection(Framing):
         self.rooms: set[str] | None = None
         self.watches: set[str] | None = None
         self.typed: set[str] | None = None  # rooms in which it typed since it joined them
-        self.hears_inbox = False  # whether it is told what is new in its user's inbox
+        self.gets_inbox = False  # whether it is told what is new in its user's inbox
         self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
         self.direct = -1  # the fd while bytes may go straight to it: nothing waits, and they are as it reads them
         self._out: list[BufferedFrame] | None = None  # collected in this tick
@@ -159,8 +159,8 @@ class Connection(Framing):
     def on_text(self, text: str) -> None:
         self._owner.received(self, text)
 
-    def on_heard(self) -> None:
-        self.heard = self._owner.now()
+    def on_received(self) -> None:
+        self.received_at = self._owner.now()
 
     def on_counted(self) -> bool:
         return self._owner.counted(self)
@@ -348,7 +348,7 @@ class Connection(Framing):
 
     # --- closing ---
 
-    def said_bye(self) -> None:
+    def bye_received(self) -> None:
         """The client is leaving for good: close without a grace."""
         self._bye = True
         self.close(Close.NORMAL, "bye")

@@ -77,7 +77,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._writable.set()
         self._paused = False  # reading is
         self._held = b""  # read and not parsed yet
-        self._heard_all = False  # the client has closed its side
+        self._input_ended = False  # the client has closed its side
         self._begun = True  # a request has begun and is not complete
         self._in_head = True
         self._extra = 0  # bytes of the request that are not its body
@@ -112,7 +112,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Answer complete requests still, except over TLS, which ends in both directions at once."""
         self._parse_held()
-        self._heard_all = True
+        self._input_ended = True
         if self._end is None:
             self._fail(GIVEN_UP)
         return bool(self._exchanges) and self.transport.get_extra_info("sslcontext") is None
@@ -359,7 +359,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         self._advance()
 
     def _accept(self, request: WebSocketRequest) -> None:
-        if self._heard_all:
+        if self._input_ended:
             self._close()
             return
         if self.transport.get_write_buffer_size():
@@ -387,7 +387,7 @@ class HttpProtocol(asyncio.BufferedProtocol):
         if transport.is_closing():
             return
         within_s = UNREAD_S if transport.get_write_buffer_size() else LINGER_S
-        if self._heard_all or not transport.can_write_eof():
+        if self._input_ended or not transport.can_write_eof():
             transport.close()
         else:
             transport.write_eof()

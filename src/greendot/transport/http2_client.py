@@ -166,21 +166,21 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
         self._is_flushing = False
-        self._heard = 0  # things that made sense
-        self._heard_at = self._loop.time()
+        self._received = 0  # things that made sense
+        self._received_at = self._loop.time()
 
     # --- what the caller does ---
 
     def is_good(self) -> bool:
         """Whether another call may be made by it."""
-        if not (self._is_closed or self._calls) and self._loop.time() - self._heard_at > KEEP_S:
+        if not (self._is_closed or self._calls) and self._loop.time() - self._received_at > KEEP_S:
             self.abort()
         return not self._is_closed
 
     async def call(self, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
         """_NotProcessed, or NotCalled, if there is no answer and will be none."""
         await self._room(len(body))
-        heard = self._heard
+        heard = self._received
         stream = self._state.get_next_available_stream_id()
         self._state.send_headers(stream, headers)
         self._state.send_data(stream, body, end_stream=True)
@@ -199,7 +199,7 @@ class _Connection(asyncio.Protocol):
 
     def _give_up(self, stream: int, heard: int) -> None:
         """Nobody waits for the answer any more, and so much had been heard when it was asked."""
-        if self._heard == heard:
+        if self._received == heard:
             self.abort()
         elif not self._is_closed:
             self._state.reset_stream(stream, ErrorCodes.CANCEL)
@@ -243,8 +243,8 @@ class _Connection(asyncio.Protocol):
             return
         try:
             for event in self._state.receive_data(data):
-                self._heard += 1
-                self._heard_at = self._loop.time()
+                self._received += 1
+                self._received_at = self._loop.time()
                 self._receive(event)
         except H2Error:
             self._end(NotCalled(f"{self._host} does not speak HTTP/2 as expected"))

@@ -12,7 +12,7 @@ from greendot.transport.ingress_model import AddressGroup, AddressLimits, Hosts,
 from greendot.transport.request_head import Refusal
 
 FULL_RETRY_S = 30  # when somebody from a full address may try again
-TELL_S = 60.0  # a refused origin is logged at most so often
+LOG_EVERY_S = 60.0  # a refused origin is logged at most so often
 PROBES = (b"/livez", b"/readyz")  # asked for by machines that know an address and no name
 
 
@@ -48,7 +48,7 @@ class IngressPolicy:
         self._address_limits = AddressLimits(rules.per_address)
         self._metrics = metrics
         self._now = now
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
         self.depart = self._depart  # one for all sockets, instead of one each
 
     @property
@@ -110,7 +110,7 @@ class IngressPolicy:
 
     def _log_refusal(self, origin: bytes | None) -> None:
         """An operator who forgot to list a page must find out; one who is attacked must not drown in it."""
-        if self._now() >= self._told_at + TELL_S:
-            self._told_at = self._now()
+        if self._now() >= self._logged_at + LOG_EVERY_S:
+            self._logged_at = self._now()
             shown = (origin or b"")[:200].decode("latin-1")
             log(log_events.PAGE_REFUSED, origin=shown)

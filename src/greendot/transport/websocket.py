@@ -92,7 +92,7 @@ class Framing(WSListener):
     def on_ping(self, payload: bytes) -> None:
         """Answer a ping with a pong of the same payload."""
 
-    def on_heard(self) -> None:
+    def on_received(self) -> None:
         """Note that the peer has sent a frame, of any kind."""
 
     def on_client_close(self, code: int) -> None:
@@ -115,7 +115,7 @@ class Framing(WSListener):
         if self.deaf:
             self._ignore(kind)
             return
-        self.on_heard()
+        self.on_received()
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
             self._fail(Close.PROTOCOL_VIOLATION, "reserved bits are set but no extension was agreed")
         elif kind == _TEXT and frame.fin and self._fragments is None:

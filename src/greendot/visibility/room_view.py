@@ -27,7 +27,7 @@ class VisibilityChange(NamedTuple):
 class RoomView:
     """See the module. `targets` are those to be seen."""
 
-    __slots__ = ("_channel", "_context", "_targets", "_told", "_usual", "_view_exceptions", "_visibility")
+    __slots__ = ("_channel", "_context", "_sent_counts", "_targets", "_usual", "_view_exceptions", "_visibility")
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RoomView:
         self._targets = targets
         self._view_exceptions: VisibilityExceptions = visibility.view_exceptions(channel.topic.tenant)
         self._usual = 0  # the count everybody was told last who sees everybody
-        self._told: dict[str, int] = {}  # the same of those who do not, or did not then
+        self._sent_counts: dict[str, int] = {}  # the same of those who do not, or did not then
 
     @property
     def _tenant(self) -> str:
@@ -70,13 +70,13 @@ class RoomView:
         self._view_exceptions.came(
             viewer, [target for target in targets if self._decide(viewer, target) is not is_open]
         )
-        self._told[viewer] = self.count(viewer)
+        self._sent_counts[viewer] = self.count(viewer)
 
     def appears(self, target: str) -> None:
         """Somebody is there to be seen."""
         for viewer in self._visibility.exceptions(self._tenant, target, self.viewers):
             if self._devices(viewer):
-                self._told.setdefault(viewer, self._usual)
+                self._sent_counts.setdefault(viewer, self._usual)
                 self._view_exceptions.note(viewer, target, sees=not self._view_exceptions.is_open)
 
     def goes(self, target: str) -> None:
@@ -129,7 +129,7 @@ class RoomView:
         `lapses` at the client is repeated unless it is 0.
         """
         others, restricted, hub = {*others}, self._restricted(), self._context.hub
-        told, self._told = self._told, {}
+        told, self._sent_counts = self._sent_counts, {}
         apart = {user: self._devices(user) for user in {*restricted, *told, *others}}
         if self._view_exceptions.is_open:
             skip = [device for mine in apart.values() for device in mine]
@@ -137,7 +137,7 @@ class RoomView:
         for user, mine in apart.items():
             count = self.count(user) + (also if user in others else 0)
             if user in restricted:
-                self._told[user] = count
+                self._sent_counts[user] = count
             is_new = told.get(user, self._usual if user in restricted else None) != count
             if mine and (is_new or (lapses and count)):
                 hub.send_each(mine, make(count), key=key)
@@ -146,7 +146,7 @@ class RoomView:
     def named(self) -> None:
         """All listeners were told who it is, and so know how many."""
         self._usual = len(self._targets())
-        self._told = {viewer: self.count(viewer) for viewer in self._restricted()}
+        self._sent_counts = {viewer: self.count(viewer) for viewer in self._restricted()}
 
     def _restricted(self) -> set[str]:
         """Those who may not see everybody."""

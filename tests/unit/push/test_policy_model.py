@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from greendot.push.policy_model import (
+    CHECK_AGAIN_MS,
+    CHECK_ROOM_MS,
     HOUR_MS,
-    LOOK_AGAIN_MS,
-    LOOK_AROUND_MS,
     RETRIED_MS,
     Decision,
     Importance,
@@ -64,7 +64,7 @@ def test_what_is_to_be_acknowledged_is_not_done_by_being_seen() -> None:
     for here in (ACTIVE, IDLE, RecipientState("online", {"lobby"})):
         assert decide(ALARM, here, POLICY, retried_at) == Decision("now", "unacknowledged")
     for here in (ACTIVE, IDLE):
-        assert decide(ALARM, here, POLICY, T) == ("later", "awaiting_ack", T + LOOK_AGAIN_MS)
+        assert decide(ALARM, here, POLICY, T) == ("later", "awaiting_ack", T + CHECK_AGAIN_MS)
         assert decide(ALARM, here, POLICY, retried_at - 5) == ("later", "awaiting_ack", retried_at)
     assert decide(ALARM, RecipientState("online", {"lobby"}), POLICY, retried_at - 1).reason == "in_the_room"
 
@@ -82,7 +82,7 @@ def test_who_is_in_the_room_hears_of_its_messages_there_for_as_long_as_that_is()
     assert decide(about, RecipientState("online", {"lobby"}), POLICY, late) == (
         "later",
         "in_the_room",
-        late + LOOK_AROUND_MS,
+        late + CHECK_ROOM_MS,
     )
     brief = PushPolicy(active_hold_s=3)
     assert decide(about, RecipientState("online", {"lobby"}), brief, late).at == late + 3_000, (
@@ -97,7 +97,7 @@ def test_busy_holds_it_until_its_end_and_is_looked_at_again_before() -> None:
     assert decide(NEWS, busy, POLICY, T) == ("later", "busy", T + 5_000)
     assert decide(NEWS, busy, POLICY, T + 5_000) == Decision("now", "offline")
     endless = RecipientState("offline", busy=True)
-    assert decide(NEWS, endless, POLICY, T) == ("later", "busy", T + LOOK_AGAIN_MS)
+    assert decide(NEWS, endless, POLICY, T) == ("later", "busy", T + CHECK_AGAIN_MS)
 
 
 def test_the_cap_holds_what_is_over_it_until_the_hour_has_room() -> None:

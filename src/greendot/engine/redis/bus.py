@@ -26,7 +26,7 @@ MOST_ROUTED = 10_000  # messages to users waiting to learn which nodes they go t
 TIMED = 64  # one message in so many says when it was published
 
 
-class Heard(NamedTuple):
+class ChannelSubscription(NamedTuple):
     """A channel this node wants to hear."""
 
     topic: Topic
@@ -59,7 +59,7 @@ class RedisBus:
         messages.timed = self._timed
         self._prefix = prefix
         self._host: Host | None = None
-        self._heard: dict[bytes, Heard] = {}  # by channel
+        self._subscriptions: dict[bytes, ChannelSubscription] = {}  # by channel
         self._beats: dict[bytes, Primary] = {}  # channels the watchdog listens on
         self._routing: set[asyncio.Future[Any]] = set()
         shard = "S" if servers.sharded else ""
@@ -83,7 +83,7 @@ class RedisBus:
         unwanted = []
         for topic in topics:
             channel = keys.channel(self._prefix, topic)
-            heard = self._heard.pop(channel.encode(), None)
+            heard = self._subscriptions.pop(channel.encode(), None)
             if heard is not None:
                 unwanted.append((channel, heard.partition))
         try:
@@ -94,16 +94,18 @@ class RedisBus:
     def _want(self, topic: Topic) -> tuple[str, int]:
         channel = keys.channel(self._prefix, topic)
         partition = keys.partition_of(topic.tenant, topic.name)
-        self._heard[channel.encode()] = Heard(topic, partition, self._messages.reader(channel, topic))
+        self._subscriptions[channel.encode()] = ChannelSubscription(
+            topic, partition, self._messages.reader(channel, topic)
+        )
         return channel, partition
 
     async def _subscribe_link(self, command: str, channels: Iterable[tuple[str, int]]) -> None:
         by_server: dict[Primary, list[tuple[str, int]]] = {}
         for channel, partition in channels:
             by_server.setdefault(self._servers.of(partition), []).append((channel, partition))
-        await asyncio.gather(*(self._tell_one(s, command, chosen) for s, chosen in by_server.items()))
+        await asyncio.gather(*(self._send_command(s, command, chosen) for s, chosen in by_server.items()))
 
-    async def _tell_one(self, server: Primary, command: str, channels: list[tuple[str, int]]) -> None:
+    async def _send_command(self, server: Primary, command: str, channels: list[tuple[str, int]]) -> None:
         try:
             await server.subscribe(command, self._batches(channels))
         except EngineUnavailable as error:
@@ -119,7 +121,7 @@ class RedisBus:
 
     async def resubscribe(self, server: Primary, partitions: set[int]) -> None:
         """Everything wanted that is on these partitions of the server."""
-        channels = [(c.decode(), h.partition) for c, h in self._heard.items() if h.partition in partitions]
+        channels = [(c.decode(), h.partition) for c, h in self._subscriptions.items() if h.partition in partitions]
         await server.subscribe(self._on, self._batches(channels))
 
     async def watch(self, server: Primary, channel: str) -> None:
@@ -131,7 +133,7 @@ class RedisBus:
     def pushed(self, push: list[Any]) -> None:
         """The way in. The channel alone says whom it is for; the frame in it is not looked at."""
         if push[0] in self._kinds:
-            heard = self._heard.get(push[1])
+            heard = self._subscriptions.get(push[1])
             if heard is None:
                 self._beat(push)
                 return
@@ -144,7 +146,7 @@ class RedisBus:
                 self.counts.invalid += 1
                 return
             host.receive(topic, message)
-        elif push[0] == self._ended and (heard := self._heard.get(push[1])) is not None:
+        elif push[0] == self._ended and (heard := self._subscriptions.get(push[1])) is not None:
             self.silenced(heard.partition)  # Redis ends subscriptions by itself when their slot goes elsewhere
 
     def _beat(self, push: list[Any]) -> None:
@@ -194,7 +196,7 @@ class RedisBus:
 
     def here(self, topic: Topic, message: Message) -> None:
         """To this node alone: the message is for it, or cannot go any further now."""
-        heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._heard
+        heard = topic.kind in ("user", "node") or keys.channel(self._prefix, topic).encode() in self._subscriptions
         if heard and self._host is not None:
             self._host.receive(topic, message)
 

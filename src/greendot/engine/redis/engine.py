@@ -78,7 +78,7 @@ class BackgroundTasks:
 
 RESTORE_EVERY_S = 3_600.0  # everything is restored and read again so often, whatever happened
 SILENCE_S = 1.0  # after a slot has gone, until its topics are subscribed again wherever it is
-SWEEP_LOOK_S = 30.0  # how often to see whether a sweep is due
+SWEEP_CHECK_S = 30.0  # how often to see whether a sweep is due
 
 
 class Options(Struct, frozen=True):
@@ -121,10 +121,10 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         self._background = BackgroundTasks()
         self._spawn = self._background.spawn
         self._being_born = asyncio.Lock()
-        self._looked_at = HOME  # the partition that was last seen to know this node
+        self._checked_partition = HOME  # the partition that was last seen to know this node
         self._struck: set[int] = set()  # partitions that did not, and may have dropped its sessions meanwhile
         self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
-        self._sweep_at = self._clock.monotonic() + SWEEP_LOOK_S * random.uniform(0.8, 1.0)
+        self._sweep_at = self._clock.monotonic() + SWEEP_CHECK_S * random.uniform(0.8, 1.0)
 
     # --- life ---
 
@@ -155,12 +155,12 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         """Connect, to look and repair without being a node."""
         await self.servers.start()
         try:
-            await self.look_at_nodes()
+            await self.refresh_nodes()
         except BaseException:
             await self.servers.close()
             raise
 
-    async def look_at_nodes(self) -> None:
+    async def refresh_nodes(self) -> None:
         lives = (await self.lives.table()).lives
         self._verbs.alive = {node for node, life in lives.items() if life == "live"}
 
@@ -196,7 +196,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
                 server.intact = await self._settle_in(server, more) and server.intact
                 settled |= more
             # A loss that an attempt before this one found, and did not live to tell.
-            server.intact = server.intact and self.losses.is_told(settled)
+            server.intact = server.intact and self.losses.is_announced(settled)
             self._spawn(f"reconcile {server.address}", self.lives.reconcile([*server.partitions]))
 
     def is_up(self, server: Primary) -> None:
@@ -230,9 +230,9 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
 
     def _silenced(self, partition: int) -> None:
         self.servers.ask()
-        self._spawn(f"silenced {partition}", self._hear_again(partition))
+        self._spawn(f"silenced {partition}", self._resubscribe(partition))
 
-    async def _hear_again(self, partition: int) -> None:
+    async def _resubscribe(self, partition: int) -> None:
         """A slot that went away may have come back before anybody looked: then no server has gained it."""
         await asyncio.sleep(SILENCE_S)
         server = self.servers.of(partition)
@@ -286,7 +286,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         elif life != "live":
             self._spawn("rebirth", self._rebirth(self.lives.incarnation))
         else:
-            self._look_after(table)
+            self._handle_deaths(table)
             if risen := self.lives.risen(table):
                 self._spawn("bury risen", self.lives.bury_risen(risen))
             else:
@@ -296,7 +296,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             self._restore_at = self._clock.monotonic() + RESTORE_EVERY_S * random.uniform(0.8, 1.0)
             self._host.found(Part(), intact=True)
 
-    def _look_after(self, table: NodeTable) -> None:
+    def _handle_deaths(self, table: NodeTable) -> None:
         if self.lives.overdue(table):
             self._spawn("bury", self.sweeper.bury_overdue(table))
         now = self.time.now()
@@ -304,16 +304,16 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
         if ends is not None and ends <= now + self._options.periods.sample * 1000:
             self._spawn("reap", self._reap((ends - now) / 1000))
         for death in self.lives.ending(table):
-            self._spawn(f"end of {death.node}", self._tell_end(death))
+            self._spawn(f"end of {death.node}", self._publish_end(death))
         if self._clock.monotonic() >= self._sweep_at:
-            self._sweep_at = self._clock.monotonic() + SWEEP_LOOK_S * random.uniform(0.8, 1.0)
+            self._sweep_at = self._clock.monotonic() + SWEEP_CHECK_S * random.uniform(0.8, 1.0)
             self._spawn("sweep", self.sweeper.sweep_if_due())
 
     async def _check_nodes(self) -> None:
         """One partition at a time, whether this node is known there: where it is not, its sessions do not count."""
-        self._looked_at = (self._looked_at + 1) % keys.PARTITIONS
-        if not await self.census.visit(self._looked_at, self.lives.incarnation, self._verbs.alive):
-            await self._repair("UNKNOWN", self._looked_at, self.lives.incarnation)
+        self._checked_partition = (self._checked_partition + 1) % keys.PARTITIONS
+        if not await self.census.visit(self._checked_partition, self.lives.incarnation, self._verbs.alive):
+            await self._repair("UNKNOWN", self._checked_partition, self.lives.incarnation)
         if self._struck and self._host is not None:
             struck, self._struck = self._struck, set()
             self._found(struck, intact=False)
@@ -323,7 +323,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms):
             await asyncio.sleep(wait_s)
         await self.sweeper.reap(await self.lives.table())
 
-    async def _tell_end(self, death: Death) -> None:
+    async def _publish_end(self, death: Death) -> None:
         await asyncio.sleep(max(0.0, (death.ends - self.time.now()) / 1000))
         is_over = False
         try:

@@ -63,7 +63,7 @@ class Link(asyncio.Protocol):
         self._pushed = pushed
         self._lost = lost
         self._refused = refused
-        self._tell_time = timed
+        self._on_timed = timed
         self._reader = hiredis.Reader(protocolError=RedisError, replyError=RedisError)
         # One for each command; None: nobody wants the answer.
         self._expected: deque[asyncio.Future[Any] | _Confirmations | None] = deque()
@@ -146,7 +146,7 @@ class Link(asyncio.Protocol):
             self.abort()
         if self._timed and self._answered >= self._timed:
             self.latency_s, self._timed = perf_counter() - self._timed_at, 0
-            self._tell_time(self.latency_s)
+            self._on_timed(self.latency_s)
 
     def _answer(self, answer: Any) -> None:
         self._answered += 1

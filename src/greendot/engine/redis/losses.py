@@ -59,7 +59,7 @@ class Losses:
         """
         self._restored |= {p: state for p, state in since.items() if state == self._watchdog.state(p)}
 
-    def is_told(self, partitions: Iterable[int]) -> bool:
+    def is_announced(self, partitions: Iterable[int]) -> bool:
         """Whether this node has told the engine all its sessions of these partitions since they were last lost."""
         return all(self._restored.get(partition) == self._watchdog.state(partition) for partition in partitions)
 
@@ -94,7 +94,7 @@ class Losses:
         said = [(lives.get(node), stated.get(node, "")) for node in self._awaited]
         for partition, since in [*self._open.items()]:
             age_s = now - since
-            if self.is_told([partition]) and not any(
+            if self.is_announced([partition]) and not any(
                 self._is_missing(life, digest, age_s, wanted) for life, digest in said
             ):
                 del self._open[partition]

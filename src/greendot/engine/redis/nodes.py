@@ -108,11 +108,11 @@ class NodeLeases:
         self._periods = periods
         self._observed: dict[str, _Observed] = {}
         self.level = Level.NORMAL  # of this node; told to the others with the lease
-        self._level_told = Level.NORMAL
+        self._published_level = Level.NORMAL
         self.restored: Callable[[], str] = str  # a digest of what this node has restored; told in the same way
-        self._restored_told = ""
+        self._published_digest = ""
         self.refusing: frozenset[str] = frozenset()  # nodes that take no new work, as of the last look
-        self._looked_at = float("-inf")
+        self._read_at = float("-inf")
         self._renewed_at = float("-inf")
         self._over: set[str] = set()  # dead nodes whose end was told of
         self._dead: dict[str, str] = {}  # nodes that were seen dead, and their lives then; the latest last
@@ -165,20 +165,20 @@ class NodeLeases:
     async def refresh(self) -> NodeTable:
         """Renew the lease if it is time, and see everybody's. EngineUnavailable starts the observation anew."""
         now = self._clock.monotonic()
-        if now - self._looked_at > 2.5 * self._periods.sample:
+        if now - self._read_at > 2.5 * self._periods.sample:
             self._observed.clear()  # we were away or stopped: what stood still may have been us
         told = self.level, self.restored()
         renew = now - self._renewed_at >= self._periods.renew - self._periods.sample / 2
-        renew = renew or told != (self._level_told, self._restored_told)
+        renew = renew or told != (self._published_level, self._published_digest)
         try:
             table = await self._read_table(self.incarnation, renew, *told)
         except EngineUnavailable:
             self._observed.clear()
             self.refusing = frozenset()  # nobody can say any more
             raise
-        self._looked_at = now
+        self._read_at = now
         if renew:
-            self._renewed_at, (self._level_told, self._restored_told) = now, told
+            self._renewed_at, (self._published_level, self._published_digest) = now, told
         self.refusing = table.refusing()
         if self.incarnation in table.lives:  # else the others' lives are lost with ours
             self._verbs.alive = {node for node, life in table.lives.items() if life == "live"}

@@ -61,7 +61,7 @@ class Placement(Struct, frozen=True):
         return work.messages_s + work.typing_s + work.changes_s + work.notifications_s * work.online
 
     @property
-    def heard_s(self) -> float:
+    def received_s(self) -> float:
         """The same, counted by each node that hears them."""
         work = self.work
         told = work.messages_s * self.hearing(work.listeners) + work.typing_s * self.hearing(work.others)
@@ -76,7 +76,7 @@ class Placement(Struct, frozen=True):
         used += work.connects_s * (1 / of("connects") + work.watched * seconds("read"))
         used += work.messages_s * seconds("message_cpu") + work.typing_s * 10 / of("small_fanout")
         used += work.notifications_s * of("notifying") / 100 / of("notifications")
-        return used + (self.heard_s / of("intake") if self.nodes > 1 else 0.0)
+        return used + (self.received_s / of("intake") if self.nodes > 1 else 0.0)
 
 
 class CapacityPlan(Struct, frozen=True):
@@ -172,7 +172,7 @@ def _redis_parts(spread: Placement) -> dict[str, float]:
 def _redis_work(spread: Placement) -> float:
     """Cores, of all shards together, beside what nodes that have nothing to do ask."""
     work = spread.work
-    further = max(spread.heard_s - spread.bus_s, 0.0) * seconds("hear")
+    further = max(spread.received_s - spread.bus_s, 0.0) * seconds("hear")
     published = (work.messages_s + work.notifications_s * work.online) * seconds("publish")
     verbs = work.connects_s * seconds("come_and_go") + work.typing_s * seconds("start")
     return further + published + verbs
@@ -219,12 +219,12 @@ def _redis(spread: Placement, shards: int) -> Iterator[Figure]:
         formula="messages + typing + comings and goings + notifications to who is online",
     )  # fmt: skip
     yield Figure(
-        part="Redis", what="the same as nodes hear them", value=spread.heard_s, unit="/s", measured=measured,
+        part="Redis", what="the same as nodes hear them", value=spread.received_s, unit="/s", measured=measured,
         formula="each × the nodes with a listener: nodes × (1 − (1 − 1/nodes)^listeners)",
     )  # fmt: skip
 
 
-def looked_up_s(spread: Placement) -> float:
+def lookups_s(spread: Placement) -> float:
     """Heads of rooms and inboxes that nodes ask for."""
     _, pairs = spread.followed(spread.work.room_count, spread.work.rooms)
     return pairs / COMPARED_S + spread.work.connections / INBOXES_S
@@ -238,7 +238,7 @@ def _postgres(spread: Placement) -> Iterator[Figure]:
     measured = work.messages_s <= of("messages") and work.notifications_s <= of("notifications")
     measured &= spread.nodes <= MEASURED_NODES
     cpu = work.messages_s * seconds("message_pg") + work.notifications_s * seconds("notification_pg")
-    cpu += looked_up_s(spread) * seconds("head")
+    cpu += lookups_s(spread) * seconds("head")
     disk = work.messages_day * (of("message_disk") + more) + notifications_day * (of("notification_disk") + more)
     wal = work.messages_day * (of("message_wal") + more) + notifications_day * (of("notification_wal") + more)
     yield Figure(
@@ -251,7 +251,7 @@ def _postgres(spread: Placement) -> Iterator[Figure]:
         f"{of('head'):g} µs",
     )  # fmt: skip
     yield Figure(
-        part="PostgreSQL", what="heads looked up", value=looked_up_s(spread), unit="/s", measured=measured,
+        part="PostgreSQL", what="heads looked up", value=lookups_s(spread), unit="/s", measured=measured,
         formula=f"rooms on each node ÷ {COMPARED_S:g} s + connections ÷ {INBOXES_S:g} s",
     )  # fmt: skip
     yield Figure(
@@ -277,6 +277,6 @@ def _network(spread: Placement) -> Iterator[Figure]:
     if spread.nodes > 1:
         yield Figure(
             part="network", what="between nodes and Redis", unit="bytes/s", measured=spread.nodes <= MEASURED_NODES,
-            value=(spread.bus_s + spread.heard_s) * (BUS_BYTES + work.body),
+            value=(spread.bus_s + spread.received_s) * (BUS_BYTES + work.body),
             formula=f"(on the bus + as nodes hear them) × {BUS_BYTES + work.body} B",
         )  # fmt: skip

@@ -21,7 +21,7 @@ from greendot.push.payload import (
     ids_only,
     short,
 )
-from greendot.push.providers.responses import no_answer, read, said, trouble, word
+from greendot.push.providers.responses import describe, no_answer, read, trouble, word
 from greendot.push.providers.signing import SigningKey, ec_key
 from greendot.store.push import Device
 from greendot.transport.http2_client import MultiplexedCaller
@@ -144,7 +144,7 @@ class Apns(SingleHostSender):
     def _refused(self, answer: HttpResponse, device: Device) -> SendResult:
         found = read(_refusal, answer.body) or _Refusal()
         error = word(found.reason)
-        reason = said(self._caller.host, answer.status, error)
+        reason = describe(self._caller.host, answer.status, error)
         if answer.status == 410 or error in GONE:
             if found.timestamp is not None and found.timestamp < device.created_at:
                 return SendResult("failed", f"{reason}, of a time before the device registered")

@@ -12,7 +12,7 @@ from greendot.clock import Clock
 from greendot.protocol.decoding import decoder
 from greendot.push.payload import ProviderSender, PushPayload, SendResult, SingleHostSender, fitted, ttl_s
 from greendot.push.providers.google_auth import AccessTokens, ServiceAccount
-from greendot.push.providers.responses import no_answer, read, said, trouble, word
+from greendot.push.providers.responses import describe, no_answer, read, trouble, word
 from greendot.store.push import Device
 from greendot.transport.http2_client import MultiplexedCaller
 from greendot.transport.http_client import HttpResponse, NotCalled, Terms
@@ -74,7 +74,7 @@ class Fcm(SingleHostSender):
 
     def _refused(self, answer: HttpResponse) -> SendResult:
         code = _code(answer)
-        reason = said(self._caller.host, answer.status, code)
+        reason = describe(self._caller.host, answer.status, code)
         if code == "UNREGISTERED" or (answer.status == 400 and _is_about_token(answer)):
             return SendResult("gone", reason)
         if answer.status in (401, 429) or answer.status >= 500:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from greendot.clock import Clock
 from greendot.protocol.decoding import decode, decoder
-from greendot.push.providers.responses import read, said, word
+from greendot.push.providers.responses import describe, read, word
 from greendot.push.providers.signing import SigningKey, rsa_key
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
@@ -124,7 +124,7 @@ class AccessTokens:
         if granted is None or not _HEADER.fullmatch(granted.access_token):
             denied = read(_denied, answer.body)
             error = word(denied.error) if denied is not None else ""
-            raise NotCalled(f"no access token: {said(self._caller.host, answer.status, error)}")
+            raise NotCalled(f"no access token: {describe(self._caller.host, answer.status, error)}")
         self._token = granted.access_token
         self._ends = asked_at + granted.expires_in
         self._renew_at = asked_at + max(granted.expires_in / 2, granted.expires_in - EARLY_S)

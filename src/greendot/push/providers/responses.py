@@ -44,14 +44,14 @@ def wait_s(headers: Mapping[str, str], now_ms: int) -> float:
     return min(LONGEST_WAIT_S, max(0.0, until - now_ms / 1000))
 
 
-def said(host: str, status: int, error: str = "") -> str:
+def describe(host: str, status: int, error: str = "") -> str:
     """For people."""
     return f"{host} answered {status} {error}".rstrip()
 
 
 def trouble(host: str, answer: HttpResponse, now_ms: int, error: str = "") -> SendResult:
     """The provider cannot or does not want to at the moment."""
-    return SendResult("failed", said(host, answer.status, error), wait_s(answer.headers, now_ms), is_away=True)
+    return SendResult("failed", describe(host, answer.status, error), wait_s(answer.headers, now_ms), is_away=True)
 
 
 def no_answer(error: NotCalled) -> SendResult:

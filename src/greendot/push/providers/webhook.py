@@ -11,7 +11,7 @@ from greendot.clock import Clock
 from greendot.protocol.webhooks import SIGNATURE, signature
 from greendot.push.payload import ProviderSender, PushContent, PushPayload, SendResult, SingleHostSender, content
 from greendot.push.policy_model import Importance
-from greendot.push.providers.responses import no_answer, said, trouble
+from greendot.push.providers.responses import describe, no_answer, trouble
 from greendot.store.push import Device
 from greendot.transport.http_client import Caller, NotCalled, Terms
 from greendot.webhooks.model import GONE
@@ -60,7 +60,7 @@ class PushWebhook(SingleHostSender):
             answer = await self._caller.post(body, {SIGNATURE: signed, IDEMPOTENCY: payload.key})
         except NotCalled as error:
             return no_answer(error)
-        reason = said(self._caller.host, answer.status)
+        reason = describe(self._caller.host, answer.status)
         if 200 <= answer.status < 300:
             return SendResult("sent")
         if answer.status == GONE:

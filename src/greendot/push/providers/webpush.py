@@ -8,7 +8,7 @@ import msgspec
 
 from greendot.clock import Clock
 from greendot.push.payload import ProviderSender, PushPayload, SendResult, content, digest, fitted, ids_only, ttl_s
-from greendot.push.providers.responses import no_answer, said, trouble
+from greendot.push.providers.responses import describe, no_answer, trouble
 from greendot.push.providers.signing import ec_key
 from greendot.push.providers.webpush_subscription import (
     MOST_BYTES,
@@ -113,10 +113,10 @@ class WebPush:
         if 200 <= answer.status < 300:
             return SendResult("sent")
         if answer.status in (404, 410):
-            return SendResult("gone", said(host, answer.status))
+            return SendResult("gone", describe(host, answer.status))
         if answer.status == 429 or answer.status >= 500:
             return trouble(host, answer, self._clock.now_ms())
-        return SendResult("refused", said(host, answer.status))
+        return SendResult("refused", describe(host, answer.status))
 
 
 _: type[ProviderSender] = WebPush

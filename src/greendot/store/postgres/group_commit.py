@@ -26,7 +26,7 @@ R = TypeVar("R")
 MOST_CALLS = 512  # in one batch
 MOST_ROWS = 10_000  # in one batch, unless a single call has more
 MOST_WAITING = 50_000  # rows; beyond it callers are told at once
-LOOK_AT = 2_000  # waiting calls at most when a batch is put together
+MOST_EXAMINED = 2_000  # waiting calls at most when a batch is put together
 
 
 class _Call(Struct, Generic[W, R], frozen=True):
@@ -101,7 +101,7 @@ class GroupCommit(Generic[W, R]):
         taken: list[_Call[W, R]] = []
         passed: list[_Call[W, R]] = []
         blocked, rows = set(self._busy), 0
-        while self._waiting and len(taken) < MOST_CALLS and len(passed) < LOOK_AT:
+        while self._waiting and len(taken) < MOST_CALLS and len(passed) < MOST_EXAMINED:
             call = self._waiting[0]
             if taken and rows + call.rows > MOST_ROWS:
                 break

@@ -49,12 +49,6 @@ BESIDE: dict[str, set[str]] = {
     "web": set(),
 }
 
-# Imports against the order that are still to go: (module, imported module). Both are for type checkers only.
-PENDING: set[tuple[str, str]] = {
-    ("transport.connection", "node.session"),
-    ("transport.connection", "node.usage"),
-}
-
 # Modules only these may import: (module, parts and modules that may).
 RESERVED = [
     ("config", {"app", "cli", "ops", "telemetry.spans", "telemetry.log_output", "testing"}),
@@ -122,28 +116,15 @@ def test_imports_go_down_the_list() -> None:
     packages = {module.name for module in modules() if module.path.name == "__init__.py" and len(module.tree.body) < 2}
 
     def upward(module: Module) -> set[str]:
-        return {
-            name
-            for name in module.own_imports() - packages
-            if not may_import(module.name, name) and (module.name, name) not in PENDING
-        }
+        return {name for name in module.own_imports() - packages if not may_import(module.name, name)}
 
     assert offences(upward) == {}
-
-
-def test_every_pending_import_is_still_there() -> None:
-    found = {(module.name, name) for module in modules() for name in module.own_imports()}
-    assert {pair for pair in PENDING if pair not in found or may_import(*pair)} == set()
 
 
 def test_no_module_imports_itself_through_others() -> None:
     # Packages hold a docstring, or export their modules.
     names = {module.name for module in modules() if module.path.name != "__init__.py"}
-    graph = {
-        module.name: {name for name in module.own_imports() & names if (module.name, name) not in PENDING}
-        for module in modules()
-        if module.name in names
-    }
+    graph = {module.name: module.own_imports() & names for module in modules() if module.name in names}
     while True:
         leaves = {name for name, imported in graph.items() if not imported & graph.keys()}
         if not leaves:

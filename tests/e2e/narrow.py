@@ -8,8 +8,8 @@ import os
 import socket
 from typing import Any, Self
 
+from greendot.node.session import Connection
 from greendot.testing import Served, WireClient
-from greendot.transport.connection import Connection
 
 
 class Peer(WireClient):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
+from greendot.node.session import Connection
 from greendot.testing import WireClient, serving
-from greendot.transport.connection import Connection
 from greendot.transport.listener import ProtocolSniffer
 
 CLIENTS = 20

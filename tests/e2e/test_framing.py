@@ -14,11 +14,11 @@ import pytest
 
 from e2e.narrow import connection_of, upgrade
 from e2e.processes import until
+from greendot.node.session import Connection
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.testing import Served, hold, serving
 from greendot.testing.wire import CLOSE, PING, PONG, TEXT, make_frame
-from greendot.transport.connection import Connection
 from greendot.transport.websocket import IGNORED, READ
 from redis_servers.tls import certificates
 

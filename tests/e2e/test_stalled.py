@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from e2e.narrow import Peer, connection_of, peer
+from greendot.node.session import Connection
 from greendot.testing import Served, WireClient, serving
-from greendot.transport.connection import Connection
 from greendot.transport.listener import SEND_BUFFER
 from greendot.transport.send_buffer_model import MAX_RECORD_BYTES, MAX_SIGNAL_BYTES
 

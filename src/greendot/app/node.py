@@ -45,6 +45,7 @@ from greendot.node.event_recorder import EventRecorder
 from greendot.node.event_recorder_model import EventTail
 from greendot.node.hub import Hub
 from greendot.node.registry import Registry
+from greendot.node.session import Connection
 from greendot.node.surge_detector import SurgeDetector
 from greendot.node.tasks import Tasks
 from greendot.node.timers import Timers
@@ -68,7 +69,6 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log, set_node
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.metrics_model import MetricSample
-from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.updates import VisibilityUpdates
 from greendot.visibility.webhook import VisibilityClient, VisibilityWebhook

@@ -10,7 +10,7 @@ from greendot.auth.tokens import Tokens
 from greendot.clock import Clock
 from greendot.errors import KeysUnavailable, Refused, TokenError
 from greendot.node.commands import CommandTable, Outcome
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.presence.sessions import SessionService
 from greendot.presence.watch import WatchService
 from greendot.protocol import commands as wire
@@ -19,7 +19,6 @@ from greendot.protocol.codes import Err
 from greendot.protocol.events import HeartbeatAck
 from greendot.protocol.replies import RefreshReply
 from greendot.rooms.service import RoomService
-from greendot.transport.connection import Connection
 
 
 class ConnectionCommands:

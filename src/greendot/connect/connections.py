@@ -19,7 +19,7 @@ from greendot.limits.connection_limits import ConnectionLimits
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.bus import BusTable
 from greendot.node.context import NodeContext
-from greendot.node.session import log_fields
+from greendot.node.session import Connection, log_fields
 from greendot.presence.grace_model import EndCause, shown_code
 from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
@@ -28,7 +28,6 @@ from greendot.protocol.events import Refresh
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.connection import Connection
 from greendot.transport.ingress import IngressPolicy
 
 LONGEST_S = 4.0  # until a client that cannot read an event is told to fetch; at least half of it

@@ -11,14 +11,13 @@ from collections import deque
 from time import perf_counter
 
 from greendot.node.event_recorder import EventRecorder
-from greendot.node.session import log_fields
+from greendot.node.session import Connection, log_fields
 from greendot.presence.grace_model import EndCause, shown_code
 from greendot.presence.sessions import SessionService
 from greendot.presence.watch import WatchService
 from greendot.rooms.service import RoomService
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
-from greendot.transport.connection import Connection
 
 SLICE_S = 0.005  # of each turn of the loop
 

@@ -23,7 +23,7 @@ from greendot.limits.rate_limits import RateLimits
 from greendot.node.channel import ReplyKey, RoomKey
 from greendot.node.commands import CommandTable, Outcome
 from greendot.node.context import NodeContext
-from greendot.node.session import Session, log_fields
+from greendot.node.session import Connection, Session, log_fields
 from greendot.presence.sessions import SessionService
 from greendot.protocol import commands as wire
 from greendot.protocol.codec import BadCommand, decode_command, encode_error, encode_event, encode_reply
@@ -35,7 +35,7 @@ from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import Course, began
 from greendot.telemetry.traceparent import enter
-from greendot.transport.connection import Connection, Violation
+from greendot.transport.connection import Violation
 from greendot.transport.flow_control import SHARE, FlowControl
 
 MOST_WAITING = 100  # commands behind one that takes its time; beyond it the socket is not read

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from greendot.clock import Clock
+from greendot.node.session import Connection
 from greendot.node.tasks import Tasks
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.events import Drain
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
-from greendot.transport.connection import Connection
 
 SOONEST_MS = 500  # by then a proxy has noticed that nobody listens here any more
 SPREAD_MS = 500  # at least: a few clients are not to come as one, either

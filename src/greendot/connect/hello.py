@@ -41,7 +41,7 @@ from greendot.limits.rate_limits import RateLimits
 from greendot.node.bus import BusTable
 from greendot.node.channel import MISSED, RoomKey
 from greendot.node.context import NodeContext
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.stream import RECOVER_BYTES
 from greendot.presence.sessions import SessionService
 from greendot.protocol.codec import encode_event
@@ -54,7 +54,6 @@ from greendot.rooms.service import RoomService
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.connection import Connection
 
 AT_ONCE = 50  # rooms
 CROWDED_MS = 30_000  # longest time to stay away from a user or tenant that has too many connections

@@ -20,7 +20,7 @@ from greendot.inbox.redelivery import Redelivery
 from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable, traced
 from greendot.node.context import NodeContext
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.stream import GAP_S, RECOVER, RECOVER_BYTES, LocalStream, StreamFollower, retry_s
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, Resync
@@ -30,7 +30,6 @@ from greendot.store.wire import created_event, created_frame, is_over, state_eve
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.connection import Connection
 
 COMPARE_S = 60.0  # between two comparisons of the heads of all inboxes here
 READERS = 32  # gaps read at the same time

@@ -17,7 +17,7 @@ from greendot.inbox.delivery import InboxDelivery
 from greendot.inbox.kinds_model import Kinds
 from greendot.node.commands import CommandTable
 from greendot.node.context import NodeContext
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.time_slices import STEP
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
@@ -30,7 +30,6 @@ from greendot.store.port import Store
 from greendot.store.wire import created_frame, fit, inbox_entry
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import parent, span
-from greendot.transport.connection import Connection
 
 MOST_IDS = 1_000  # of what was marked are told to the other devices
 TOGETHER, TOGETHER_BYTES = 50, 64 * 1024  # notifications for one user in one message between nodes

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from greendot.auth.model import Grants
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.registry import Registry
+from greendot.node.session import Connection
 from greendot.protocol.commands import Hello
-from greendot.transport.connection import Connection
 
 
 class TooManyConnections(Exception):

@@ -25,13 +25,12 @@ from greendot.limits.model import (
     ask,
     owe,
 )
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.usage import UsageByTenant
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Limits
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.connection import Connection
 
 COMMANDS, TYPING, SIGNALS, SENDS, WATCHES = "commands", "typing commands", "signals", "messages", "names of users"
 REQUESTS = "requests"

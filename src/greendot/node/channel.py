@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from greendot.engine.messages import Topic
 
 if TYPE_CHECKING:
-    from greendot.transport.connection import Connection
+    from greendot.node.session import Connection
 
 _NEVER = 1 << 62
 

@@ -8,11 +8,10 @@ from typing import Any
 from msgspec import Raw
 
 from greendot.errors import Refused
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import Command
 from greendot.protocol.replies import Reply
-from greendot.transport.connection import Connection
 
 Outcome = Reply | Raw | None  # Raw: the data of a large reply, encoded in slices
 Result = Outcome | Awaitable[Outcome]

@@ -19,8 +19,8 @@ from time import monotonic, perf_counter
 from greendot.engine.messages import Topic
 from greendot.node.channel import Channel, ChannelWrite, Pending
 from greendot.node.hub_model import HotTopics, WriteThrottle
+from greendot.node.session import Connection
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.connection import Connection
 
 SLICE_S = 0.005  # of loop time, then others have their turn
 LARGE = 1_000  # listeners: above, a write to all of them is cut

@@ -9,8 +9,7 @@ from greendot.node.usage import UsageByTenant
 
 if TYPE_CHECKING:
     from greendot.node.channel import Channel
-    from greendot.node.session import Session
-    from greendot.transport.connection import Connection
+    from greendot.node.session import Connection, Session
 
 
 class Registry:

@@ -1,19 +1,21 @@
-"""A session: one device of one user, from hello until it no longer counts.
+"""Sessions and their connections, as this node needs them. What others may know of a session is in the engine.
 
-A session outlives its connection by the linger. All that is known of it here is what this node needs; what others
-may know is in the engine.
+A session is one device of one user, from hello until it no longer counts. It outlives its connection by the linger.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from greendot.auth.model import Grants
 from greendot.limits.model import NO_RULES
 from greendot.node.timer_model import Timer
+from greendot.node.usage import TenantUsage
+from greendot.presence.grace_model import EndCause
 from greendot.presence.model import SessionEpoch
 from greendot.protocol.commands import ClientInfo
-from greendot.transport.connection import Connection
+from greendot.transport.connection import Owner, SocketConnection, Violation
 
 
 class Disconnection(NamedTuple):
@@ -92,6 +94,45 @@ class Session:
     @property
     def user(self) -> str:
         return self.grants.user
+
+
+class Connection(SocketConnection):
+    """A client's connection, with what the services of the node keep of it."""
+
+    __slots__ = (
+        "agent_hash",
+        "bad_frames",
+        "counted",
+        "ended_by",
+        "gets_inbox",
+        "id",
+        "ip_hash",
+        "rooms",
+        "session",
+        "tally",
+        "token",
+        "typed",
+        "waiting",
+        "watches",
+    )
+
+    def __init__(self, owner: Owner[Connection], number: str, token: str = "") -> None:
+        super().__init__(owner)
+        self.id = number
+        self.agent_hash: str | None = None
+        self.ip_hash: str | None = None
+        self.counted: str | None = None  # the tenant whose connections it is one of, where these are limited
+        self.token = token  # that came with the request for a WebSocket, until hello
+        self.session: Session | None = None  # set by hello, for good
+        self.tally: TenantUsage | None = None  # of its tenant, from welcome to the end of the socket
+        self.bad_frames: tuple[float, ...] = ()  # when the last ones came
+        self.waiting: deque[str | Violation] | None = None  # behind a command under way; None while there is none
+        # Interest lasts as long as the connection. Sets are made on first use: most stay without one of them.
+        self.rooms: set[str] | None = None
+        self.watches: set[str] | None = None
+        self.typed: set[str] | None = None  # rooms in which it typed since it joined them
+        self.gets_inbox = False  # whether it is sent what is new in its user's inbox
+        self.ended_by: tuple[EndCause, int] | None = None  # kept while a command is still under way
 
 
 def log_fields(session: Session | None) -> dict[str, str | None]:

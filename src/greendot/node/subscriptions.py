@@ -16,8 +16,8 @@ from greendot.engine.messages import Part, Topic
 from greendot.engine.port import Bus
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
+from greendot.node.session import Connection
 from greendot.node.timer_model import Timer
-from greendot.transport.connection import Connection
 
 MOST_LEAVING = 1_000  # topics in one unsubscription
 UNHEARD_S = 5.0  # how long a topic without listeners stays subscribed

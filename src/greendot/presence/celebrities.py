@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection
 
 from greendot.ids import Key
 from greendot.node.context import NodeContext
+from greendot.node.session import Connection
 from greendot.presence.celebrity_model import CelebrityFanout, CelebrityThresholds
 from greendot.presence.watched_user import CelebrityWatchers, WatchedUser
 from greendot.protocol.codec import encode_event
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.connection import Connection
 
 STEP_S = 0.1  # between two slices: of 20,000 watchers, 67 each
 

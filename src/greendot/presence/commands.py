@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.commands import CommandTable, Outcome
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.presence.model import ManualStatus, project
 from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchService
 from greendot.protocol import commands as wire
 from greendot.protocol.replies import StatusReply
-from greendot.transport.connection import Connection
 
 
 class PresenceCommands:

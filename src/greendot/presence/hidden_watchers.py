@@ -12,13 +12,13 @@ from collections.abc import Callable
 from msgspec import UNSET, structs
 
 from greendot.node.context import NodeContext
+from greendot.node.session import Connection
 from greendot.node.subscriptions import Subscriptions
 from greendot.presence.celebrities import Celebrities
 from greendot.presence.model import NOBODY, entry, polled, without_last_seen
 from greendot.presence.watched_user import WatchedUser
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Presence
-from greendot.transport.connection import Connection
 
 
 def unknown_presence(user: str, *, stale: bool = False) -> Presence:

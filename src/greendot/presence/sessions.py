@@ -19,14 +19,13 @@ from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.ids import Key, new_session_id
 from greendot.node.context import NodeContext
-from greendot.node.session import Disconnection, Session
+from greendot.node.session import Connection, Disconnection, Session
 from greendot.node.timer_model import has_come
 from greendot.presence.grace_model import EndCause, Graces, grace_s
 from greendot.presence.model import SessionEpoch
 from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
-from greendot.transport.connection import Connection
 
 HELLO_S = 10.0  # a connection that has not said hello by then is closed
 RETRY_S = 1.0  # between two attempts to tell the engine something

@@ -19,7 +19,7 @@ from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.subscriptions import Subscriptions
 from greendot.node.time_slices import STEP
 from greendot.node.timer_model import has_come
@@ -32,7 +32,6 @@ from greendot.presence.watched_user import WatchedUser, WatchEntry
 from greendot.protocol.codec import encode_event, encode_part, joined
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
-from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 
 AT_ONCE = 250  # users read or told of in one turn of the loop

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from greendot.node.channel import Channel
+from greendot.node.session import Connection
 from greendot.node.subscriptions import TopicSubscription
 from greendot.node.timer_model import Timer
 from greendot.presence.celebrity_model import CelebrityFanout
 from greendot.presence.model import NOBODY, entry, polled, without_last_seen
 from greendot.protocol.events import Presence
-from greendot.transport.connection import Connection
 
 
 class CelebrityWatchers:

@@ -8,12 +8,11 @@ from greendot.clock import Clock
 from greendot.errors import Refused
 from greendot.ids import Key
 from greendot.node.commands import CommandTable, Outcome
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.push.providers.webpush_subscription import read_subscription
 from greendot.store.push import Device, Provider, PushStore, check_size
-from greendot.transport.connection import Connection
 
 MOST_DEVICES = 20  # of one user
 APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,200}")

@@ -12,11 +12,11 @@ from typing import ClassVar
 from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
+from greendot.node.session import Connection
 from greendot.node.timer_model import Timer
 from greendot.node.timers import Timers
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event
-from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.room_view import RoomView
 

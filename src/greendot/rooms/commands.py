@@ -9,13 +9,12 @@ from greendot.errors import Refused
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.commands import CommandTable, Outcome, Result, check_may_send
 from greendot.node.event_recorder import EventRecorder
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
 from greendot.rooms.signals import Signals
-from greendot.transport.connection import Connection
 
 RoomLimit = Callable[[Connection, Session, str], None]  # Refused if too much is said in the room
 

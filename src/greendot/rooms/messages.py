@@ -16,7 +16,7 @@ from greendot.ids import new_message_id
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomRead, RoomSend
@@ -30,7 +30,6 @@ from greendot.store.wire import fit, message_event
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.spans import parent, span
-from greendot.transport.connection import Connection
 
 NOTHING = b"null"  # the body of a deletion
 ATTEMPTS = 10  # to write a message while the members of its room change

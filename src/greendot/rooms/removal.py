@@ -10,6 +10,7 @@ from greendot.engine.port import Bus
 from greendot.errors import StoreUnavailable
 from greendot.node.channel import ReplyKey, RoomKey
 from greendot.node.context import NodeContext
+from greendot.node.session import Connection
 from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codec import encode_error, encode_event
 from greendot.protocol.events import RoomChanged
@@ -17,7 +18,6 @@ from greendot.rooms.delivery import RoomDelivery
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.members import RoomMembers, not_a_member
 from greendot.rooms.session_rooms import SessionRooms
-from greendot.transport.connection import Connection
 
 
 class MemberRemoval:

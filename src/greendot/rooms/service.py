@@ -26,7 +26,7 @@ from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.node.bus import BusTable, traced
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.stream import RECOVER_BYTES
 from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codes import Err
@@ -41,7 +41,6 @@ from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
 from greendot.store.wire import message_event
-from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 
 ATTEMPTS = 100  # to join while the members of the room change

@@ -9,14 +9,13 @@ from greendot.engine.messages import Deliver, Topic
 from greendot.engine.port import Bus
 from greendot.node.hub import Hub
 from greendot.node.registry import Registry
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import SignalSend
 from greendot.protocol.events import Signal
 from greendot.telemetry import spans
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.spans import parent
-from greendot.transport.connection import Connection
 
 
 class Signals:

@@ -1,4 +1,4 @@
-"""One client's socket: what it is sent, how it is closed, when it was last heard.
+"""One client's socket: its output, its end, the time of its last frame.
 
 Output is written once per tick: `send` only collects, the hub flushes. While the kernel takes everything there is
 no queue; when it does not, frames wait in a `SendBuffer`, which is bounded.
@@ -7,9 +7,8 @@ no queue; when it does not, frames wait in a `SendBuffer`, which is bounded.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from picows import WSTransport
 
@@ -22,31 +21,30 @@ from greendot.protocol.versions import Dialect
 from greendot.transport.send_buffer_model import BufferedFrame, SendBuffer
 from greendot.transport.websocket import Framing
 
-if TYPE_CHECKING:
-    from greendot.node.session import Session
-    from greendot.node.usage import TenantUsage
-
 Item = tuple[bytes, bool, object] | tuple[bytes, bool, object, *tuple[object, ...]]  # frame, whether a record, key, …
 AnyItem = TypeVar("AnyItem", bound=Item)
 RESUMED = 64 * 1024  # bytes offered at a time to a socket that takes some again
 CLOSE_WAIT_S = 2.0  # how long a peer may take to read what is left and answer our close frame
 
 
-class Owner(Protocol):
-    """What a connection needs of the node it belongs to."""
+C_contra = TypeVar("C_contra", bound="SocketConnection", contravariant=True)
+
+
+class Owner(Protocol[C_contra]):
+    """The node that a connection belongs to."""
 
     def now(self) -> float: ...
     def set_timer(self, delay_s: float, call: Any, argument: Any) -> Timer: ...
     def cancel_timer(self, timer: Timer | None) -> None: ...
-    def has_output(self, connection: Connection) -> None: ...
-    def opened(self, connection: Connection) -> None: ...
-    def received(self, connection: Connection, text: str) -> None: ...
-    def counted(self, connection: Connection) -> bool: ...
-    def violated(self, connection: Connection, code: int, reason: str) -> None: ...
-    def unread(self, connection: Connection, types: tuple[str, ...]) -> None: ...
-    def ended(self, connection: Connection, cause: EndCause, code: int) -> None: ...
-    def gone(self, connection: Connection) -> None: ...
-    def slow(self, connection: Connection) -> None: ...
+    def has_output(self, connection: C_contra) -> None: ...
+    def opened(self, connection: C_contra) -> None: ...
+    def received(self, connection: C_contra, text: str) -> None: ...
+    def counted(self, connection: C_contra) -> bool: ...
+    def violated(self, connection: C_contra, code: int, reason: str) -> None: ...
+    def unread(self, connection: C_contra, types: tuple[str, ...]) -> None: ...
+    def ended(self, connection: C_contra, cause: EndCause, code: int) -> None: ...
+    def gone(self, connection: C_contra) -> None: ...
+    def slow(self, connection: C_contra) -> None: ...
     def count_dropped(self, frame: bytes) -> None: ...
     def count_coalesced(self, frame: bytes) -> None: ...
     def count_send_failed(self) -> None: ...
@@ -59,10 +57,10 @@ class Violation(NamedTuple):
     reason: str
 
 
-class Connection(Framing):
-    """See the module. Made for each upgraded socket.
+class SocketConnection(Framing):
+    """Output, limits and the end of one upgraded socket. `node.session.Connection` adds the node's state.
 
-    Its owner is told twice, once each: `ended` when nothing more will be said on it, `gone` when the socket is closed.
+    Calls its owner twice, once each: `ended` when nothing more will be written, `gone` when the socket is closed.
     """
 
     __slots__ = (
@@ -72,50 +70,22 @@ class Connection(Framing):
         "_out",
         "_outbox",
         "_owner",
-        "agent_hash",
-        "bad_frames",
-        "counted",
         "dialect",
         "direct",
-        "ended_by",
         "fd",
-        "gets_inbox",
-        "id",
-        "ip_hash",
         "limit",
         "opened_at",
         "received_at",
-        "rooms",
-        "session",
-        "tally",
         "timer",
-        "token",
-        "typed",
-        "waiting",
-        "watches",
     )
 
-    def __init__(self, owner: Owner, number: str, token: str = "") -> None:
+    def __init__(self, owner: Owner[Any]) -> None:
         super().__init__()
         self._owner = owner
-        self.id = number
-        self.agent_hash: str | None = None
-        self.ip_hash: str | None = None
-        self.counted: str | None = None  # the tenant whose connections it is one of, where these are limited
-        self.token = token  # that came with the request for a WebSocket, until hello
-        self.session: Session | None = None  # set by hello, for good
-        self.tally: TenantUsage | None = None  # of its tenant, from welcome to the end of the socket
         self.dialect: Dialect | None = None  # set by hello for a client that reads other versions than most
         self.opened_at = self.received_at = owner.now()  # monotonic seconds
         self.timer: Timer | None = None  # the one timer of a connection: hello, heartbeat, idle, token
         self.limit: CommandLimit | None = None
-        self.bad_frames: tuple[float, ...] = ()  # when the last ones came
-        self.waiting: deque[str | Violation] | None = None  # behind a command under way; None while there is none
-        # Interest lasts as long as the connection. Sets are made on first use: most stay without one of them.
-        self.rooms: set[str] | None = None
-        self.watches: set[str] | None = None
-        self.typed: set[str] | None = None  # rooms in which it typed since it joined them
-        self.gets_inbox = False  # whether it is told what is new in its user's inbox
         self.fd = -1  # of a plain socket; -1 for TLS, and once it is closing
         self.direct = -1  # the fd while bytes may go straight to it: nothing waits, and they are as it reads them
         self._out: list[BufferedFrame] | None = None  # collected in this tick
@@ -123,7 +93,6 @@ class Connection(Framing):
         self._outbox: SendBuffer | None = None  # exists while the kernel does not take everything
         self._bye = False
         self._ended = False
-        self.ended_by: tuple[EndCause, int] | None = None  # kept while a command is still under way
 
     # --- from picows ---
 
@@ -382,7 +351,7 @@ class Connection(Framing):
 
     def _await_end(self) -> None:
         self._owner.cancel_timer(self.timer)
-        self.timer = self._owner.set_timer(CLOSE_WAIT_S, Connection.abort, self)
+        self.timer = self._owner.set_timer(CLOSE_WAIT_S, SocketConnection.abort, self)
 
     def abort(self) -> None:
         """End at once, whatever waits."""

@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from greendot.telemetry.metrics import Metrics
 from greendot.telemetry.traceparent import enter
-from greendot.transport.connection import Connection
+from greendot.transport.connection import SocketConnection
 from greendot.transport.websocket import FLOOD
 
 SHARE = 64  # frames of one connection in one turn of the loop
 
 
-class FlowControl:
+C = TypeVar("C", bound=SocketConnection)
+
+
+class FlowControl(Generic[C]):
     """Count frames and pause reading. `go_on` is called in the next turn for connections that wait for it."""
 
-    def __init__(self, go_on: Callable[[Connection], None], now: Callable[[], float], metrics: Metrics) -> None:
+    def __init__(self, go_on: Callable[[C], None], now: Callable[[], float], metrics: Metrics) -> None:
         self._go_on = go_on
         self._now = now
         self._metrics = metrics
-        self._current: Connection | None = None  # whose frames came last in this turn
+        self._current: C | None = None  # whose frames came last in this turn
         self._frames = 0  # of it, on end
-        self._waiting: list[Connection] = []
-        self._paused: list[Connection] = []
+        self._waiting: list[C] = []
+        self._paused: list[C] = []
         self._scheduled = False
 
-    def count(self, connection: Connection) -> bool:
+    def count(self, connection: C) -> bool:
         """Count a frame; False if the connection has had its share of this turn."""
         if connection is not self._current:
             self._current, self._frames = connection, 1
@@ -45,7 +49,7 @@ class FlowControl:
             self._paused.append(connection)
         return False
 
-    def wait(self, connection: Connection) -> None:
+    def wait(self, connection: C) -> None:
         """Go on with what the connection has sent in the next turn."""
         self._waiting.append(connection)
         if not self._scheduled:
@@ -71,7 +75,7 @@ class FlowControl:
         for connection in waiting:
             self._go_on(connection)
 
-    def _resume(self, connection: Connection, since: float) -> None:
+    def _resume(self, connection: C, since: float) -> None:
         if connection.limit is not None:
             connection.limit.paused(self._now() - since)
         connection.resume_reading(FLOOD)

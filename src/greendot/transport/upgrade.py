@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, NamedTuple, Protocol
 
 from greendot.node.timer_model import Timer
-from greendot.transport.connection import Connection
+from greendot.transport.connection import SocketConnection
 from greendot.transport.http_exchange import App, RequestThrottle, date_field
 from greendot.transport.ingress import IngressPolicy, PendingSocket
 from greendot.transport.parse_budget import ParseBudget
@@ -45,7 +45,7 @@ class SocketHost(Protocol):
 
     @property
     def token_in_query(self) -> bool: ...
-    def connect(self, agent: str | None, token: str, address: str) -> Connection: ...
+    def connect(self, agent: str | None, token: str, address: str) -> SocketConnection: ...
     def crowded_s(self) -> float | None: ...
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from greendot.node.channel import Channel
 from greendot.node.context import NodeContext
-from greendot.transport.connection import Connection
+from greendot.node.session import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.model import VisibilityExceptions
 

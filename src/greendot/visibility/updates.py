@@ -18,7 +18,7 @@ from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.commands import CommandTable, Outcome
 from greendot.node.context import NodeContext
-from greendot.node.session import Session
+from greendot.node.session import Connection, Session
 from greendot.node.timer_model import Timer
 from greendot.protocol.codes import Err
 from greendot.protocol.commands import LastSeen, PrivacySet
@@ -26,7 +26,6 @@ from greendot.protocol.replies import PrivacyReply
 from greendot.store.visibility import PrivacyStore
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
-from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.model import Privacy
 from greendot.visibility.webhook import REST_S, VisibilityWebhook

@@ -15,8 +15,8 @@ from greendot.node import hub as module
 from greendot.node.channel import Channel, Pending
 from greendot.node.hub import Hub
 from greendot.node.hub_model import WriteThrottle
+from greendot.node.session import Connection
 from greendot.telemetry.metrics import Metrics
-from greendot.transport.connection import Connection
 
 
 class Listener:

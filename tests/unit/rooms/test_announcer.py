@@ -11,12 +11,12 @@ from greendot.engine.messages import Topic
 from greendot.errors import StoreUnavailable
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
+from greendot.node.session import Connection
 from greendot.node.timers import Timers
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, RoomCount, RoomEntered, RoomLeft
 from greendot.rooms.announcer import COUNT_EVERY_S, CountThrottle, RoomAnnouncer
 from greendot.testing import ManualClock
-from greendot.transport.connection import Connection
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.model import VisibilityExceptions
 

@@ -86,7 +86,7 @@ def known_settings() -> set[str]:
 
 
 def test_the_checklist_answers_every_question_with_settings_and_tests_there_are() -> None:
-    rows = table("checklist.md", "# The operational checklist")
+    rows = table("checklist.md", "# Operational checklist")
     assert len(rows) == 21
     for question, (answer, settings, tests) in rows.items():
         assert question.endswith("?")
@@ -112,7 +112,7 @@ def most(kind: object) -> int:
 
 
 def test_fixed_limits_are_those_of_the_code() -> None:
-    rows = {what: cells[0] for what, cells in table("limits.md", "## Fixed").items()}
+    rows = {what: cells[0] for what, cells in table("limits.md", "## Fixed limits").items()}
     code = {
         "a frame from a client": MAX_FRAME,
         "an id": most(commands.Id),
@@ -132,7 +132,7 @@ def test_fixed_limits_are_those_of_the_code() -> None:
 
 
 def test_limits_that_can_be_set_have_these_defaults() -> None:
-    for what, (settings, default) in table("limits.md", "## Set").items():
+    for what, (settings, default) in table("limits.md", "## Configurable limits").items():
         for name in re.findall(r"`([a-z_.]+)`", settings):
             section, _, key = name.partition(".")
             value = getattr(getattr(Settings(), section), key)

@@ -1,7 +1,8 @@
-"""Settings: frozen, nested, units in the names. From flags, then the environment, then a TOML file, then defaults.
+"""Settings: frozen and nested structs, with units in the names.
 
-`GREENDOT_PRESENCE_GRACE_S` in the environment is `grace_s` under `[presence]` in the file. Relations between
-settings are checked once, at the start, with a sentence a person can act on.
+Flags override the environment, the environment overrides a TOML file, and the file overrides the defaults.
+`GREENDOT_PRESENCE_GRACE_S` in the environment is `grace_s` under `[presence]` in the file. Relations between settings
+are checked once, at the start. Every mistake is a sentence with the setting and what to do.
 """
 
 from greendot.config.environment import strange_variables

@@ -1,4 +1,4 @@
-"""What can be wrong with the settings of tokens, short of what is in the keys."""
+"""Checks of the token settings. The contents of keys are not checked here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from greendot.config.settings import Auth, AuthKey
 
 
 def check_auth(auth: Auth) -> Mistakes:
-    """Mistakes in `[auth]`, short of what is in the keys."""
+    """Yield the mistakes in `[auth]`. The contents of keys are not checked here."""
     yield from check_length("auth.secret", auth.secret)
     kids: set[str] = set()
     for key in auth.keys:

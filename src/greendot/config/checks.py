@@ -1,4 +1,4 @@
-"""Relations between settings, and addresses."""
+"""Checks of relations between settings, and of addresses."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from greendot.config.visibility import check_visibility
 from greendot.config.webhooks import check_networks, check_webhooks
 
 REDIS = tuple(f"{base}{kind}://" for kind in ("", "+sentinel", "+cluster") for base in ("redis", "rediss"))
-LATEST_REPEAT = 0.9  # of the hold: a repetition has to travel, too
+LATEST_REPEAT = 0.9  # share of typing.ttl_s; the rest is time for a repeated start to arrive
 _PREFIX = {*ascii_letters, *digits, *"_.:-"}
 
 
 def check(settings: Settings) -> Mistakes:
-    """Mistakes in settings whose values are valid one by one."""
+    """Yield the mistakes in settings whose values are valid one by one."""
     yield from (sentence for holds, sentence in _rules(settings) if not holds)
     for name in settings.kinds:
         yield from check_name("kinds: the name", name)
@@ -50,7 +50,7 @@ def check(settings: Settings) -> Mistakes:
 
 
 def _rules(settings: Settings) -> Iterator[tuple[bool, str]]:
-    """Relations between settings: whether each holds, and the mistake if it does not."""
+    """Yield the relations between settings: whether each holds, and the mistake if it does not."""
     presence, typing, node, server = settings.presence, settings.typing, settings.node, settings.server
     yield (
         presence.dead_after_s >= 2 * presence.heartbeat_s,
@@ -92,7 +92,7 @@ def _rules(settings: Settings) -> Iterator[tuple[bool, str]]:
 
 
 def _check_shared(settings: Settings, section: str, check_section: Callable[[str, Any], Mistakes]) -> Mistakes:
-    """Check a section, and that of each tenant: what a tenant takes over from the shared section is reported once."""
+    """Check a section and the same section of each tenant. Report a mistake that tenants inherit once."""
     shared = [*check_section(section, getattr(settings, section))]
     yield from shared
     for name, tenant in settings.tenants.items():
@@ -176,7 +176,7 @@ def _check_postgres(setting: str, url: str) -> Mistakes:
         yield f"{setting}: it is not a URL: an IPv6 address is written [::1]."
         return
     if "@" in split.path + split.query + split.fragment or split.netloc.count("@") > 1:
-        # Half of a password would be taken for a host, and repeated where hosts are.
+        # Part of the password would be read as the host, and hosts are printed.
         yield (
             f"{setting}: a password's / ? # and @ are written %2F %3F %23 and %40, and so is any other @ but the last."
         )
@@ -185,6 +185,6 @@ def _check_postgres(setting: str, url: str) -> Mistakes:
 
 
 def _beginning(url: str) -> str:
-    """As much of a URL as may be repeated."""
+    """Describe how a URL begins, without parts that may be secret."""
     scheme, separator, _ = url.partition("://")
     return f"begins with {scheme!r}" if separator else "has no ://"

@@ -1,4 +1,4 @@
-"""Settings in the environment, and variables that look like settings and are none."""
+"""Settings in the environment, and variables that resemble settings but are none."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from greendot.config.fields import Mistakes
 from greendot.config.settings import Settings
 
 PREFIX = "GREENDOT_"
-NAMED = ("kinds", "tenants")  # sections of sections, by names people give
-# What clients, examples and tests of ours are told by, and no server.
+NAMED = ("kinds", "tenants")  # sections with subsections, whose names operators choose
+# Variables of Greendot's clients, examples and tests. No server reads them.
 OTHERS = re.compile("URL|HTTP|TOKEN|PYTHON|TEST_.+")
-# Kubernetes gives these to every container beside a service called greendot, or greendot-something.
+# Variables that Kubernetes sets in every container beside a service called greendot or greendot-*.
 SERVICE_LINKS = re.compile(r"(?:.+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_.+)?)")
-ALIKE = 0.8  # as difflib counts it: less is another word
+ALIKE = 0.8  # difflib's ratio; names with a lower one are different words
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Section → key → value, of all that is in a section there is. Misspelt keys are found later, like in the file."""
+    """Return section → key → value of the variables that begin with a section's name.
+
+    Misspelt keys are included: `check_values` reports them later, like those in the file.
+    """
     values: dict[str, dict[str, Any]] = {}
     for section in _sections():
         prefix = f"{PREFIX}{section.name}_".upper()
@@ -37,19 +40,22 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
 
 
 def variable(setting: str) -> str:
-    """The name of a setting in the environment."""
+    """Return the name of a setting in the environment."""
     return f"{PREFIX}{setting.replace('.', '_')}".upper().partition("[")[0]
 
 
 def misspelt(environment: Mapping[str, str]) -> Mistakes:
-    """Variables that must be meant for us: their writers would wait for an effect in vain."""
+    """Yield a mistake for each variable that resembles a setting, because the variable would have no effect."""
     for name in _strange(environment):
         if meant := _meant(name):
             yield f"{name} is no setting. {meant}"
 
 
 def strange_variables(environment: Mapping[str, str]) -> list[str]:
-    """Those that begin like ours and are like nothing there is. They may be somebody else's."""
+    """Return a sentence for each variable with our prefix that resembles no setting.
+
+    Such variables are no mistakes: they may belong to other software.
+    """
     return [f"{name} is no setting, and has no effect." for name in _strange(environment) if not _meant(name)]
 
 
@@ -63,24 +69,24 @@ def _strange(environment: Mapping[str, str]) -> Iterator[str]:
 
 def _is_others(name: str, value: str) -> bool:
     rest = name.removeprefix(PREFIX)
-    # GREENDOT_PORT, or GREENDOT_SERVER_PORT beside a service greendot-server.
+    # Kubernetes sets GREENDOT_PORT, or GREENDOT_SERVER_PORT beside a service greendot-server, to a URL.
     return bool(SERVICE_LINKS.fullmatch(rest)) or (rest.endswith("PORT") and value.startswith(("tcp://", "udp://")))
 
 
 def _meant(name: str) -> str:
-    """What may be meant; empty if nothing of ours is like it."""
+    """Return a hint at the settings that may be meant; empty if no setting resembles the name."""
     word = name.upper().removeprefix(PREFIX)
     known = [one for section in _sections() for one in _names_in(section.name, section.type)]
     for section in NAMED:
         if word.startswith(f"{section}_".upper()):
             return f"[{section}] is for the file only."
-    found = [one for one in known if one == word or one.endswith(f"_{word}")]  # without its section
+    found = [one for one in known if one == word or one.endswith(f"_{word}")]  # a name without the section
     found = found or get_close_matches(word, known, n=1, cutoff=ALIKE)
     return f"Did you mean {' or '.join(f'{PREFIX}{one}' for one in found)}?" if found else ""
 
 
 def _names_in(at: str, kind: Any) -> Iterator[str]:
-    """Variables of a section, without the prefix."""
+    """Yield the variables of a section, without the prefix."""
     for field in fields(kind):
         if isinstance(field.default, Struct):
             yield from _names_in(f"{at}_{field.name}", field.type)
@@ -89,7 +95,7 @@ def _names_in(at: str, kind: Any) -> Iterator[str]:
 
 
 def _placed(values: dict[str, Any], kind: Any, key: str) -> tuple[dict[str, Any], str]:
-    """Where a key belongs: some sections have sections of their own."""
+    """Return the mapping that a key belongs to, and the key in it. Some sections have subsections."""
     for field in fields(kind):
         if isinstance(field.default, Struct) and key.startswith(f"{field.name}_"):
             return values.setdefault(field.name, {}), key.removeprefix(f"{field.name}_")
@@ -97,5 +103,5 @@ def _placed(values: dict[str, Any], kind: Any, key: str) -> tuple[dict[str, Any]
 
 
 def _sections() -> list[FieldInfo]:
-    """Those with fixed keys, which may also come from the environment."""
+    """Return the sections with fixed keys, which may also come from the environment."""
     return [field for field in fields(Settings) if field.name not in NAMED]

@@ -1,4 +1,4 @@
-"""Types that settings share, and checks that sections share. A mistake is a sentence: the setting, and what to do."""
+"""Types and checks that sections share. A mistake is a sentence with the setting and what to do."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
 def about(text: str) -> Meta:
-    """Description of a setting, for the generated reference."""
+    """Return the annotation that describes a setting in the generated reference."""
     return Meta(description=text)
 
 
 def split(kind: Any) -> tuple[Any, tuple[Meta, ...]]:
-    """Type of a setting without its annotations, and the annotations."""
+    """Return the type of a setting without its annotations, and the annotations."""
     return (kind.__origin__, kind.__metadata__) if get_origin(kind) is Annotated else (kind, ())
 
 
@@ -35,12 +35,12 @@ def is_section(kind: Any) -> bool:
 
 
 def description(kind: Any) -> str:
-    """Text that `about` gave a type; empty if there is none."""
+    """Return the text that `about` gave a type; empty if there is none."""
     return next((meta.description for meta in split(kind)[1] if meta.description), "")
 
 
 def is_secret(kind: Any) -> bool:
-    """Whether a type is `Secret`."""
+    """Return whether a type is `Secret`."""
     return any((meta.extra or {}).get("secret") for meta in split(kind)[1])
 
 
@@ -51,7 +51,7 @@ def refuse(mistakes: Iterable[str]) -> None:
 
 
 def check_length(setting: str, secret: str) -> Mistakes:
-    """Mistake if a secret is set and could be guessed."""
+    """Yield a mistake if a secret is set and short enough to be guessed."""
     if 0 < len(secret) < LEAST_SECRET:
         yield (
             f"{setting} is shorter than {LEAST_SECRET} characters and could be guessed. "
@@ -60,7 +60,7 @@ def check_length(setting: str, secret: str) -> Mistakes:
 
 
 def check_name(what: str, text: str) -> Mistakes:
-    """Mistake if a name in the settings is not a valid id."""
+    """Yield a mistake if a name in the settings is not a valid id."""
     if not valid_id(text):
         yield f"{what} {text!r} is not a valid id: {ID_RULE}."
 

@@ -1,4 +1,4 @@
-"""The door: what can be set, and what is wrong with it."""
+"""Settings of the ingress policy (`[door]`) and of TLS, and their checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEFT_OUT = {("http", ":80"), ("https", ":443")}
 
 
 class IngressSection(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is let in before a word is said."""
+    """Ingress policy: rules for sockets before a token is read."""
 
     origins: Annotated[
         tuple[str, ...], about("of pages that may connect, exactly; empty: those from the same host; `*`: any")
@@ -40,7 +40,7 @@ class Tls(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_door(door: IngressSection, tls: Tls) -> Mistakes:
-    """Mistakes in `[door]` and `[tls]`."""
+    """Yield the mistakes in `[door]` and `[tls]`."""
     if tls.key and not tls.cert:
         yield "tls.key is set, and tls.cert is not: there would be no TLS. Set both."
     for origin in door.origins:

@@ -1,4 +1,4 @@
-"""Jobs: when they run, and what is wrong with that. Cron expressions are read where they are used."""
+"""Settings of periodic jobs, and their checks. `greendot.jobs` parses the cron expressions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Jitter = Annotated[float, Meta(ge=0, le=86_400), about("a run may be so much lat
 
 
 class JobTimes(Struct, frozen=True, forbid_unknown_fields=True):
-    """When a job runs."""
+    """Schedule of a job: an interval or a cron expression."""
 
     enabled: Annotated[bool, about("whether it runs at all")] = True
     every_s: Interval = 600.0
@@ -24,7 +24,7 @@ class JobTimes(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReminderJob(JobTimes, frozen=True, forbid_unknown_fields=True):
-    """`unread-reminder`."""
+    """Settings of the job `unread-reminder`."""
 
     every_s: Interval = 7_200.0
     jitter_s: Jitter = 60.0
@@ -33,7 +33,7 @@ class ReminderJob(JobTimes, frozen=True, forbid_unknown_fields=True):
 
 
 class CleanupJob(JobTimes, frozen=True, forbid_unknown_fields=True):
-    """`cleanup-tokens`."""
+    """Settings of the job `cleanup-tokens`."""
 
     every_s: Interval = 86_400.0
     jitter_s: Jitter = 600.0
@@ -41,7 +41,7 @@ class CleanupJob(JobTimes, frozen=True, forbid_unknown_fields=True):
 
 
 class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
-    """All of them. A job's section has its name, with _ for -."""
+    """Settings of all jobs. A job's section has the job's name, with _ for -."""
 
     enabled: Annotated[bool, about("on this node; others run them")] = True
     lease_s: Annotated[float, Meta(ge=1, le=3_600), about("a run not heard of for so long is another's")] = 60.0
@@ -52,7 +52,7 @@ class Jobs(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_jobs(jobs: Jobs) -> Mistakes:
-    """Mistakes in `[jobs]`."""
+    """Yield the mistakes in `[jobs]`."""
     for field in fields(Jobs):
         job, at = getattr(jobs, field.name), f"jobs.{field.name}"
         if not isinstance(job, JobTimes):

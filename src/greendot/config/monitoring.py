@@ -1,4 +1,4 @@
-"""Dashboard, metrics, log and traces: the sections for people who run the server, and their checks."""
+"""Settings of dashboard, metrics, log and traces, which operators use, and their checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from greendot.config.fields import Mistakes, Port, Secret, about, check_length
 
 
 class Admin(Struct, frozen=True, forbid_unknown_fields=True):
-    """The dashboard at `/admin`, for people who run the server."""
+    """Dashboard for operators, at `/admin`."""
 
     enabled: Annotated[bool, about("at /admin; with --dev it is on")] = False
     host: Annotated[str, about("with a port of its own: the address to listen on; empty: that of the server")] = ""
@@ -19,7 +19,7 @@ class Admin(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_admin(admin: Admin, server_port: int) -> Mistakes:
-    """Mistakes in `[admin]`."""
+    """Yield the mistakes in `[admin]`."""
     yield from check_length("admin.key", admin.key)
     if admin.port and admin.port == server_port:
         yield (
@@ -31,14 +31,14 @@ def check_admin(admin: Admin, server_port: int) -> Mistakes:
 
 
 class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
-    """`/metrics`, for who collects them."""
+    """Address and port of `/metrics`."""
 
     host: Annotated[str, about("with a port of its own: the address to listen on; empty: that of the server")] = ""
     port: Annotated[Port, about("of its own, the next ones for further workers; 0: on the server's")] = 0
 
 
 def check_metrics(metrics: Metrics, taken: dict[str, int], workers: int) -> Mistakes:
-    """Mistakes in `[metrics]`; `taken` are the ports of other settings, by their names."""
+    """Yield the mistakes in `[metrics]`. `taken` are the ports of other settings, by the setting's name."""
     last = metrics.port + workers - 1
     for name, port in taken.items():
         if metrics.port and metrics.port <= port <= last:
@@ -54,14 +54,14 @@ def check_metrics(metrics: Metrics, taken: dict[str, int], workers: int) -> Mist
 
 
 class Log(Struct, frozen=True, forbid_unknown_fields=True):
-    """What lines look like, and which are left out."""
+    """Format of log lines, and the time in which repeated lines are summed up."""
 
     format: Annotated[Literal["auto", "json", "text"], about("auto: text on a terminal, else JSON")] = "auto"
     repeat_s: Annotated[float, Meta(ge=0, le=86_400), about("what comes again within it is summed up; 0: never")] = 60.0
 
 
 class Traces(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where spans go."""
+    """Collector of spans, and the share of work that is traced."""
 
     endpoint: Annotated[
         str, about("of a collector that takes OTLP over HTTP, as http://HOST:4318/v1/traces; empty: no spans")
@@ -71,7 +71,7 @@ class Traces(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_traces(traces: Traces) -> Mistakes:
-    """Mistakes in `[traces]`."""
+    """Yield the mistakes in `[traces]`."""
     if traces.endpoint and not traces.endpoint.startswith(("http://", "https://")):
         yield (
             "traces.endpoint must be a URL of a collector that takes OTLP over HTTP, such as "

@@ -1,4 +1,4 @@
-"""Push: what can be set, and what is wrong with it."""
+"""Settings of push, and their checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Hold = Annotated[float, Meta(ge=0, le=86_400)]
 
 
 class PushKind(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is different for one kind of notification; what is not said is as for all."""
+    """Differences for one kind of notification. None: as for all kinds."""
 
     enabled: Annotated[bool, about("false: never pushed")] = True
     active_hold_s: Hold | None = None
@@ -23,7 +23,7 @@ class PushKind(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TenantPush(Struct, frozen=True, forbid_unknown_fields=True):
-    """How one tenant pushes: by whom, and when."""
+    """Push settings of one tenant: providers, and when a notification is pushed."""
 
     enabled: Annotated[bool, about("where there is a provider")] = True
     fcm_credentials_file: Annotated[str, about("of a service account, as Google gives it out; empty: no FCM")] = ""
@@ -51,7 +51,7 @@ class TenantPush(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """Those that are set up."""
+        """Return the providers that are set up; with `dry_run` all of them."""
         given = {
             "fcm": self.fcm_credentials_file,
             "apns": self.apns_key_file,
@@ -62,12 +62,12 @@ class TenantPush(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def pushes(self) -> bool:
-        """Whether anything is ever sent."""
+        """Return whether the tenant has push enabled and a provider."""
         return self.enabled and bool(self.providers)
 
 
 class Push(TenantPush, frozen=True, forbid_unknown_fields=True):
-    """That of all tenants without their own, and what holds for all of them."""
+    """Push settings of tenants without their own, and settings that apply to all tenants."""
 
     in_server: Annotated[bool, about("servers push; else only `greendot worker` does")] = True
     concurrency: Annotated[int, Meta(ge=1, le=10_000), about("pushes one process has in its hands")] = 500
@@ -84,7 +84,7 @@ class Push(TenantPush, frozen=True, forbid_unknown_fields=True):
 
 
 def check_push(section: str, push: TenantPush, allow_private: tuple[str, ...]) -> Mistakes:
-    """Mistakes in how one tenant pushes. Files are read by later checks."""
+    """Yield the mistakes in one tenant's push settings. Later checks read the files."""
     missing = [f"{section}.{name}" for name in ("apns_key_id", "apns_team_id", "apns_topic") if not getattr(push, name)]
     if push.apns_key_file and missing:
         yield (

@@ -1,4 +1,7 @@
-"""All settings as a TOML file with comments: each with its default, its description and what it may be."""
+"""Reference of all settings, as a TOML file: each setting with its default, description and allowed values.
+
+Also the view of current settings without secrets, for printing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ Every setting of Greendot {version}, with its default: what is left out is as it
 
 
 def commented(version: str) -> str:
-    """The file. Read, it gives the defaults."""
+    """Return the reference file. Loading it gives the defaults."""
     lines = [f"# {line}".rstrip() for line in HEAD.format(version=version).splitlines()]
     for section in fields(Settings):
         if (of := _items(section)) is not None:
@@ -48,7 +51,7 @@ def _section(at: str, kind: type[Struct]) -> list[str]:
 
 
 def _example(at: str, kind: type[Struct], field: FieldInfo) -> list[str]:
-    """Section that there may be several of, in comments: nothing of it is a default."""
+    """Return a repeatable section as comments: by default there is no such section."""
     lines = [*_remark(description(field.type)), f"#[{at}]"]
     for own in fields(kind):
         if isinstance(own.default, Struct):
@@ -60,12 +63,12 @@ def _example(at: str, kind: type[Struct], field: FieldInfo) -> list[str]:
 
 
 def _items(field: FieldInfo) -> type[Struct] | None:
-    """Struct of each section, where a setting is a list of sections or has them by name."""
+    """Return the Struct of a section, if the setting is a list of sections or sections by name; else None."""
     return next((kind for kind in get_args(split(field.type)[0]) if is_section(kind)), None)
 
 
 def _text(field: FieldInfo) -> str:
-    """Description, and what the setting may be as far as the default does not show it."""
+    """Return the description, and the allowed values unless the default shows them."""
     may_be = expected(field.type)
     shown = may_be in ("a text", "true or false", "a list, each of it a text")
     return " · ".join(part for part in (description(field.type), "" if shown else may_be) if part)
@@ -81,14 +84,14 @@ def _value(default: Any) -> str:
     return msgspec.json.encode(default).decode()
 
 
-_PATHS = ("webhooks", "visibility", "push")  # sections with URLs whose paths may be as good as a password
-# Not urlsplit: in newer Pythons it refuses several hosts of which one is in brackets.
+_PATHS = ("webhooks", "visibility", "push")  # sections with URLs whose paths may be secret
+# Not urlsplit: newer Pythons refuse several hosts of which one is in brackets.
 _LOGIN = re.compile("(?<=://)[^/?#]*@")
 _END_OF_HOSTS = re.compile("[/?#]")
 
 
 def shown(settings: Settings) -> dict[str, Any]:
-    """Settings by section, without secrets, logins and paths that may be secret."""
+    """Return the settings by section, without secrets, logins and paths that may be secret."""
     return _struct("", settings)
 
 
@@ -111,7 +114,7 @@ def _shown_value(at: str, kind: Any, value: Any) -> Any:
 
 
 def _address(at: str, url: str) -> str:
-    """A URL without user and password; of an app's only where it is."""
+    """Return a URL without user and password. A URL in one of `_PATHS` is reduced to scheme and host."""
     place = _LOGIN.sub("", url, count=1)
     if url and at.split(".")[-2] in _PATHS:
         scheme, _, rest = place.partition("://")

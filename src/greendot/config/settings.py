@@ -1,4 +1,4 @@
-"""What can be set, with the defaults."""
+"""Settings by section, with their defaults."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from greendot.config.visibility import Visibility
 from greendot.config.webhooks import Hook, Webhooks
 
 POSTGRES = ("postgresql://", "postgres://")
-OF_THE_NODE = ("sends_per_s",)  # limits that no tenant can have of its own
+OF_THE_NODE = ("sends_per_s",)  # limits of the whole node, which no tenant can have of its own
 
 
 class ServerSection(Struct, frozen=True, forbid_unknown_fields=True):
-    # A server is there for others, so all addresses; with --dev it is not.
+    # All addresses, because a server is for clients on other machines. With --dev: loopback.
     host: Annotated[str, about("to listen on; 127.0.0.1 with --dev")] = "0.0.0.0"  # noqa: S104
     port: Annotated[Port, about("0 takes a free one")] = 8000
     workers: Annotated[int, Meta(ge=1, le=1024), about("processes on one port; more than 1 need Redis")] = 1
@@ -77,7 +77,7 @@ class Auth(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def longest_token_ms(self) -> int:
-        """How long a token is accepted after it was issued."""
+        """Return how long after its issue a token can be accepted, in milliseconds."""
         return round((self.longest_token_s + self.leeway_s) * 1000)
 
 
@@ -109,7 +109,10 @@ class Typing(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def repeats_every_s(self) -> float:
-        """How often clients repeat a start: `repeat_s`, or the default that follows from the other two."""
+        """Return the seconds between two starts of a client that keeps typing.
+
+        `repeat_s`, or if that is 0 a third of the way from `throttle_s` to `ttl_s`.
+        """
         return self.repeat_s or self.throttle_s + (self.ttl_s - self.throttle_s) / 3
 
 
@@ -152,7 +155,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     sends_per_s: Annotated[
         int, Meta(ge=0, le=100_000_000), about("writes to sockets by one node; 0: as many as it can")
     ] = 0
-    # From here on 0 is no limit. What is not said is bounded by the commands.
+    # In all rates below, 0 means no limit. The limits of commands bound everything without a limit of its own.
     burst_s: Annotated[
         float, Meta(gt=0, le=3_600), about("what comes in so long at the rates below may come at once")
     ] = 4.0
@@ -179,7 +182,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     tenant_requests_per_s: Annotated[Rate, about("requests by HTTP of a tenant, on a node")] = 1_000
 
     def rate(self, scope: str, activity: str) -> int:
-        """Of what `scope` may do a second; 0 where there is no such limit."""
+        """Return how much of an activity is allowed per second in a scope; 0 if there is no such limit."""
         found: int = getattr(self, f"{scope}_{activity}_per_s", 0)
         return found
 
@@ -228,14 +231,14 @@ class Kind(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tenant(Struct, frozen=True, forbid_unknown_fields=True):
-    limits: Limits = Limits()  # in force for it: what its section does not say is as in [limits]
-    webhooks: Hook = Hook()  # its own: no other's is used for it
-    visibility: Visibility = Visibility()  # the same, as in [visibility]
-    push: TenantPush = TenantPush()  # the same, as in [push]
+    limits: Limits = Limits()  # limits in force; settings that the tenant's section leaves out are those of [limits]
+    webhooks: Hook = Hook()  # the tenant's own; nothing is inherited
+    visibility: Visibility = Visibility()  # in force, completed from [visibility]
+    push: TenantPush = TenantPush()  # in force, completed from [push]
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """All of them. `load` makes one from its sources and checks it."""
+    """Settings of a server. `load` reads them from their sources and checks them."""
 
     server: ServerSection = ServerSection()
     door: IngressSection = IngressSection()
@@ -270,7 +273,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def store_path(self) -> str:
-        """The SQLite file, or `:memory:`; empty with PostgreSQL."""
+        """Return the SQLite file, or `:memory:`; empty with PostgreSQL."""
         if self.on_postgres:
             return ""
         if not self.store.url:
@@ -279,23 +282,23 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def hooks(self) -> dict[str, Hook]:
-        """The tenants whose apps are told by webhook."""
+        """Return the webhooks that have a URL, by tenant."""
         named = {"default": self.webhooks} | {name: tenant.webhooks for name, tenant in self.tenants.items()}
         if self.webhooks.url:
             named["default"] = self.webhooks
         return {tenant: hook for tenant, hook in named.items() if hook.url}
 
     def push_of(self, tenant: str) -> TenantPush:
-        """How a tenant pushes: as its own section says, or as all others."""
+        """Return the push settings of a tenant: its own, or the shared ones if the tenant has no section."""
         own = self.tenants.get(tenant)
         return self.push if own is None else own.push
 
     @property
     def pushes(self) -> bool:
-        """Whether any tenant does."""
+        """Return whether any tenant pushes."""
         return self.push.pushes or any(tenant.push.pushes for tenant in self.tenants.values())
 
     @property
     def outbox_url(self) -> str:
-        """The database with the outbox; empty if there is none."""
+        """Return the URL of the database with the app outbox; empty if there is none."""
         return self.store.url if self.outbox.url == "store" else self.outbox.url

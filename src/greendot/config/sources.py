@@ -1,4 +1,4 @@
-"""Where settings come from: the file, the environment, the command line."""
+"""Sources of settings: the file, the environment, the command line."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from greendot.config.values import check_values
 from greendot.config.visibility import Visibility
 from greendot.errors import ConfigError
 
-OWN = {"limits": Limits, "visibility": Visibility, "push": TenantPush}  # sections in which tenants may differ
+OWN = {"limits": Limits, "visibility": Visibility, "push": TenantPush}  # sections that tenants can override
 Sources = Mapping[str, Mapping[str, Any]]  # section → key → value
 Check = Callable[[Settings], object]  # raises ConfigError
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Sources, checks: Sequence[Check] = ()) -> Settings:
-    """Read the settings from their sources and check them: values first, then relations, then what `checks` look at.
+    """Read the settings from their sources and check them: first values, then relations, then the given `checks`.
 
-    ConfigError names every mistake of the first of these rounds that finds any.
+    Raise ConfigError with every mistake of the first of these rounds that finds any.
     """
     settings = _read(file, environment, flags)
     refuse(check(settings))
@@ -35,7 +35,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Sources, chec
 
 
 def _read(file: Path | None, environment: Mapping[str, str], flags: Sources) -> Settings:
-    """Merge the sources. ConfigError names every wrong value and where it is."""
+    """Merge the sources. Raise ConfigError with every wrong value and the source it is in."""
     written, broken = _read_file(file)
     variables = read_environment(environment)
     refuse(
@@ -55,7 +55,7 @@ def _read(file: Path | None, environment: Mapping[str, str], flags: Sources) -> 
 
 
 def _read_file(path: Path | None) -> tuple[Sources, list[str]]:
-    """Parse the file. Returns its sections, and why it has none."""
+    """Parse the file. Return its sections, and the mistake if it cannot be read or parsed."""
     if path is None:
         return {}, []
     try:
@@ -77,7 +77,7 @@ def _lay_over(values: dict[str, Any], further: Mapping[str, Any]) -> None:
 
 def _complete(merged: dict[str, dict[str, Any]]) -> None:
     """Fill in each tenant's sections from the shared ones."""
-    shared = {  # without settings that are of the whole node
+    shared = {  # only settings that a tenant can have
         section: {key: value for key, value in merged.get(section, {}).items() if key in kind.__struct_fields__}
         for section, kind in OWN.items()
     }

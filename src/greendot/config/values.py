@@ -1,4 +1,4 @@
-"""Values as people write them, compared with the types of the settings. Mistakes never repeat a secret."""
+"""Checks of values against the types and bounds of the settings. Mistakes never repeat a secret."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from greendot.config.push import Push, TenantPush
 from greendot.config.settings import OF_THE_NODE, Limits, Settings
 from greendot.config.webhooks import Hook, Webhooks
 
-WrongValues = Iterator[tuple[str, str]]  # the setting, and the mistake
-MOST_SHOWN = 60  # characters of a value that is repeated
+WrongValues = Iterator[tuple[str, str]]  # the setting and the mistake
+MOST_SHOWN = 60  # characters of a wrong value in a mistake
 _WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -28,13 +28,13 @@ _WORDS: dict[Any, str] = {
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """What may be meant, or all there is."""
+    """Return a hint: the known word closest to `word`, or all known words."""
     found = get_close_matches(word, known, n=1)
     return f" Did you mean {found[0]!r}?" if found else f" There are: {', '.join(known)}."
 
 
 def check_values(given: Mapping[str, Any]) -> WrongValues:
-    """Unknown sections and settings of one source, and values that are not of a setting's type or bounds."""
+    """Yield the mistakes of one source: unknown sections and settings, and values of a wrong type or range."""
     known = {field.name: field.type for field in fields(Settings)}
     for section, values in given.items():
         if section not in known:
@@ -54,7 +54,7 @@ def _check_value(at: str, kind: Any, given: Any) -> WrongValues:
             yield from _check_value(f"{at}[{number}]", get_args(plain)[0], item)
     else:
         try:
-            msgspec.convert(given, kind, strict=False)  # not strict: the environment has only texts
+            msgspec.convert(given, kind, strict=False)  # not strict: environment variables are strings
         except msgspec.ValidationError:
             shown = f" is {_short(given)}, and" if _may_be_shown(at, kind, given) else ""
             yield at, f"{at}{shown} must be {expected(kind)}."
@@ -79,7 +79,7 @@ def _check_section(at: str, kind: type[Struct], given: Any) -> WrongValues:
 
 
 def _check_named(at: str, kind: Any, given: Any) -> WrongValues:
-    """Sections by names that people give."""
+    """Check sections whose names operators choose."""
     if not isinstance(given, Mapping):
         yield at, f"[{at}] must be a section of keys."
         return
@@ -91,13 +91,13 @@ def _check_named(at: str, kind: Any, given: Any) -> WrongValues:
 
 
 def expected(kind: Any) -> str:
-    """What may be written for a setting, in words."""
+    """Return in words which values a setting takes."""
     kind, metas = split(kind)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if get_origin(kind) is tuple:
         return "a list" if is_section(get_args(kind)[0]) else f"a list, each of it {expected(get_args(kind)[0])}"
-    if options := [option for option in get_args(kind) if option is not type(None)]:  # or nothing
+    if options := [option for option in get_args(kind) if option is not type(None)]:  # an optional setting
         return expected(options[0])
     return _WORDS[kind] + "".join(map(_bounds, metas))
 
@@ -111,7 +111,7 @@ def _bounds(meta: Meta) -> str:
 
 
 def _elsewhere(at: str, kind: type[Struct], key: str) -> str | None:
-    """Where a setting belongs that no tenant can have of its own."""
+    """Return a mistake with the section to use, if no tenant can have the setting of its own; else None."""
     if not at.startswith("tenants."):
         return None
     if kind is Limits and key in OF_THE_NODE:
@@ -126,7 +126,10 @@ def _elsewhere(at: str, kind: type[Struct], key: str) -> str | None:
 
 
 def _may_be_shown(at: str, kind: Any, given: Any) -> bool:
-    """Of addresses nothing: they may have a password in them. Nor what stands in the place of keys."""
+    """Return whether a mistake may repeat the value.
+
+    Not for secrets, for URLs, which may contain a password, and for values in the place of keys.
+    """
     plain, _ = split(kind)
     keys = get_origin(plain) is tuple and is_section(get_args(plain)[0])
     hidden = is_secret(kind) or at.endswith(("url", ".public_key")) or keys

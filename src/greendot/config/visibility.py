@@ -1,4 +1,4 @@
-"""Who sees whom, as far as it is set."""
+"""Settings of visibility (who sees whom), and their checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from greendot.config.webhooks import Webhooks, check_url
 
 
 class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of everybody, or of a tenant."""
+    """Visibility policy of all tenants, or of one."""
 
     policy: Annotated[
         Literal["tenant", "shared_rooms", "contacts", "recent_contacts", "ask"], about("who sees whom")
@@ -24,7 +24,7 @@ class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_visibility(section: str, visibility: Visibility, common: Webhooks) -> Mistakes:
-    """Mistakes in how the app is asked who sees whom."""
+    """Yield the mistakes in the settings of the visibility webhook."""
     policy, url, secret = (f"{section}.{name}" for name in ("policy", "ask_url", "ask_secret"))
     if visibility.ask_url:
         yield from check_url(url, visibility.ask_url, common.allow_private)

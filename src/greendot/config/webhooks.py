@@ -1,4 +1,4 @@
-"""Webhooks: what can be set, and what is wrong with it."""
+"""Settings of webhooks, and their checks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALLOWED = "webhooks.allow_private"
 
 
 class Hook(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where one tenant's app is told."""
+    """Webhook of one tenant's app."""
 
     url: Annotated[str, about("of the app; empty: it is not told")] = ""
     secret: Annotated[Secret, about("signs what is sent; at least 32 characters")] = ""
@@ -34,7 +34,7 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
-    """That of tenant `default`, and what holds for all of them."""
+    """Webhook of tenant `default`, and settings that apply to the webhooks of all tenants."""
 
     allow_private: Annotated[
         tuple[str, ...], about("networks that are not of the public internet and may be called; `all`")
@@ -47,7 +47,7 @@ class Webhooks(Hook, frozen=True, forbid_unknown_fields=True):
 
 
 def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
-    """Mistakes in `[webhooks]` and those of tenants. No URL is repeated: it may contain what should not be read."""
+    """Yield the mistakes in all webhooks. No mistake repeats a URL, which may contain a secret."""
     yield from check_networks(ALLOWED, common.allow_private)
     if common.url and own.get("default", Hook()).url:
         yield "tenant `default` has two webhooks: give the URL in [webhooks], or in its own section."
@@ -57,7 +57,7 @@ def check_webhooks(common: Webhooks, own: dict[str, Hook]) -> Mistakes:
 
 
 def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
-    """Mistakes in one webhook."""
+    """Yield the mistakes in one webhook."""
     url, secret = f"{section}.url", f"{section}.secret"
     yield from check_length(secret, hook.secret)
     yield from check_length(f"{section}.secret_before", hook.secret_before)
@@ -74,14 +74,14 @@ def check_hook(section: str, hook: Hook, common: Webhooks) -> Mistakes:
 
 
 def check_networks(setting: str, networks: tuple[str, ...]) -> Mistakes:
-    """Mistakes in a list of private networks that may be called."""
+    """Yield the mistakes in a list of private networks that may be called."""
     for text in networks:
         if text != "all" and not is_network(text):
             yield f"{setting} has {text!r}; write networks, such as 10.0.0.0/8 or fd00::/8, or `all`."
 
 
 def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in: str = ALLOWED) -> Mistakes:
-    """Mistake if an app cannot be called there, or what is sent could be read on its way."""
+    """Yield a mistake if the URL cannot be called, or if requests to it could be read in transit."""
     if wrong := _wrong_with(url):
         yield f"{setting} {wrong}"
     elif url.startswith("http:") and not allow_private:
@@ -92,7 +92,7 @@ def check_url(setting: str, url: str, allow_private: tuple[str, ...], listed_in:
 
 
 def _wrong_with(url: str) -> str | None:
-    """What is wrong with the form of a URL; where it leads is looked at when it is called."""
+    """Return what is wrong with the form of a URL; None if nothing is. Its address is checked when it is called."""
     if len(url) > MOST_URL or not url.isascii() or any(sign <= " " or sign in '\\"<>`' for sign in url):
         return f"may have at most {MOST_URL} characters, all of them printable ASCII; encode the others as %XX."
     try:

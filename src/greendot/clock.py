@@ -7,14 +7,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings of one time. Durations use `monotonic`; stamps shown to people use `now_ms`."""
+    """Monotonic and wall-clock time. Durations use `monotonic`; timestamps shown to people use `now_ms`."""
 
     def monotonic(self) -> float:
-        """Seconds; never goes back, unaffected by changes of the wall clock; goes on while the machine sleeps."""
+        """Return seconds that never go back.
+
+        They ignore changes of the wall clock and continue while the machine sleeps.
+        """
         ...
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 UTC, from the wall clock; may jump when an operator sets it."""
+        """Return milliseconds since 1970 UTC from the wall clock. They may jump when an operator sets the clock."""
         ...
 
 
@@ -23,7 +26,7 @@ def _since_boot() -> float:
 
 
 class SystemClock:
-    """The machine's clock."""
+    """Clock of the machine."""
 
     def monotonic(self) -> float:
         return _since_boot()

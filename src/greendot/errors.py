@@ -1,32 +1,36 @@
-"""Every error Greendot raises on purpose.
+"""Errors that Greendot raises on purpose.
 
     GreendotError
-    ├── ConfigError          a setting is wrong; the message says what to do (start-up only)
+    ├── ConfigError          a setting is wrong; the message names the remedy (start-up only)
     ├── Refused              a client's request cannot be granted; carries a wire error code
     ├── TokenError           a token is missing, malformed, forged or expired
-    │   └── TokenRevoked     it would be valid, and was taken back
+    │   └── TokenRevoked     an otherwise valid token was revoked
     ├── KeysUnavailable      the key of a token cannot be fetched now; try again later
-    ├── Unreadable           a client reads no version of an event it cannot do without
+    ├── Unreadable           a client supports no version of an essential event
     ├── EngineUnavailable    signals cannot be shared now; try again later
     ├── StoreUnavailable     records cannot be read or written now; try again later
     ├── StaleMembers         the members of a room have changed since the caller was admitted; admit again
-    ├── Unstorable           a value the store cannot hold; tried again, it fails again
-    ├── BadWebhook           a request to an app is not what Greendot sent
-    ├── ClientError          what a client's program meets (client.errors)
-    └── ServerError          what an app's backend meets (server.errors)
+    ├── Unstorable           a value the store cannot hold; a retry fails again
+    ├── BadWebhook           a webhook request was not sent by Greendot
+    ├── ClientError          errors of the Python client (client.errors)
+    └── ServerError          errors of the backend SDK (sdk.errors)
 
-Drivers' own errors (redis, asyncpg, sqlite3) are translated into these at the port and never cross it.
+Ports translate the errors of their drivers (redis, asyncpg, sqlite3) into these errors. Driver errors never cross a
+port.
 """
 
 from __future__ import annotations
 
 
 class GreendotError(Exception):
-    """The root of the tree above."""
+    """Root of the tree above."""
 
 
 class ConfigError(GreendotError):
-    """Settings, or relations between them, are wrong. Shown to a person, without a traceback: all that was found."""
+    """Wrong settings, or wrong combinations of settings.
+
+    The message lists all mistakes and is shown without a traceback.
+    """
 
     def __init__(self, *mistakes: str) -> None:
         several = len(mistakes) > 1
@@ -35,7 +39,7 @@ class ConfigError(GreendotError):
 
 
 class Refused(GreendotError):
-    """A request that is understood and not granted. `code` is the wire's error code (protocol.codes.Err)."""
+    """Request that is understood and not granted. `code` is the wire's error code (protocol.codes.Err)."""
 
     def __init__(self, code: str, message: str, *, retry_in_ms: int | None = None) -> None:
         super().__init__(message)
@@ -45,7 +49,7 @@ class Refused(GreendotError):
 
 
 class TokenError(GreendotError):
-    """The token is not one we accept. `expired` tells a stale token from a wrong one."""
+    """Token that the server does not accept. `expired` distinguishes a stale token from a wrong one."""
 
     def __init__(self, message: str, *, expired: bool = False) -> None:
         super().__init__(message)
@@ -53,11 +57,11 @@ class TokenError(GreendotError):
 
 
 class TokenRevoked(TokenError):
-    """The token, or the session it is to be used for, was revoked."""
+    """Revoked token, or token for a revoked session."""
 
 
 class KeysUnavailable(GreendotError):
-    """Whether a token is good cannot be known now."""
+    """Signing key that cannot be fetched now, so that a token cannot be verified."""
 
     def __init__(self, *, retry_in_ms: int) -> None:
         super().__init__("the token's key cannot be looked up now: try again in a moment")
@@ -65,24 +69,24 @@ class KeysUnavailable(GreendotError):
 
 
 class Unreadable(GreendotError):
-    """There is no version of an event that both sides know, and no going on without it. Said to the client's author."""
+    """Essential event without a version that both server and client support. The message is for the client's author."""
 
 
 class EngineUnavailable(GreendotError):
-    """The engine did not answer; nothing is known about whether the verb was carried out."""
+    """Engine that did not answer. The verb may or may not have been carried out."""
 
 
 class StoreUnavailable(GreendotError):
-    """The store did not answer; a write may or may not have been committed."""
+    """Store that did not answer. A write may or may not have been committed."""
 
 
 class StaleMembers(GreendotError):
-    """A message was refused because the room's members are not those its author was admitted under."""
+    """Message refused because the room's members have changed since its author was admitted."""
 
 
 class Unstorable(GreendotError):
-    """The store cannot hold a value of this call, or look for it; nothing was written."""
+    """Value of a call that the store cannot hold or search for. Nothing was written."""
 
 
 class BadWebhook(GreendotError):
-    """A request that must not be believed. Answer it with 400."""
+    """Webhook request that fails verification. Answer with 400."""

@@ -1,7 +1,6 @@
-"""What ids and text from outside may look like, and how Greendot makes its own ids.
+"""Rules for ids and text from outside, and generators of Greendot's own ids.
 
-Ids go into keys, channels and log lines; text is kept by stores and sent in frames. Both are checked once, where they
-come in.
+Ids become parts of keys, channels and log lines. Text is stored and sent in frames. Both are validated once, on input.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from greendot.errors import Unstorable
 ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,127}\Z"
 ID_RULE = "1 to 128 of the characters A-Z a-z 0-9 _ . @ = + - and not starting with a sign or dot"
 
-# PostgreSQL keeps no NUL, and half of a surrogate pair is no UTF-8: no store can keep it, no frame carry it.
+# PostgreSQL stores no NUL, and half of a surrogate pair is not UTF-8: no store can hold it and no frame can carry it.
 TEXT_PATTERN = r"^[^\x00\ud800-\udfff]*\Z"
 TEXT_RULE = "no NUL and no half of a surrogate pair"
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -26,18 +25,18 @@ _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class Id(str):
-    """An id of a user, room, tenant or session in a log line: the settings say whether it is shown there or hashed."""
+    """Id of a user, room, tenant or session in a log line. Settings decide whether logs show or hash the id."""
 
     __slots__ = ()
 
 
 def valid_id(text: str) -> bool:
-    """Whether `text` may name a user, room, tenant, device or key."""
+    """Return whether `text` may name a user, room, tenant, device or key."""
     return _match(text) is not None
 
 
 def valid_text(text: str) -> bool:
-    """Whether every store can keep `text`."""
+    """Return whether every store can hold `text`."""
     if "\0" in text or text.isascii():
         return "\0" not in text
     try:
@@ -48,7 +47,10 @@ def valid_text(text: str) -> bool:
 
 
 def storable(text: str) -> str:
-    """Return `text` with U+FFFD in place of what no store keeps: for what others answered, which is kept to be read."""
+    """Return `text` with U+FFFD in place of characters that no store holds.
+
+    Used for reasons and notes that come from outside and are stored for people to read.
+    """
     return _NO_TEXT.sub("\ufffd", text)
 
 
@@ -61,30 +63,30 @@ def _token(length: int) -> str:
 
 
 def new_incarnation() -> str:
-    """A name for one life of a node. Short, because the engine stores it with every session.
+    """Return a random name for one life of a node. The name is short because the engine stores it with every session.
 
-    The engine refuses an incarnation it has known before, so a clash is a failed start, never a mix-up.
+    The engine refuses an incarnation that it already knows, so a collision fails the start and mixes up no sessions.
     """
     return _token(4)
 
 
 def new_session_id(incarnation: str) -> str:
-    """A session id that names its node's incarnation, so that any node can route to it."""
+    """Return a session id that begins with its node's incarnation, so that any node can route to the session."""
     return f"{incarnation}-{_token(9)}"
 
 
 def incarnation_of(session: str) -> str:
-    """The incarnation a session id was made under."""
+    """Return the incarnation under which a session id was made."""
     return session.partition("-")[0]
 
 
 def new_key_id() -> str:
-    """The part of an API key that finds it."""
+    """Return the public part of an API key, by which the key is looked up."""
     return _token(12)
 
 
 def new_key_secret() -> str:
-    """The part of an API key that proves it: 256 bits."""
+    """Return the secret part of an API key: 256 bits."""
     return _token(43)
 
 
@@ -93,39 +95,41 @@ def new_message_id() -> str:
 
 
 def numbered_id(seq: int, token: str) -> str:
-    """The id of a record that is looked up by id: it names its number in the stream, so that no index is needed."""
+    """Return a record id that contains the record's number in its stream, so that a lookup by id needs no index."""
     return f"{seq}-{token}"
 
 
 def number_of(numbered: str) -> int | None:
-    """The number an id names; None if it is none of ours."""
+    """Return the number in a record id, or None if Greendot did not make the id."""
     digits = numbered.partition("-")[0]
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 19 else None
 
 
-_SIZE = 8  # bytes: enough to tell the users of a tenant apart
+_SIZE = 8  # bytes: enough to distinguish the users of a tenant
 
 
 def hashed(key: bytes, text: str) -> str:
-    """Sixteen hexadecimal digits that stand for the text under this key."""
+    """Return the keyed hash of the text: sixteen hexadecimal digits."""
     return blake2b(text.encode(errors="surrogateescape"), digest_size=_SIZE, key=key[:64]).hexdigest()
 
 
 def hash_key(given: str, secret: str) -> bytes | None:
-    """The key to hash with: made of the one that is given, else of the servers' secret. None if there is neither."""
+    """Return the hash key, derived from the given key or else from the servers' secret. Return None without either."""
     if not (given or secret):
         return None
     return blake2b((given or secret).encode(), person=b"greendot-given" if given else b"greendot-hash").digest()
 
 
 Key = tuple[str, str]  # tenant and room, or tenant and user
-Bound = int | None  # of a page, exclusive; None: there is none
+Bound = int | None  # exclusive bound of a page; None: unbounded
 
 
 def check_text(texts: Iterable[str | None]) -> None:
-    """Raise Unstorable if one of these holds what some store cannot keep.
+    """Raise Unstorable if one of the texts has a character that some store cannot hold.
 
-    Asked before a write joins others in a transaction: PostgreSQL refuses all of that, and each is written again alone.
+    Call this before a write joins a transaction with other writes. PostgreSQL refuses the whole transaction, and every
+    write is then repeated alone.
     """
-    if not valid_text("".join(text for text in texts if text is not None)):  # at once: there may be tens of thousands
+    # One check of the joined text: there may be tens of thousands of texts.
+    if not valid_text("".join(text for text in texts if text is not None)):
         raise Unstorable(f"text may have {TEXT_RULE}")

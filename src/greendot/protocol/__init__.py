@@ -1,1 +1,1 @@
-"""The wire: bytes to frozen structs and back. No I/O, no clock, no state."""
+"""Wire protocol: bytes to frozen structs and back. No I/O, no clock, no state."""

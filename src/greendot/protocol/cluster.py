@@ -1,4 +1,7 @@
-"""What the dashboard's node asks the others, and what they answer. JSON within bus messages, which are signed."""
+"""Cluster queries of the dashboard's node, and the reports of the other nodes.
+
+JSON in bus messages, which are signed.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,22 @@ from msgspec import Struct
 
 from greendot.protocol.decoding import Json, decoder
 
-MOST_SESSIONS = 200  # of a user, or listeners of a room, in one answer
-TopicKind = Literal["room", "watch", "user"]  # a room, those who watch a user, a user's own devices
-WatchMode = Literal["live", "slices", "asked"]  # how watchers learn of changes: at once, in slices, or when they ask
+MOST_SESSIONS = 200  # sessions of a user, or rooms of a session, in one answer
+TopicKind = Literal["room", "watch", "user"]  # a room, the watchers of a user, the devices of a user
+WatchMode = Literal["live", "slices", "asked"]  # delivery of changes to watchers: at once, in slices, or on request
 
 
 class SampleQuery(Struct, frozen=True, tag="sample"):
     """How is it there? And what has happened, if the tail is wanted."""
 
     asker: str
-    nodes: bool  # the node's own counts; else those of the tenant
+    nodes: bool  # True: counts of the node; False: counts of the tenant
     tenant: str = ""
-    tail: str | None = None  # whose events: a tenant's, "" for everybody's; None: nobody's
-    kinds: tuple[str, ...] = ()  # of events
-    user: str | None = None  # only this one's events
-    room: str | None = None  # the same
-    most: int = 0  # hot topics and slow clients, of those whose events they are
+    tail: str | None = None  # tenant whose events to return; "": all tenants; None: no events
+    kinds: tuple[str, ...] = ()  # kinds of events to return
+    user: str | None = None  # only events of this user
+    room: str | None = None  # only events of this room
+    most: int = 0  # maximum number of hot topics and of slow clients, of the tenant in `tail`
 
 
 class UserQuery(Struct, frozen=True, tag="user"):
@@ -45,7 +48,7 @@ class RoomQuery(Struct, frozen=True, tag="room"):
 class NodeQuery(Struct, frozen=True, tag="node"):
     """What does the node hold?"""
 
-    tenant: str | None = None  # how many connections of this one's, too
+    tenant: str | None = None  # also count this tenant's connections
 
 
 class TopicQuery(Struct, frozen=True, tag="topic"):
@@ -71,7 +74,7 @@ class HotTopic(Struct, frozen=True):
     tenant: str
     name: str
     listeners: int
-    per_s: float  # writes to sockets
+    per_s: float  # writes to sockets per second
 
 
 class SlowClient(Struct, frozen=True):
@@ -81,7 +84,7 @@ class SlowClient(Struct, frozen=True):
     tenant: str
     user: str
     device: str
-    waiting: int  # bytes
+    waiting: int  # bytes that wait
 
 
 class Sample(Struct, frozen=True):
@@ -90,13 +93,13 @@ class Sample(Struct, frozen=True):
     at_ms: int  # monotonic, for rates
     gauges: dict[str, float]
     counts: dict[str, int]
-    closes: dict[str, int] = {}  # sockets ended, by close code
+    closes: dict[str, int] = {}  # closed sockets by close code
     started_at: int = 0
     level: str = "normal"
     events: list[Any] = []  # `node.event_recorder_model.RecordedEvent`s
-    skipped: int = 0  # events that were not kept
-    hot: list[HotTopic] = []  # what most is written to, first
-    slow: list[SlowClient] = []  # for which most waits, first
+    skipped: int = 0  # number of events that were not kept
+    hot: list[HotTopic] = []  # busiest topic first
+    slow: list[SlowClient] = []  # most waiting bytes first
 
 
 class SessionReport(Struct, frozen=True):
@@ -113,9 +116,9 @@ class SessionReport(Struct, frozen=True):
     token_id: str | None
     rooms: list[str]
     watches: int
-    behind: bool  # whether frames wait for it
-    waiting: int = 0  # bytes that do
-    ends_in_ms: int | None = None  # of one that lingers
+    behind: bool  # whether frames wait in the send buffer
+    waiting: int = 0  # bytes in the send buffer
+    ends_in_ms: int | None = None  # None unless the session lingers
 
 
 class UserReport(Struct, frozen=True):
@@ -123,7 +126,7 @@ class UserReport(Struct, frozen=True):
 
     sessions: list[SessionReport]
     watchers: int = 0
-    told: WatchMode = "live"  # them
+    told: WatchMode = "live"  # delivery mode of the watchers
 
 
 class RoomReport(Struct, frozen=True):
@@ -139,29 +142,29 @@ class NodeReport(Struct, frozen=True):
     started_at: int
     draining: bool
     connections: int
-    strangers: int  # that have not said who they are
+    strangers: int  # connections before hello
     sessions: int
-    lingering: int  # of them
+    lingering: int  # lingering sessions, included in `sessions`
     users: int
-    tenants: dict[str, int]  # with the most connections, and how many
-    rooms: int  # that are listened to
-    watched: int  # users
+    tenants: dict[str, int]  # tenants with the most connections → connections
+    rooms: int  # rooms with listeners
+    watched: int  # watched users
     timers: int
     level: str
     gauges: dict[str, float]
-    theirs: int = 0  # connections of the tenant that was asked about
+    theirs: int = 0  # connections of the query's tenant
 
 
 class TopicReport(Struct, frozen=True):
     """A topic on one node."""
 
     listeners: int
-    frames: int = 0  # that wait to be written to them
-    writes: int = 0  # to be made for that
-    barred: int = 0  # who watch and may not see
-    told: WatchMode = "live"  # watchers
-    stale: bool = False  # the engine is away, and watchers know it
-    unheard_in_ms: int | None = None  # nobody listens: when it is given up
+    frames: int = 0  # frames that wait to be written
+    writes: int = 0  # writes needed for these frames
+    barred: int = 0  # hidden watchers
+    told: WatchMode = "live"  # delivery mode of the watchers
+    stale: bool = False  # whether the engine is away and watchers have received `stale`
+    unheard_in_ms: int | None = None  # time until an unused subscription ends; None while there are listeners
 
 
 class Ended(Struct, frozen=True):

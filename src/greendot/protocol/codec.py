@@ -1,7 +1,7 @@
-"""Bytes to commands and events to frames, each done once per message.
+"""Decoding of commands and encoding of frames, each once per message.
 
-A server frame is built whole here (RFC 6455 header and JSON), so that one byte string can be joined with others
-and written to any number of sockets.
+A server frame is built whole here (RFC 6455 header and JSON). The same byte string can be joined with other frames and
+written to any number of sockets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Envelope(Struct):
-    """What is read of a command that failed to decode, to say what was wrong with it."""
+    """Fields read from a command that failed to decode, for the error message."""
 
     type: Any = None
     id: Any = None
@@ -35,12 +35,12 @@ class _Envelope(Struct):
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _TOO_DEEP = f"a frame may be nested at most {MAX_DEPTH} levels deep"
-_WITH_BODY = (RoomSend, RoomEdit, SignalSend)  # passed on as it is
+_WITH_BODY = (RoomSend, RoomEdit, SignalSend)  # commands whose body is forwarded unchanged
 _FIELD = re.compile(r"`\$\.([^`]*)`$|missing required field `([^`]*)`")
 
 
 class BadCommand(Refused):
-    """A text frame that is not a command we can carry out; knows the command's id where it could be read."""
+    """Text frame that is not an executable command. `command_id` is None if no id could be read."""
 
     def __init__(self, code: Err, message: str, command_id: CommandId | None = None) -> None:
         super().__init__(code, message)
@@ -48,7 +48,7 @@ class BadCommand(Refused):
 
 
 def decode_command(text: str | bytes) -> Command:
-    """The command in a text frame, or BadCommand saying what is wrong with it."""
+    """Return the command in a text frame. Raise BadCommand with the reason if there is none."""
     try:
         command = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -80,7 +80,7 @@ def _explain(text: str | bytes, error: Exception) -> BadCommand:
 
 
 def encode_event(event: Event, ts: int, trace: str | None = None, traceparent: str | None = None) -> bytes:
-    """A whole frame with `event`, to be written to any number of sockets."""
+    """Return a complete frame with `event`, which can be written to any number of sockets."""
     envelope: dict[str, object] = {"type": event.type, "v": event.v, "ts": ts, "data": event}
     if trace is not None:
         envelope["trace"] = trace
@@ -90,12 +90,12 @@ def encode_event(event: Event, ts: int, trace: str | None = None, traceparent: s
 
 
 def encode_part(part: Struct) -> bytes:
-    """Encode one entry of a large reply, which is put together by `joined`."""
+    """Encode one entry of a large reply; `joined` assembles the reply."""
     return _encode(part)
 
 
 def joined(field: str, parts: Iterable[bytes]) -> Raw:
-    """Return the data of a reply whose one field is a list of entries encoded before."""
+    """Return the data of a reply whose one field is a list of encoded entries."""
     return Raw(b'{"%b":[%b]}' % (field.encode(), b",".join(parts)))
 
 
@@ -117,7 +117,7 @@ def encode_error(error: Refused, command_id: CommandId | None = None) -> bytes:
 
 
 def text_frame(payload: bytes) -> bytes:
-    """`payload` behind the header of an unmasked, final RFC 6455 text frame."""
+    """Return `payload` with the header of an unmasked, final RFC 6455 text frame."""
     size = len(payload)
     if size < 126:
         return b"\x81%c%b" % (size, payload)
@@ -127,11 +127,11 @@ def text_frame(payload: bytes) -> bytes:
 
 
 def pong_frame(payload: bytes) -> bytes:
-    """The answer to a ping; `payload` is at most 125 bytes, as every control frame's."""
+    """Return the answer to a ping. `payload` has at most 125 bytes, like that of every control frame."""
     return b"\x8a%c%b" % (len(payload), payload)
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
-    """Build a close frame; a reason beyond 123 bytes is cut, between two characters."""
+    """Return a close frame. A reason beyond 123 bytes is cut between two characters."""
     cut = reason.encode()[:123].decode(errors="ignore").encode()
     return b"\x88%c%b%b" % (2 + len(cut), code.to_bytes(2, "big"), cut)

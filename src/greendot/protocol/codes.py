@@ -1,6 +1,6 @@
-"""Close codes and error codes, the numbers and words other programs are written against.
+"""Close codes and error codes: the public numbers and words of the protocol.
 
-Close codes say what to do in their first digits: 4000–4499 come back, 4500–4999 do not.
+The range of a close code tells the client what to do: reconnect after 4000–4499, stop after 4500–4999.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from enum import IntEnum, StrEnum
 
 
 class Close(IntEnum):
-    """Why a socket was closed."""
+    """Close code of a WebSocket."""
 
     NORMAL = 1000
     GOING_AWAY = 1001
-    PROTOCOL_VIOLATION = 1002  # RFC 6455 was broken
+    PROTOCOL_VIOLATION = 1002  # violation of RFC 6455
     BINARY = 1003
     BAD_UTF8 = 1007
     TOO_BIG = 1009
@@ -82,10 +82,10 @@ REFUSED: dict[Err, str] = {
     Err.INTERNAL: "It failed on the server, where it was logged.",
 }
 
-# Errors a client may cure by trying the same command again later.
+# Errors after which a client may retry the same command later.
 RETRYABLE = frozenset({Err.RATE_LIMITED, Err.UNAVAILABLE, Err.INTERNAL})
 
 
 def invites_return(code: int) -> bool:
-    """Whether a client closed with `code` should reconnect."""
+    """Return whether a client closed with `code` should reconnect."""
     return 4000 <= code < 4500

@@ -1,4 +1,4 @@
-"""What a client may say. One struct per command; the tag is the wire's `type`.
+"""Commands of clients. One struct per command; the tag is the wire's `type`.
 
 Every command may carry `id`, which its reply or error echoes. Unknown fields are ignored.
 """
@@ -12,14 +12,14 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from greendot.ids import ID_PATTERN, TEXT_PATTERN
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN, max_length=128)]
-Seq = Annotated[int, Meta(ge=0, le=2**53)]  # every client can count so far, and every store keep it
+Seq = Annotated[int, Meta(ge=0, le=2**53)]  # exact in every client and every store
 Text = Annotated[str, Meta(max_length=200, pattern=TEXT_PATTERN)]
 Users = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 Limit = Annotated[int, Meta(ge=1, le=300)]
 LastSeen = Literal["shown", "hidden"]
 PushProvider = Literal["fcm", "apns", "webpush", "webhook"]
 CommandId = str | int
-# A client may know more events than there are, and have read many versions of one.
+# A client may know events that this server does not have, and many versions of one event.
 Version = Annotated[int, Meta(ge=1, le=1_000_000)]
 Supports = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[list[Version], Meta(max_length=32)]], Meta(max_length=200)
@@ -30,8 +30,8 @@ class Command(Struct, frozen=True, tag_field="type", gc=False, omit_defaults=Tru
     """The fields of every command."""
 
     id: CommandId | None = None
-    trace: Annotated[str, Meta(max_length=128)] | None = None  # passed on in the events it leads to
-    traceparent: Any = None  # W3C Trace Context; whatever is none is ignored
+    trace: Annotated[str, Meta(max_length=128)] | None = None  # copied into events caused by the command
+    traceparent: Any = None  # W3C Trace Context; an invalid value is ignored
 
 
 class ClientInfo(Struct, frozen=True, gc=False):
@@ -78,7 +78,7 @@ class StatusSet(Command, frozen=True, tag="status.set"):
 class PrivacySet(Command, frozen=True, tag="privacy.set", gc=True):
     """Say who may not see what of oneself. What is left out stays as it is."""
 
-    last_seen: LastSeen | None = None  # None keeps what is
+    last_seen: LastSeen | None = None  # None keeps the current value
     hide_from: Annotated[list[Id], Meta(max_length=1_000)] | None = None
 
 
@@ -184,7 +184,7 @@ class InboxList(Command, frozen=True, tag="inbox.list", kw_only=True):
     after: Seq | None = None
     before: Seq | None = None
     limit: Limit = 50
-    filter: Literal["all", "unread", "unseen", "archived"] = "all"  # all: all but the archived
+    filter: Literal["all", "unread", "unseen", "archived"] = "all"  # all: all except archived
 
 
 class InboxMark(Command, frozen=True, kw_only=True, gc=True):
@@ -277,7 +277,7 @@ COMMANDS: dict[str, type[Command]] = {str(kind.__struct_config__.tag): kind for 
 
 MARKS: frozenset[type[InboxMark]] = frozenset({InboxSeen, InboxRead, InboxArchive, InboxAck})
 
-# What a person does, as opposed to what a client does by itself: only this keeps a session from idling.
+# Commands that show activity of the person, not of the client alone. Only these keep a session from idling.
 ACTIVITY: frozenset[type[Any]] = frozenset(
     {Activity, TypingStart, RoomSend, RoomEdit, RoomDelete, RoomRead, SignalSend, StatusSet} | MARKS
 )

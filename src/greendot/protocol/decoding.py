@@ -1,6 +1,6 @@
 """Decoding of JSON from outside: every failure is one error, and nesting and numbers are bounded.
 
-msgspec raises RecursionError for JSON that is nested deeper than the stack has room for, and UnicodeDecodeError for a
+msgspec raises RecursionError for JSON that is nested deeper than the stack allows. It raises UnicodeDecodeError for a
 string that is not UTF-8. Callers of this module catch `msgspec.DecodeError` and nothing else.
 """
 
@@ -17,7 +17,7 @@ from msgspec import Raw
 T = TypeVar("T")
 Json = bytes | bytearray | str | Raw
 
-# Of what clients and apps send on to others. The stack of whoever decodes it later may have less room than ours, and
+# Limit for JSON that clients and apps send to other clients. A later decoder may have a smaller stack than ours, and
 # decoders of other languages stop at 100.
 MAX_DEPTH = 64
 VAST_NUMBER = "has a number beyond 1.8e308, which many clients cannot read"
@@ -26,9 +26,9 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _OPEN = ord("[")
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _RUNS = re.compile(rb"\[+|\]+")
-_PEELED = 8  # levels taken away from inside before runs are counted: few runs are left of what is flat and long
+_PEELED = 8  # innermost levels removed before runs are counted: flat, long JSON leaves few runs
 
-# Of a number beyond the range of a double: either has 200 digits, or an exponent of three.
+# Patterns of a number beyond the range of a double: it has 200 digits, or an exponent of three.
 _MANY_DIGITS, _LARGE_EXPONENT = b"0" * 200, b"e000"
 _DIGITS_AS_0 = bytes.maketrans(b"123456789E", b"000000000e")
 _NUMBER = re.compile(rb"[0-9][0-9.eE+-]*")

@@ -1,5 +1,6 @@
-"""What the server says by itself. One struct per event's `data`; `EVENTS` maps the wire's `type` to it, in its newest
-version.
+"""Events of the server.
+
+One struct per event's `data`; `EVENTS` maps the wire's `type` to the struct of its newest version.
 
 Times are integer milliseconds UTC, `None` where unknown.
 """
@@ -35,12 +36,12 @@ class Presence(Event, frozen=True):
     last_seen: int | None  # None unless offline
     version: int
     status_text: str | None = None
-    mode: Mode = "live"  # poll: changes are not told, ask for them
-    devices: list[str] | UnsetType = UNSET  # snapshots only
+    mode: Mode = "live"  # poll: changes are not sent; the client requests them
+    devices: list[str] | UnsetType = UNSET  # in snapshots only
     status: Status | UnsetType = UNSET
     until: int | UnsetType | None = UNSET
     stale: bool | UnsetType = UNSET
-    recently_active: bool | UnsetType = UNSET  # there if the mode is poll
+    recently_active: bool | UnsetType = UNSET  # present if the mode is poll
 
 
 class RoomState(Struct, frozen=True, gc=False):
@@ -70,9 +71,9 @@ class Limits(Struct, frozen=True, gc=False):
 class TypingTimes(Struct, frozen=True, gc=False):
     """How a client announces typing. The defaults are those of servers that do not send it."""
 
-    repeat_ms: int = 3_000  # a start is repeated so often while the person goes on
-    hold_ms: int = 5_000  # a start is held so long
-    throttle_ms: int = 2_000  # a start is dropped that follows another one sooner, also after a stop
+    repeat_ms: int = 3_000  # interval of repeated starts while the person types
+    hold_ms: int = 5_000  # lifetime of a start
+    throttle_ms: int = 2_000  # a start that follows another sooner is dropped, also after a stop
 
 
 class Welcome(Event, frozen=True, gc=True):
@@ -207,7 +208,7 @@ class NotificationCreated(Event, frozen=True):
     kind: str
     body: Raw
     created_at: int
-    ack: bool = False  # whether `inbox.ack` is asked for
+    ack: bool = False  # whether the server expects `inbox.ack`
 
 
 class NotificationUpdated(Event, frozen=True, gc=True):
@@ -230,8 +231,8 @@ class NotificationUpdatedV1(Event, frozen=True, gc=True):
     type = "notification.updated"
 
     state: MarkedAs
-    ids: list[str]  # those it changed, the newest 1,000 of them; if there are more, `refresh` follows
-    through: int | UnsetType = UNSET  # it was all up to and including this number
+    ids: list[str]  # changed notifications, the newest 1,000; if there are more, `refresh` follows
+    through: int | UnsetType = UNSET  # all notifications up to and including this number
 
 
 class InboxBadge(Event, frozen=True):

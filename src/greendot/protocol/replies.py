@@ -1,4 +1,4 @@
-"""The `data` of replies. A command whose reply has no data is answered with an empty object."""
+"""Data of replies. The reply to a command without data is an empty object."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PresentReply(Reply, frozen=True, gc=True):
 
     users: list[str]
     count: int
-    stale: bool | UnsetType = UNSET  # some may be missing: lost records are being restored
+    stale: bool | UnsetType = UNSET  # True: occupants may be missing while lost records are restored
 
 
 class SendReply(Reply, frozen=True):
@@ -108,7 +108,7 @@ class InboxEntry(Struct, frozen=True, gc=False):
     read_at: int | None
     archived_at: int | None
     acked_at: int | None
-    ack: bool = False  # whether `inbox.ack` is asked for
+    ack: bool = False  # whether the server expects `inbox.ack`
 
 
 class InboxReply(Reply, frozen=True, gc=True):
@@ -133,7 +133,7 @@ class RefreshReply(Reply, frozen=True):
     expires_at: int
 
 
-# What each command with an `id` is answered with; one that is not here with nothing but that it was done.
+# Reply type of each command with an `id`. A command that is not listed gets an empty `Reply`.
 REPLIES: dict[type[commands.Command], type[Reply]] = {
     commands.StatusSet: StatusReply,
     commands.PrivacySet: PrivacyReply,

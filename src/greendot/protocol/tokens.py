@@ -1,4 +1,4 @@
-"""Tokens on the wire: their claims, and how an app's backend signs them with a shared secret."""
+"""Token claims on the wire, and signing with a shared secret by an app's backend."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from greendot.errors import TokenError
 from greendot.ids import ID_PATTERN, TEXT_PATTERN
 
-MOST_CHARACTERS = 64 * 1024  # as long as a frame may be; a longer token is refused unread
+MOST_CHARACTERS = 64 * 1024  # maximum length of a frame; a longer token is refused unread
 Id = Annotated[str, Meta(pattern=ID_PATTERN)]
 Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@=+*-]{1,128}\Z")]
 Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=100)]
 Text = Annotated[str, Meta(max_length=200, pattern=TEXT_PATTERN)]
-Seconds = Annotated[float, Meta(ge=0, le=1e11)]  # since 1970; JSON as Python reads it knows Infinity too
+Seconds = Annotated[float, Meta(ge=0, le=1e11)]  # since 1970; bounded because Python's JSON decoder accepts Infinity
 
 
 class Claims(Struct):
-    """What we read of a token. Anything else in it is the app's own."""
+    """Claims that the server reads from a token. All other claims belong to the app."""
 
     sub: Id
     exp: Seconds
@@ -34,12 +34,15 @@ class Claims(Struct):
     iat: Seconds | None = None
     nbf: Seconds | None = None
     jti: Text | None = None
-    aud: Any = None  # these two are the app's own too, unless the rules ask for them
+    aud: Any = None  # `aud` and `iss` belong to the app too, unless the settings require them
     iss: Any = None
 
 
 def claims_in(payload: Any) -> Claims:
-    """TokenError names a claim that makes no sense, and does not repeat it."""
+    """Return the claims of a decoded token.
+
+    Raise TokenError if a claim is wrong; the message names the claim and does not repeat its value.
+    """
     try:
         return msgspec.convert(payload, Claims)
     except msgspec.ValidationError as error:

@@ -1,8 +1,9 @@
-"""Which versions of events there are, and how each is made for the clients that read it.
+"""Versions of events, and their conversion for clients that read another version.
 
-The frame that is made once, and goes between nodes, is version 1: it is what a client reads that says nothing else, and
-what a node of an earlier release can pass on. A newer version is made from it where a client asked for it, once for all
-that did. A client that reads no version there is gets nothing of that event but, now and then, `refresh`.
+Every frame is encoded once, as version 1, and nodes exchange version 1. A client that declares no versions reads it,
+and a node of an earlier release can forward it. Newer versions are made from version 1 for clients that asked for them,
+once for all such clients. A client that reads no existing version of an event gets only an occasional `refresh`
+instead.
 """
 
 from __future__ import annotations
@@ -32,38 +33,41 @@ from greendot.protocol.events import (
     Welcome,
 )
 
-TEXT = 0x81  # how a whole text frame begins
-KEPT, KEPT_BYTES = 8, 64 * 1024  # frames a dialect remembers how it put, and the longest: those of one tick
+TEXT = 0x81  # first byte of a complete text frame
+KEPT, KEPT_BYTES = 8, 64 * 1024  # cached conversions of a dialect, and the longest input cached: the frames of one tick
 
 _read_updated = msgspec.json.Decoder(NotificationUpdatedV1).decode
 _read_refresh = msgspec.json.Decoder(Refresh).decode
 
 
 def _updated(data: Raw) -> Event:
-    """All up to a number are named by the number: it is short however many they are, and leaves none out."""
+    """Convert version 1 to version 2.
+
+    If there is a `through`, it replaces the ids: it is short and names every notification.
+    """
     told = _read_updated(data)
     if told.through is UNSET:
         return NotificationUpdated(told.state, ids=told.ids)
     return NotificationUpdated(told.state, through=told.through)
 
 
-# Event type → newer version → how it is made of version 1's data.
+# Event type → newer version → conversion from version 1's data.
 _MADE: dict[str, dict[int, Callable[[Raw], Event]]] = {NotificationUpdated.type: {2: _updated}}
 
 VERSIONS: dict[str, tuple[int, ...]] = {kind: (1, *_MADE.get(kind, ())) for kind in EVENTS}
 
-# Without these there is no talking with a client: it would not know that it is welcome, or what it does not hear of.
+# A client needs these events to know that it is welcome and what it does not receive.
 ESSENTIAL = frozenset(kind.type for kind in (Welcome, HeartbeatAck, Resync, Refresh, Drain, Overloaded))
 
-# Said to each device by itself. Everything else may be among bytes that are written to many sockets as they are.
+# Sent to each device separately. All other events may be in bytes that are written to many sockets unchanged.
 _APART = frozenset(kind.type for kind in (NotificationCreated, NotificationUpdated, InboxBadge))
 
 
 class Reading(NamedTuple):
-    """What a client is sent in place of a frame."""
+    """Result of converting frames for a client."""
 
     frames: bytes  # may be empty
-    unread: tuple[str, ...] = ()  # types of what it cannot be shown
+    unread: tuple[str, ...] = ()  # types of omitted events, which the client cannot read
 
 
 class _Envelope(Struct):
@@ -74,21 +78,24 @@ class _Envelope(Struct):
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
-_HEAD = re.compile(rb'\{"type":"([a-z.]+)","v":([0-9]+),')  # as encode_event begins every event
+_HEAD = re.compile(rb'\{"type":"([a-z.]+)","v":([0-9]+),')  # the beginning of every event by encode_event
 
 
 class Dialect:
-    """What some clients read otherwise than the others do: event type → version, 0 for none there is."""
+    """Event versions of a group of clients that differ from version 1: event type → version, 0 if none is supported."""
 
     __slots__ = ("__weakref__", "_kept", "_versions", "straight")
 
     def __init__(self, versions: Mapping[str, int]) -> None:
         self._versions = versions
-        self.straight = versions.keys() <= _APART  # whether what many are sent needs no other words
-        self._kept: dict[bytes, Reading] = {}  # how the last frames were put
+        self.straight = versions.keys() <= _APART  # whether frames for many subscribers need no conversion
+        self._kept: dict[bytes, Reading] = {}  # recent conversions
 
     def read(self, frames: bytes) -> Reading:
-        """The same as these clients read it, made once for all of them. What was put before stays as it is."""
+        """Return frames as these clients read them, converted once for all of them.
+
+        Frames converted before stay unchanged.
+        """
         if len(frames) > KEPT_BYTES:
             return self._put(frames)
         found = self._kept.get(frames)
@@ -106,7 +113,7 @@ class Dialect:
             kind, version = _head(frame, at)
             wanted = self._versions.get(kind, version)
             if kind == Refresh.type:
-                # It stands for what version 1 could not say, and a newer one can.
+                # `refresh` replaces content that version 1 cannot express and a newer version can.
                 of = _read_refresh(_decode(frame[at:]).data).of
                 if self._versions.get(of, 1) <= 1:
                     put.append(frame)
@@ -123,16 +130,20 @@ class Dialect:
 
 
 class Dialects:
-    """The dialects spoken now: clients of one make are of one dialect, so that things are put once for all of them."""
+    """Dialects in use.
+
+    Clients that support the same versions share one dialect, so that a frame is converted once for all.
+    """
 
     def __init__(self) -> None:
         self._spoken: WeakValueDictionary[frozenset[tuple[str, int]], Dialect] = WeakValueDictionary()
 
     def of(self, supports: Mapping[str, Sequence[int]]) -> Dialect | None:
-        """How to talk with a client that says this of itself; None: as with most. Raises Unreadable.
+        """Return the dialect for a client's declared versions, or None for plain version 1.
 
-        It gets the newest version that it reads and we have. What it does not name it reads in version 1. Events and
-        versions we do not know are for other servers.
+        The client gets the newest version that both sides support, and version 1 of events that it does not declare.
+        Unknown events and versions are meant for other servers and ignored. Raise Unreadable if an essential event has
+        no common version.
         """
         versions = {
             kind: max({*read}.intersection(VERSIONS[kind]), default=0)
@@ -150,10 +161,10 @@ class Dialects:
 
 
 def _split(frames: bytes) -> Iterator[tuple[bytes, int]]:
-    """Each of some frames of ours, joined as they may be, and where in it its payload begins."""
+    """Yield each of the server's joined frames with the offset of its payload."""
     start = 0
     while start < len(frames):
-        size, at = frames[start + 1], 2  # the server's frames are not masked
+        size, at = frames[start + 1], 2  # frames of a server are not masked
         if size > 125:
             at = 4 if size == 126 else 10
             size = int.from_bytes(frames[start + 2 : start + at], "big")
@@ -163,7 +174,7 @@ def _split(frames: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def _head(frame: bytes, at: int) -> tuple[str, int]:
-    """Type and version, without reading the rest. What is no event has version 0."""
-    # A pong holds what the client likes, which may look like an event.
+    """Return type and version without decoding the rest. Frames that are no events have version 0."""
+    # A pong carries bytes chosen by the client, which may resemble an event.
     found = _HEAD.match(frame, at) if frame[0] == TEXT else None
     return (found[1].decode(), int(found[2])) if found else ("", 0)

@@ -1,7 +1,7 @@
-"""What an app is sent by webhook, and how it knows that Greendot sent it.
+"""Webhook events, their data, and their signature.
 
-A delivery is signed as a whole: `Greendot-Signature: t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY` with the
-hook's secret. While a secret is being changed there is one `v1` for each of the two.
+A signature covers a whole delivery: `Greendot-Signature: t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY` with the
+webhook's secret. While a secret is being replaced, there is one `v1` for each of the two secrets.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TOLERANCE_S = 300
 _MOST_HEADER = 1024  # characters; two signatures are 150
 
 SIGNALS = ("user.online", "user.offline", "room.occupied", "room.vacated")  # at most once
-RECORDS = ("room.message", "notification.created", "notification.updated")  # at least once, with the same id
+RECORDS = ("room.message", "notification.created", "notification.updated")  # at least once; retries keep the id
 TYPES = (*SIGNALS, *RECORDS)
-PING = "ping"  # what `greendot webhooks test` sends
+PING = "ping"  # type of the event that `greendot webhooks test` sends
 
 
 class HookEvent(Struct, frozen=True, gc=False):
@@ -80,27 +80,33 @@ class UpdatedFor(Struct, frozen=True, gc=False):
 
 
 class BadSignature(ValueError):
-    """What came is not, or not any more, what Greendot sent. Says why, never what was expected."""
+    """Delivery that Greendot did not send, or did not send recently.
+
+    The message gives the reason, never the expected value.
+    """
 
 
 def sign(secret: str, seconds: int, body: bytes) -> str:
-    """In hexadecimal."""
+    """Return one signature in hexadecimal."""
     return hmac.new(secret.encode(), b"%d." % seconds + body, "sha256").hexdigest()
 
 
 def signature(secrets: Sequence[str], seconds: int, body: bytes) -> str:
-    """The header's value, with a signature by each of the secrets."""
+    """Return the value of the signature header, with one signature per secret."""
     return ",".join((f"t={seconds}", *(f"v1={sign(secret, seconds, body)}" for secret in secrets)))
 
 
 def check_signature(body: bytes, header: str, secret: str, now_s: float, tolerance_s: float = TOLERANCE_S) -> None:
-    """BadSignature unless one of the header's signatures is by this secret, of this body and of about now."""
+    """Raise BadSignature unless the header has a recent signature of this body by this secret.
+
+    The time of the signature may differ from `now_s` by `tolerance_s`, in either direction.
+    """
     if not secret:
         raise BadSignature("there is no secret to check it with")
     seconds, given = _parts(header)
-    # Checked before the time is: whoever does not know the secret learns nothing about the clock.
+    # Check the signature before the time: a sender without the secret learns nothing about the clock.
     expected = sign(secret, seconds, body).encode()
-    # All of them are compared, each in the same time wherever it differs.
+    # Compare all signatures, each in constant time.
     matches = [hmac.compare_digest(expected, one.encode(errors="replace")) for one in given]
     if not any(matches):
         raise BadSignature("the signature is not by this secret, or the body is not as it was sent")
@@ -111,7 +117,7 @@ def check_signature(body: bytes, header: str, secret: str, now_s: float, toleran
 def read_delivery(
     body: bytes, header: str, secret: str, now_s: float, tolerance_s: float = TOLERANCE_S
 ) -> HookDelivery:
-    """What was sent, if `header` shows that Greendot sent these bytes about now; else BadSignature."""
+    """Return the delivery if `header` proves that Greendot sent these bytes recently. Raise BadSignature otherwise."""
     check_signature(body, header, secret, now_s, tolerance_s)
     try:
         return _decode(body)

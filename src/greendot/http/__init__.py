@@ -1,1 +1,4 @@
-"""HTTP framework: operations, problem documents, scopes, OpenAPI. Routes: the `http` module of each capability."""
+"""HTTP framework: operations, problem documents, scopes, OpenAPI.
+
+Routes are in the `http` module of each capability.
+"""

@@ -1,7 +1,7 @@
-"""The WebSocket protocol as an AsyncAPI 3 document, made from the types that frames are decoded into and made of.
+"""AsyncAPI 3 document of the WebSocket protocol, generated from the structs of commands, replies and events.
 
-The document is of the server: it receives commands and sends replies, errors and events. All of them are messages of
-one channel, which is the address clients connect to.
+The document takes the server's point of view: the server receives commands and sends replies, errors and events. All of
+them are messages of one channel, the address that clients connect to.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ A command with an `id` is answered with a reply of the same `id`, in order; erro
 themselves. Times are integer milliseconds UTC, null where unknown. Fields that are not known are ignored by both sides.
 """
 CHANNEL = "connect"
-# What types cannot say: which fields go together. The code checks it.
+# Constraints between fields, which types cannot express. The command handlers check them.
 RULES: dict[type[commands.Command], Json] = {
     commands.SignalSend: one_of("room", "user"),
     commands.RoomHistory: never(having("before", "after")),
     **dict.fromkeys(commands.MARKS, one_of("ids", "through")),
 }
-# Answered with an event or a close frame, whether they have an `id` or not.
+# Commands that are answered with an event or a close frame, with or without an `id`.
 _ANSWERS: dict[type[commands.Command], list[str]] = {
     commands.Hello: [Welcome.type],
-    commands.Heartbeat: [HeartbeatAck.type, Reply.__name__],  # both, if it has an `id`
+    commands.Heartbeat: [HeartbeatAck.type, Reply.__name__],  # both for a heartbeat with an `id`
     commands.Bye: [],
 }
-# Older versions than `EVENTS` has, for clients that do not ask for newer ones.
+# Older versions of events in `EVENTS`, for clients that do not ask for newer ones.
 OLDER: tuple[type[Event], ...] = (NotificationUpdatedV1,)
 _ERROR = "error"
 _TIME: Json = {"type": "integer", "description": "Milliseconds UTC."}
@@ -47,7 +47,7 @@ _NUMBER: Json = msgspec.json.schema(CommandId)
 
 
 def document() -> Json:
-    """All commands, events, replies and codes."""
+    """Return the AsyncAPI document: all commands, events, replies and codes."""
     messages = _messages()
     return {
         "asyncapi": "3.0.0",
@@ -87,7 +87,7 @@ def document() -> Json:
 
 
 def event_name(kind: type[Event]) -> str:
-    """An event's message is called as its type; a version that has to be asked for has its number behind."""
+    """Return the name of an event's message: its type, followed by the version unless that is 1."""
     return kind.type if kind.v == 1 else f"{kind.type}.v{kind.v}"
 
 
@@ -112,7 +112,7 @@ def _messages() -> dict[str, Json]:
         found[event_name(event)] = _message(event.type, event, _event(event), "event")
     for reply in _all_replies():
         found[reply.__name__] = _message("reply", reply, _reply(reply), "reply")
-    found[_ERROR] = {  # it has no struct of its own
+    found[_ERROR] = {  # errors have no struct
         "name": _ERROR,
         "title": _ERROR,
         "summary": "A command was refused, or something that was no command.",
@@ -144,7 +144,7 @@ def _reply(kind: type[Reply]) -> Json:
 
 
 def _error() -> Json:
-    """Errors are made by hand, in the codec."""
+    """Return the schema of error frames, which the codec builds without a struct."""
     listed = "".join(f"\n- `{code}`: {meaning}" for code, meaning in REFUSED.items())
     properties: Json = {
         "type": {"const": "error"},
@@ -166,7 +166,7 @@ def _error() -> Json:
     }
 
 
-# --- operations: what the server does ---
+# --- operations ---
 
 
 def _operations() -> dict[str, Json]:
@@ -192,7 +192,7 @@ def _operations() -> dict[str, Json]:
 
 
 def _answers(kind: type[commands.Command]) -> list[str]:
-    """The messages a command may be answered with."""
+    """Return the names of the messages that may answer a command."""
     return [*_ANSWERS.get(kind, [REPLIES.get(kind, Reply).__name__]), _ERROR]
 
 

@@ -1,4 +1,4 @@
-"""The API as an OpenAPI 3.1 document, made from the operations and their types."""
+"""OpenAPI 3.1 document of the HTTP API, generated from operations and their types."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ For app backends. A key belongs to a tenant and has scopes; each operation names
 document (RFC 9457) whose `detail` says what to do; 500 is a fault of the server's own. What is refused before an
 operation is reached is answered in plain text.
 """
-AT_THE_DOOR = {400, 403, 408, 429, 431}  # what any request may be answered with, in plain text
-OF_KEYS = {401, 403, 503}  # keys are looked up in the store
+AT_THE_DOOR = {400, 403, 408, 429, 431}  # statuses that any request may get, in plain text
+OF_KEYS = {401, 403, 503}  # statuses of key checks, which read the store
 MEANING = {
     400: "The request is not understood, or something in it is wrong: do not send it again as it is.",
     401: "No API key, or none that is known here.",
@@ -48,7 +48,7 @@ _HEADERS: dict[int, Json] = {
 
 
 def document(operations: Iterable[Operation]) -> Json:
-    """All operations and the types they are made of."""
+    """Return the OpenAPI document: all operations and their types."""
     operations = [*operations]
     schemas = _Schemas(operations)
     paths: dict[str, Json] = {}
@@ -79,7 +79,7 @@ def document(operations: Iterable[Operation]) -> Json:
 
 
 class _Schemas:
-    """The JSON Schemas of all types that are used."""
+    """JSON Schemas of all types in the document."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         types = {kind: None for it in operations for kind in _types(it)}
@@ -89,14 +89,17 @@ class _Schemas:
         for kind in types:
             if (rule := getattr(kind, "RULE", None)) is not None:
                 self.components[kind.__name__] |= rule
-        self.failures: dict[str, Json] = {}  # what many operations may be answered with, by name
+        self.failures: dict[str, Json] = {}  # shared failure responses by name
 
     def one_of(self, kinds: Iterable[Any]) -> Json:
         found = [self._refs[kind] for kind in kinds]
         return found[0] if len(found) == 1 else {"anyOf": found}
 
     def failure(self, status: int, *, found: bool) -> Json:
-        """An answer that is not the one asked for, by its name: by the operation that was found, or before."""
+        """Return a reference to the response for a failure.
+
+        `found` selects a problem document of an operation. Otherwise the request fails before an operation is found.
+        """
         name = f"{'Problem' if found else 'Text'}{status}"
         document = {problem.MEDIA_TYPE: {"schema": self.one_of([problem.ProblemDocument])}}
         content = (document if found else {}) | (_TEXT if status in AT_THE_DOOR else {})
@@ -104,7 +107,7 @@ class _Schemas:
         return {"$ref": f"#/components/responses/{name}"}
 
     def fields(self, kind: type[Struct]) -> Iterable[tuple[str, Json]]:
-        """The fields of a type that is written out where it is used, and nowhere else."""
+        """Return the schemas of a query's fields, which the document writes inline."""
         (ref,), components = msgspec.json.schema_components([kind])
         fields: dict[str, Json] = ecma(components[ref["$ref"].rpartition("/")[2]]["properties"])
         return fields.items()
@@ -132,7 +135,7 @@ def _operation(it: Operation, schemas: _Schemas) -> Json:
         found["description"] = " ".join(more.split())
     if it.body:
         found["requestBody"] = {
-            "required": any(map(_asks_for_something, it.body)),  # else an empty one means the defaults
+            "required": any(map(_asks_for_something, it.body)),  # otherwise an empty body means the defaults
             "content": {"application/json": {"schema": schemas.one_of(it.body)}},
         }
     return found
@@ -156,7 +159,7 @@ def _parameters(it: Operation, schemas: _Schemas) -> list[Json]:
 
 
 def _given(schema: Json) -> Json:
-    """Of something that is left out where it is None: a query string has no null."""
+    """Return the schema without null: a query string has no null, so None means an absent parameter."""
     some = [part for part in schema.get("anyOf", ()) if part != {"type": "null"}]
     return some[0] if len(some) == 1 else schema
 
@@ -182,7 +185,7 @@ def _answer(status: int, content: Content, schemas: _Schemas) -> Json:
 
 
 def _named(it: Operation) -> str:
-    """A name for those who make clients of the document: put_rooms_room_members_user."""
+    """Return an operation id for client generators, such as put_rooms_room_members_user."""
     words = re.findall(r"\w+", it.path.removeprefix("/v1"))
     return "_".join([it.method.lower(), *words])
 

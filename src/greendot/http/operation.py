@@ -1,11 +1,11 @@
-"""What can be asked over HTTP. An operation is a method that says in its signature what it takes and what it answers.
+"""HTTP operations: methods whose signatures declare what they take and return.
 
     @operation("PUT /v1/rooms/{room}/members/{user}", fails=(404,))
     async def add_member(self, request: Request, room: str, user: str, body: PutMember) -> Membership:
 
-What stands in braces is an id and is checked before the method is called; `query`, `body` and `idempotency_key` are
-read as the types they are annotated with; what is returned is answered as JSON. The OpenAPI document is made from the
-same signature, so it cannot say anything else.
+Names in braces are ids, which are validated before the call. `query`, `body` and `idempotency_key` are decoded as their
+annotated types. The return value is encoded as JSON. The OpenAPI document is generated from the same signature, so both
+always agree.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from greendot.telemetry.spans import ROOT, began, span
 from greendot.telemetry.traceparent import enter
 
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
-# What an answer has in it: one of these types as JSON, or text of this media type; nothing at all if it is empty.
+# Content of an answer: one of these types as JSON, or text of this media type. Empty: no content.
 Content = tuple[Any, ...] | str
 _READ = {"request", "query", "body", "idempotency_key"}
 
 
 class Operation(Struct, frozen=True):
-    """One thing that can be asked for."""
+    """Contract of one HTTP operation."""
 
     name: str  # "GET /v1/rooms"
-    about: str  # what it does: the docstring
-    ids: tuple[str, ...]  # in the path
+    about: str  # the docstring
+    ids: tuple[str, ...]  # ids in the path
     query: type[Struct] | None
-    body: tuple[type[Struct], ...]  # one of these; none if no body is read
-    keyed: bool  # whether it takes an Idempotency-Key
+    body: tuple[type[Struct], ...]  # accepted types; empty if no body is read
+    keyed: bool  # whether the operation takes an Idempotency-Key
     answers: Mapping[int, Content]
-    fails: frozenset[int]  # with these beside what every operation may fail with
+    fails: frozenset[int]  # statuses beyond those that every operation may fail with
 
     @property
     def method(self) -> str:
@@ -59,8 +59,11 @@ def operation(
     answers: Mapping[int, Content] | None = None,
     body: tuple[type[Struct], ...] = (),
 ) -> Callable[[Method], Method]:
-    """Mark a method as one. `status` is of the answer, if it is not 200, or 204 for nothing. A method that answers in
-    several ways, or reads its body by itself, names the `answers` and the `body` here."""
+    """Mark a method as an operation.
+
+    `status` is the status of the answer; the default is 200, or 204 for None. A method that answers in several ways, or
+    reads its body itself, declares `answers` and `body` here.
+    """
 
     def marked(method: Method) -> Method:
         hints, taken = get_type_hints(method, include_extras=True), {*inspect.signature(method).parameters} - {"self"}
@@ -84,12 +87,12 @@ def operation(
 
 
 def operations_of(kind: type) -> list[Operation]:
-    """All of a class, in the order they are written in."""
+    """Return all operations of a class, in order of definition."""
     return [member.operation for member in vars(kind).values() if hasattr(member, "operation")]
 
 
 def routes_of(instance: object) -> list[Route]:
-    """All operations of an object, as they are served."""
+    """Return the routes of all operations of an object."""
     methods = (getattr(instance, name) for name, member in vars(type(instance)).items() if hasattr(member, "operation"))
     return [_route(method) for method in methods]
 
@@ -108,10 +111,12 @@ def _route(method: Callable[..., Awaitable[Any]]) -> Route:
     async def serve(request: Request) -> Response:
         trace = began(request.headers.get("traceparent"))
         if trace is None:
-            enter(None)  # one that was sent behind another on its connection is begun in the course of that
+            # A pipelined request inherits the context of the request before it.
+            enter(None)
             return await answered(request)
         if trace is not ROOT:
-            enter(trace)  # and never left: a request is a task of its own, and what is said of its errors is part of it
+            # Never left: each request is its own task, and logs of its errors belong to the trace.
+            enter(trace)
         with span(it.name, trace):
             return await answered(request)
 

@@ -1,4 +1,4 @@
-"""The pages that come with the server: files of the package, read once, served as they are."""
+"""Web pages of the server: files of the package, read once and served unchanged."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Nothing an API answers is a page. One that a browser shows all the same can do nothing.
+# API answers are not pages. A browser that renders one as a page must be able to do nothing with it.
 COMMON = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
-# All a page has is its own files: no inline scripts or styles, no other server, no frame around it.
+# A page uses only its own files: no inline scripts or styles, no other server, no frame around it.
 PAGE = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -26,9 +26,9 @@ PAGE = {
 
 
 class Headers:
-    """An application whose answers have them, those about its own failures too.
+    """ASGI application that adds common headers to all answers, including those about its own failures.
 
-    While `is_ending` says so, each is the last on its connection: whoever keeps one open asks another server next time.
+    While `is_ending` returns True, each answer is the last on its connection. Clients then connect to another server.
     """
 
     def __init__(self, app: ASGIApp, is_ending: Callable[[], bool] = lambda: False) -> None:
@@ -55,21 +55,21 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-SHARED = ("tokens.css", "favicon.svg")  # of the demo, used by the other pages too
+SHARED = ("tokens.css", "favicon.svg")  # files of the demo that other pages use too
 
 
 def demo_pages() -> list[Route]:
-    """The demo, at `/`."""
+    """Return the routes of the demo, at `/`."""
     return [_page("/" if file.name == "index.html" else f"/{file.name}", file) for file in _files(WEB)]
 
 
 def admin_pages() -> list[Route]:
-    """The dashboard, at `/admin`. The page itself is no secret; what it shows is asked for with a key."""
+    """Return the routes of the dashboard, at `/admin`. The page is public; its data requires a key."""
     return _pages_at("/admin", WEB / "admin")
 
 
 def docs_pages() -> list[Route]:
-    """The page of the APIs' documents, at `/docs`."""
+    """Return the routes of the API documentation, at `/docs`."""
     return _pages_at("/docs", WEB / "docs")
 
 

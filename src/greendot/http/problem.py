@@ -30,7 +30,7 @@ _STATUS = {
 
 
 class Problem(Exception):
-    """An answer that is not the one asked for. `detail` says what to do."""
+    """Failure answer of an HTTP operation. `detail` tells the caller what to do."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ def response(problem: Problem) -> Response:
 async def on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     if log_events.REQUEST_REFUSED.is_wanted:
-        # Neither the path nor what is wrong: both quote what was sent.
+        # Log neither the path nor the detail: both quote the request.
         log(log_events.REQUEST_REFUSED, method=request.method, route=_asked(request), status=error.status)
     return response(error)
 
@@ -106,13 +106,13 @@ async def on_method(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """What is possible at the request's path: it may have one route per method."""
+    """Return the methods of the request's path, which may have one route per method."""
     here = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     return {method for route in here for method in route.methods or ()}
 
 
 def _asked(request: Request) -> str:
-    """The route, with names in place of what was given for them."""
+    """Return the matching route with its placeholders, not the ids of the request."""
     found = (route.path for route in request.app.routes if route.matches(request.scope)[0] is Match.FULL)
     return next(found, "nothing")
 

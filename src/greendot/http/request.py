@@ -1,4 +1,4 @@
-"""What every API request goes through: the ids in the path, the query, the body."""
+"""Decoding of API requests: ids in the path, query, body."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from greendot.protocol.commands import Id, Limit
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.protocol.decoding import decode as decode_json
 
-MAX_BODY = 2 * 1024 * 1024  # 10,000 ids of the greatest length fit
+MAX_BODY = 2 * 1024 * 1024  # enough for 10,000 ids of maximum length
 
 T = TypeVar("T")
 Query = TypeVar("Query", bound=Struct)
-Position = Annotated[int, Meta(ge=0, le=2**31)]  # in a stream; 0 is before the first
+Position = Annotated[int, Meta(ge=0, le=2**31)]  # number in a stream; 0 is before the first
 
 
 class Page(Struct, frozen=True):
-    """The query of a list in the order of ids: those after one of them."""
+    """Query of a list in order of ids: entries after an id."""
 
     after: Id | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
 class Span(Struct, frozen=True):
-    """The query of a list in the order of numbers: those after one of them, or before; the newest without either."""
+    """Query of a list in order of numbers: entries after or before a number, or the newest without either."""
 
     after: Position | None = None
     before: Position | None = None
@@ -45,7 +45,7 @@ class Span(Struct, frozen=True):
 
 
 def path_id(request: Request, name: str) -> str:
-    """An id from the path, checked."""
+    """Return an id from the path. Raise Problem (400) if it is not valid."""
     value = str(request.path_params[name])
     if not valid_id(value):
         raise Problem(400, f"{value[:64]!r} is not a valid id: {ID_RULE}", code="bad_field")
@@ -53,12 +53,12 @@ def path_id(request: Request, name: str) -> str:
 
 
 async def read_body(request: Request, kind: type[T]) -> T:
-    """The JSON body as `kind`."""
+    """Return the JSON body decoded as `kind`. Raise Problem if it is too large or wrong."""
     return decode(await read_text(request), kind)
 
 
 async def read_text(request: Request, most: int = MAX_BODY) -> str:
-    """The body, an empty object if there is none. Refused before it is read whole when it is too large."""
+    """Return the body, or `{}` if it is empty. Raise Problem (413) as soon as more than `most` bytes have arrived."""
     body = bytearray()
     try:
         async for chunk in request.stream():
@@ -68,14 +68,14 @@ async def read_text(request: Request, most: int = MAX_BODY) -> str:
     except ClientDisconnect:
         raise Problem(400, "the body ended too early") from None
     try:
-        # msgspec does not look into what it passes on as it is; a client would break at a frame that is not UTF-8.
+        # msgspec does not validate raw JSON that it forwards, and a frame that is not UTF-8 breaks a client.
         return body.decode() or "{}"
     except UnicodeError:
         raise _not_json() from None
 
 
 def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
-    """JSON as `kind`; what is wrong is named from where it stands."""
+    """Decode JSON as `kind`. Raise Problem (400), which locates the mistake by its path below `within`."""
     try:
         return decode_json(text, kind)
     except msgspec.ValidationError as error:
@@ -90,7 +90,10 @@ def _not_json() -> Problem:
 
 
 def read_query(request: Request, kind: type[Query]) -> Query:
-    """The query string as `kind`: each name once, numbers in plain digits. What has no place in it is ignored."""
+    """Return the query string decoded as `kind`. Unknown names are ignored.
+
+    Of a repeated name, the last value counts. Numbers are plain digits. Raise Problem (400) if a value is wrong.
+    """
     numbers = _numbers(kind)
     given: dict[str, str | int] = dict(request.query_params)
     for name, text in request.query_params.items():
@@ -104,7 +107,7 @@ def read_query(request: Request, kind: type[Query]) -> Query:
 
 @cache
 def _numbers(kind: type) -> frozenset[str]:
-    """The names whose values are numbers, or nothing."""
+    """Return the names of fields that are numbers, or optional numbers."""
     fields = msgspec.inspect.type_info(kind).fields  # type: ignore[attr-defined]
     return frozenset(field.encode_name for field in fields if _is_number(field.type))
 
@@ -115,7 +118,7 @@ def _is_number(kind: msgspec.inspect.Type) -> bool:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The request's own key, if it has one."""
+    """Return the Idempotency-Key header, or None without one. Raise Problem (400) if it is not a valid id."""
     key = request.headers.get("idempotency-key")
     if key is not None and not valid_id(key):
         raise Problem(400, f"Idempotency-Key is not a valid id: {ID_RULE}", code="bad_field")
@@ -123,7 +126,7 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def check_size(body: Raw | UnsetType) -> None:
-    """Refuse a body that is larger, or nested deeper, than what a client may send, or has a number too large."""
+    """Raise Problem if a message body exceeds the limits of the wire: size, nesting depth or range of numbers."""
     if not isinstance(body, Raw):
         return
     if len(bytes(body)) > MAX_FRAME:

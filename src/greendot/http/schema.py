@@ -1,4 +1,4 @@
-"""JSON Schemas as the documents have them."""
+"""Helpers for JSON Schemas in the API documents."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Json = dict[str, Any]
 
 
 def ecma(schema: Any) -> Any:
-    """Return `schema` with its patterns as JSON Schema has them: Python's `\\Z` is its `$`.
+    """Return `schema` with ECMA regular expressions: `$` in place of Python's `\\Z`.
 
-    Halves of surrogate pairs are left out. JSON in UTF-8 cannot hold them, and validators refuse a pattern with them.
+    Surrogate ranges are removed: JSON in UTF-8 cannot contain surrogates, and validators refuse patterns with them.
     """
     if isinstance(schema, Mapping):
         return {
@@ -26,15 +26,15 @@ def _pattern(python: str) -> str:
 
 
 def having(*names: str) -> Json:
-    """All of these are given; null is as good as left out."""
+    """Return a schema that requires all of these names. A null counts as absent."""
     return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
 
 
 def one_of(*names: str) -> Json:
-    """Exactly one of these."""
+    """Return a schema that requires exactly one of these names."""
     return {"oneOf": [having(name) for name in names]}
 
 
 def never(*together: Json) -> Json:
-    """None of these."""
+    """Return a schema that excludes all of these schemas."""
     return {"not": {"anyOf": [*together]}}

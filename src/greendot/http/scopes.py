@@ -1,4 +1,4 @@
-"""What a key must have the scope of, for each route. One that is missing here cannot be served."""
+"""Scope that each route requires of an API key. A route that is missing here cannot be served."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ OPEN = {
     "GET /livez",
     "GET /readyz",
     "GET /metrics",
-    "GET /openapi.json",  # the same for everybody, and published with the source
+    "GET /openapi.json",  # identical for all callers, and published with the source
     "GET /asyncapi.json",
-    "GET /v1/connect",  # for clients, who show a token
+    "GET /v1/connect",  # for clients, which authenticate with a token
 }
 NEEDED: dict[str, KeyScope] = {
     "POST /v1/presence/query": "presence:read",
@@ -51,8 +51,8 @@ NEEDED: dict[str, KeyScope] = {
 }
 
 
-# Not counted among a key's requests: they have limits of their own, or take something away from somebody, and that must
-# not have to wait because somebody else reads much.
+# Not counted against a key's rate limit. Some have limits of their own. The rest remove access or data, and must not
+# wait because another caller reads much.
 UNCOUNTED = {
     "POST /v1/rooms/{room}/messages",
     "POST /v1/notifications",
@@ -66,25 +66,25 @@ UNCOUNTED = {
 
 
 class Guard(Protocol):
-    """Who lets requests in."""
+    """Authentication of API requests."""
 
     async def admit(self, request: Request, scope: KeyScope) -> None:
-        """Problem unless the request carries a key with the scope."""
+        """Raise Problem unless the request carries a key with the scope."""
         ...
 
     def caller(self, request: Request) -> Caller:
-        """Who asks, once it is let in."""
+        """Return the caller of an admitted request."""
         ...
 
 
 class Meter(Protocol):
-    """Who counts requests. Refused (`rate_limited`) if there are too many."""
+    """Rate limit of API requests. Raises Refused (`rate_limited`) above the limit."""
 
     def app_request(self, tenant: str | None, key: str) -> None: ...
 
 
 def guarded(route: Route, guard: Guard, meter: Meter) -> Route:
-    """The route as it is served: nothing of a request is looked at before its key."""
+    """Return the route with its checks: the key is checked before anything else of the request is read."""
     (method,) = (route.methods or set()) - {"HEAD"}
     name = f"{method} {route.path}"
     if name in OPEN:

@@ -1,6 +1,6 @@
-"""Announcements of a room's users, occupants or typists, to its listeners on this node.
+"""Announcements of a room's occupants or typists to its listeners on this node.
 
-A small room is sent an event for each user, and only to listeners who may see the user. A large room is sent counts.
+A small room gets an event for each user, sent only to listeners who may see the user. A large room gets counts.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from greendot.protocol.events import Event
 from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.room_view import RoomView
 
-COUNT_EVERY_S = 1.0  # a large room is sent a count at most so often
+COUNT_EVERY_S = 1.0  # least seconds between two counts for a large room
 
 
 class CountThrottle:
-    """Sends a count now, if the last one is old enough; otherwise once, when it is."""
+    """Throttle of counts: `soon` sends one at once, or once when `COUNT_EVERY_S` have passed since the last."""
 
     __slots__ = ("_send", "_timer", "_timers", "sent_at")
 
     def __init__(self, timers: Timers, send: Callable[[], None]) -> None:
         self._timers = timers
         self._send = send
-        self._timer: Timer | None = None  # set while a count waits for its turn
+        self._timer: Timer | None = None  # set while a count waits
         self.sent_at = float("-inf")  # monotonic seconds
 
     def soon(self) -> None:
@@ -52,12 +52,12 @@ class CountThrottle:
 
 
 class RoomAnnouncer(ABC):
-    """The users of one room in one role. Subclasses keep them (`users`) and make their events."""
+    """Announcer of one room's users in one role. Subclasses keep the users (`users`) and make their events."""
 
     __slots__ = ("_channel", "_context", "_counting", "_large", "_visibility", "room_view")
 
-    ROLE: ClassVar[str]  # in the key of signals: the latest of a user in a role replaces those that wait
-    LAPSES: ClassVar[bool]  # clients let the signals expire: counts are repeated, and signals may be shed
+    ROLE: ClassVar[str]  # part of the signals' key: the latest signal of a user and role replaces queued ones
+    LAPSES: ClassVar[bool]  # signals expire at the client: counts are repeated, and signals may be shed
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class RoomAnnouncer(ABC):
 
     @abstractmethod
     def _event(self, user: str, *, seen: bool) -> Event:
-        """Return the event for listeners to whom a user appears, or disappears."""
+        """Return the event for listeners to whom a user appears (`seen`) or disappears."""
 
     @abstractmethod
     def _announce_count(self) -> None:
-        """Send each listener the count of users they see."""
+        """Send each listener the count of users visible to them."""
 
     @property
     def _tenant(self) -> str:
@@ -98,7 +98,7 @@ class RoomAnnouncer(ABC):
         return self._context.registry.connections_in(self._channel, user)
 
     async def _look_up(self, users: Collection[str]) -> bool:
-        """Learn who may see these users; return whether the store could be read."""
+        """Load the facts that decide who sees these users; return False if the store is unavailable."""
         try:
             await self._visibility.know(self._tenant, self.room_view.viewers(), users)
         except StoreUnavailable:
@@ -106,7 +106,7 @@ class RoomAnnouncer(ABC):
         return True
 
     def _announce(self, user: str, event: Event, skip: list[Connection]) -> None:
-        """Send an event to all listeners but `skip`."""
+        """Send an event to all listeners except `skip`."""
         if self._channel.listeners:
             frame, key = encode_event(event, self._context.clock.now_ms()), RoomKey(self._room, (self.ROLE, user))
             self._context.hub.offer(self._channel, frame, key=key, skip=skip, low=self.LAPSES)
@@ -114,7 +114,7 @@ class RoomAnnouncer(ABC):
                 self.room_view.named()
 
     def _announce_gone(self, user: str) -> None:
-        """Announce that a user, who is not in the role any more, has disappeared."""
+        """Announce that a user has left the role. The caller has removed the user from `users`."""
         skip = self.room_view.skipped(user)
         self.room_view.goes(user)
         if self._is_large:
@@ -123,7 +123,7 @@ class RoomAnnouncer(ABC):
             self._announce(user, self._event(user, seen=False), skip)
 
     def review(self, users: Collection[str] | None) -> None:
-        """Decide again whom these users see and who sees them (None: all), and announce each difference."""
+        """Decide again whom these users see and who sees them (None: all users). Announce each difference."""
         for viewer, target, sees in self.room_view.review(users):
             if self._is_large:
                 self._counting.soon()

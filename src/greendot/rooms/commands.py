@@ -1,4 +1,4 @@
-"""Commands of rooms: `room.*`, `typing.*` and `signal.send`."""
+"""Handlers of the commands `room.*`, `typing.*` and `signal.send`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from greendot.rooms.messages import RoomMessages
 from greendot.rooms.service import RoomService
 from greendot.rooms.signals import Signals
 
-RoomLimit = Callable[[Connection, Session, str], None]  # Refused if too much is said in the room
+RoomLimit = Callable[[Connection, Session, str], None]  # raises Refused above the limit of the user, tenant or room
 
 
 class RoomCommands:
-    """Handlers: who may act, within which limit, then the call of the service."""
+    """Handlers of room commands: check permission and limits, then call the service."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RoomCommands:
         return self._in_room(connection, room, self._rate_limits.typing, stop)
 
     def _in_room(self, connection: Connection, room: str, limit: RoomLimit, act: Callable[[], None]) -> Result:
-        """Act at once in a room that was joined (the fast path), else after reading the membership."""
+        """Run `act` at once if the connection has joined the room (fast path), else after the membership is read."""
         session = connection.session
         if session is not None and connection.rooms is not None and room in connection.rooms:
             if self._rooms.is_reader(session, room):
@@ -113,7 +113,7 @@ class RoomCommands:
             raise Refused(Err.BAD_FIELD, "field `room` of signal.send: give either room or user")
         if command.user is None:
             topic = Topic("room", session.tenant, command.room or "")
-            # Encoded once it is admitted: a flood of signals must be cheap to refuse.
+            # Encode only admitted signals: refusing a flood must be cheap.
             return self._in_room(
                 connection,
                 topic.name,

@@ -1,4 +1,4 @@
-"""Messages on their way to a room's subscribers: in order, each once, none left out (`node.stream`)."""
+"""Delivery of messages to a room's subscribers: in order, each once, without gaps (`node.stream`)."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from greendot.store.wire import message_frame
 from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
-COMPARE_S = 15.0  # between two comparisons of the heads of all rooms here
-ATTEMPTS = 10  # to read what was missed, while more is said
+COMPARE_S = 15.0  # seconds between two comparisons of all local rooms' heads with the store
+ATTEMPTS = 10  # reads of missed messages for one client, while new messages arrive
 
 
 class RoomDelivery(StreamFollower[LocalRoom]):
-    """The messages of all local rooms."""
+    """Follower of the message streams of all local rooms."""
 
     def __init__(
         self, store: Store, context: NodeContext, local: Subscriptions[LocalRoom], changed: Callable[[LocalRoom], None]
     ) -> None:
         super().__init__(context, "rooms", COMPARE_S)
-        self.gaps = 0  # gap reads
-        self.recoveries = 0  # clients that returned and asked for the messages they missed
+        self.gaps = 0  # number of gap reads
+        self.recoveries = 0  # number of requests for missed messages by returning clients
         self._store = store
         self._local = local
-        self._changed = changed  # called for a room whose members are not those known here
+        self._changed = changed  # called for a room whose members have changed unnoticed
 
     def begin(self, local: LocalRoom, head: int) -> None:
-        """Follow a room from its head on; messages that came while the head was read are put in order."""
+        """Follow a room from its head on. Messages received while the head was read are put in order."""
         self._set_compare_timer()
         self._forward(local, local.stream.skip_to(head))
         self._schedule_if_behind(local)
 
     def received(self, local: LocalRoom, message: Deliver) -> None:
-        """Forward a message from the bus, or note a hint."""
+        """Forward a message from the bus; for a hint (a message without content), schedule a read of the store."""
         assert message.seq is not None
         if message.frame:
             self._forward(local, local.stream.offer(message.seq, message.frame))
-        else:  # the content is in the store only
+        else:  # a hint: only the store has the content
             local.stream.hint(message.seq)
         if local.opening is None:
             self._schedule_if_behind(local)
@@ -68,7 +68,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
             self._forward(local, local.stream.offer(record.seq, message_frame(record)))
         if len(records) < RECOVER:
             return
-        # Too much for a live stream: clients fetch it when they want it.
+        # Too many messages for a live stream: clients fetch them when they need them.
         room = await self._store.room(topic.tenant, topic.name)
         if room is not None and room.head > local.cursor:
             frame = encode_event(Resync(f"room:{topic.name}"), self._context.clock.now_ms())
@@ -86,11 +86,11 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         return None
 
     async def compare(self, part: Part) -> None:
-        """Compare the rooms of a part with the store."""
+        """Compare the heads of a part's rooms with the store."""
         await self._compare(self._local.within(part))
 
     async def _compare_heads(self, some: Sequence[LocalRoom]) -> None:
-        """Read gaps; where the members have changed unnoticed, the members are read first."""
+        """Read the gap of each room behind the store. If the room's members have changed unnoticed, read them first."""
         rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
         for key, room in (await self._store.heads([*rooms])).items():
             local = rooms[key]
@@ -105,10 +105,13 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     def _log_gap(self, local: LocalRoom, error: StoreUnavailable) -> None:
         log(log_events.WORK_LATER, work="a gap in a room", reason=error, room=local.channel.topic.name)
 
-    # --- returning ---
+    # --- returning clients ---
 
     async def missed(self, local: LocalRoom, after: int) -> list[Record] | None:
-        """The records after `after` up to the cursor; None if they are too many. Read once, however many return."""
+        """Return the records after `after` up to the cursor; None if they are too many.
+
+        Clients that return together share one read. Raise StoreUnavailable if messages arrive faster than reads.
+        """
         self.recoveries += 1
         if local.cursor - after > RECOVER:
             return None
@@ -121,13 +124,13 @@ class RoomDelivery(StreamFollower[LocalRoom]):
                     await self._read_recent(local, after)
                     recent = local.recent
             if recent is not None and recent.after(after) is None:
-                return None  # too many bytes
+                return None  # more bytes than are kept
         raise StoreUnavailable("what was said goes on faster than it is read")
 
     async def _read_recent(self, local: LocalRoom, after: int) -> None:
         topic, recent = local.channel.topic, local.recent
         if recent is None or recent.after(after) is None:
-            # As far back as anybody may come, for those who come behind this one.
+            # Read as far back as a client may recover, for the clients that return after this one.
             recent = Recent(max(0, local.cursor - RECOVER))
         upto = local.cursor
         while recent.last < upto:

@@ -1,4 +1,4 @@
-"""Rooms over HTTP: making them, their members, what is said in them."""
+"""HTTP routes of rooms, their members, occupants, typists and messages, and of signals."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from greendot.telemetry.spans import parent
 class PutRoom(Struct):
     """The body of PUT /v1/rooms/{room}."""
 
-    open: bool | None = None  # None keeps what it is; a new room is closed
-    bus: BusMode | None = None  # None keeps what it is; a new room is `full`
+    open: bool | None = None  # None: unchanged; a new room is closed
+    bus: BusMode | None = None  # None: unchanged; a new room is `full`
 
 
 class PutMember(Struct):
@@ -107,11 +107,11 @@ class Messages(Struct, frozen=True):
     """A page of messages in ascending order."""
 
     messages: list[RoomMessage]
-    next: int | None  # what to give as `after` for those that follow, or as `before`; None if there are no more
+    next: int | None  # `after` or `before` of the next page; None: this is the last
 
 
 class RoomRoutes:
-    """`/v1/rooms` and `/v1/signals`."""
+    """Routes of `/v1/rooms` and `/v1/signals`."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class RoomRoutes:
         of = await self._room(request, room)
         return TypingNow([Typer(*typist) for typist in await self._engine.typers(of.tenant, room)])
 
-    # --- what is said ---
+    # --- messages and signals ---
 
     @operation("GET /v1/rooms/{room}/messages", fails=(404,))
     async def messages(self, request: Request, room: str, query: Span) -> Messages:
@@ -252,7 +252,10 @@ def _no_room(name: str) -> Problem:
 
 
 def _next(room: Room, page: list[Record], *, newest: bool) -> int | None:
-    """Numbers have no gaps: the page that reaches the first or the last is the last one."""
+    """Return the number at which the next page begins; None after the last page.
+
+    Numbers have no gaps: the page that reaches the first number, or the head, is the last one.
+    """
     if not page or (page[0].seq <= 1 if newest else page[-1].seq >= room.head):
         return None
     return page[0].seq if newest else page[-1].seq

@@ -1,4 +1,4 @@
-"""A room with listeners on this node, and what is known of it here."""
+"""State of a room with listeners on this node."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from greendot.store.rooms import MemberState, Record, Room
 
 
 class Recent:
-    """The newest records of a room without a gap, kept so that many who return at once share one read."""
+    """Newest records of a room without a gap, kept so that many clients that return at once share one read."""
 
     __slots__ = ("_bytes", "_records", "last")
 
     def __init__(self, last: int) -> None:
         self._records: deque[Record] = deque()
         self._bytes = 0
-        self.last = last  # everything up to here was looked at
+        self.last = last  # number of the last record that was read
 
     def add(self, records: list[Record]) -> None:
-        """What comes next."""
+        """Append the records that follow `last`, and drop the oldest ones beyond the limits of a recovery."""
         for record in records:
             self._records.append(record)
             self._bytes += len(record.body)
@@ -34,7 +34,7 @@ class Recent:
             self._bytes -= len(self._records.popleft().body)
 
     def after(self, seq: int) -> list[Record] | None:
-        """Everything after `seq`; None if that is not all kept."""
+        """Return the records after `seq`; None if some of them are no longer kept."""
         first = self._records[0].seq if self._records else self.last + 1
         if seq + 1 < first:
             return None
@@ -42,7 +42,7 @@ class Recent:
 
 
 class LocalRoom(TopicSubscription):
-    """A room with listeners on this node."""
+    """Room with listeners on this node."""
 
     __slots__ = (
         "checking",
@@ -62,18 +62,18 @@ class LocalRoom(TopicSubscription):
         super().__init__(channel)
         self.typing = typing
         self.present = present
-        self.stream: LocalStream[bytes] = LocalStream()  # the messages, as offered to the listeners
-        self.recent: Recent | None = None  # made when somebody first returns
+        self.stream: LocalStream[bytes] = LocalStream()  # the messages, up to the last one offered to the listeners
+        self.recent: Recent | None = None  # None until a client returns
         self.returning = asyncio.Lock()  # held while `recent` is read
-        self.room: Room | None = None  # as of `members_rev`; its head may be behind the cursor
-        self.members_rev = 0  # the newest revision of who may be in it that this node acted on
-        self.roles: dict[str, MemberState] = {}  # of those who asked, as of `members_rev`; the marker is not looked at
-        # What waits while the members are looked up: records, and news that they have changed again.
+        self.room: Room | None = None  # as of `members_rev`; the head may be behind the cursor
+        self.members_rev = 0  # newest revision of the members that this node has applied
+        self.roles: dict[str, MemberState] = {}  # of users who were read, as of `members_rev`; markers are not used
+        # Records, and notices of further changes, that wait while the members are read. None: no read is under way.
         self.unchecked: list[Deliver | MembersChanged] | None = None
-        self.checking: asyncio.Future[None] | None = None  # done when they were looked up
-        self.removals = 0  # how often somebody was removed while it was local
+        self.checking: asyncio.Future[None] | None = None  # done when the members have been read
+        self.removals = 0  # grows with each removal of a user while the room is local
 
     @property
     def cursor(self) -> int:
-        """The number of the newest message offered to the listeners."""
+        """Return the number of the newest message offered to the listeners."""
         return self.stream.cursor

@@ -1,8 +1,8 @@
-"""Who may be in a room.
+"""Membership checks: which users may be in a room.
 
-The store knows. For a room with listeners here it is remembered, as of one revision of the members (`members_rev`):
-whoever changes them says so on the room's topic, records carry the revision, and heads are compared now and then, so
-that what is remembered is never old for long. Reads of many who come at once are made together.
+The store has the members. A node remembers the members of rooms with local listeners, as of one revision
+(`members_rev`). Remembered members are never old for long: each change is published on the room's topic, records carry
+the revision, and heads are compared periodically. Reads of many clients that arrive at once are batched.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MemberKey = tuple[str, str, str]  # tenant, room and user
 
 
 class RoomAccess(NamedTuple):
-    """A room somebody may be in."""
+    """Access of a user to a room."""
 
     room: Room
-    role: Role | None  # None: it is open, or the token opens it
-    marker: int  # read up to here
+    role: Role | None  # None: not a member, but the room is open or the token grants the room
+    marker: int  # number of the last message that the user has read
 
 
 class RoomMembers:
-    """Asks the store, or what is remembered of it."""
+    """Members of rooms, from this node's memory or from the store."""
 
     def __init__(self, store: Store, context: NodeContext, local: Subscriptions[LocalRoom]) -> None:
         self._store = store
@@ -49,11 +49,12 @@ class RoomMembers:
         )
 
     async def admit(self, session: Session, room: str, *, make: bool = False, fresh: bool = False) -> RoomAccess:
-        """Refused unless the session may be in the room. With `make`, one its token opens is made if there is none.
+        """Return the session's access to a room; raise Refused if the session may not be in the room.
 
-        With `fresh` the store is asked even if the answer is remembered: only then is the marker right. Nobody is
-        turned away by what is remembered: who is a member since a moment ago must not be, and how long it takes to be
-        refused must not tell whether there is such a room, or somebody in it.
+        With `make`, create a missing room that the token grants. With `fresh`, read the store even if the access is
+        remembered: only then is the marker current. A refusal always comes from the store, for two reasons. A user
+        who became a member a moment ago must not be refused. The time that a refusal takes must not show whether the
+        room exists or has listeners.
         """
         admitted = None if fresh else self._remembered(session, room)
         if admitted is None:
@@ -63,7 +64,7 @@ class RoomMembers:
         return admitted
 
     async def admits(self, grants: Grants, room: str) -> bool:
-        """Whether somebody with these grants may be in a room that is there."""
+        """Return whether a user with these grants may be in the room; False if the room does not exist."""
         local = self._known(grants.tenant, room)
         found = local.room if local is not None else await self._rooms.get((grants.tenant, room))
         if found is None:
@@ -72,12 +73,15 @@ class RoomMembers:
         return may_be_in(grants, found, state.role)
 
     async def throughout(self, session: Session, room: str, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what `read` returns, for a session admitted to the room before and after. Refused otherwise."""
+        """Return what `read` returns, for a session admitted before and after the read; raise Refused otherwise.
+
+        Read again if the user was removed from a room meanwhile.
+        """
         while True:
             removals = session.removals
             await self.admit(session, room)
             found = await read()
-            await self.admit(session, room)  # the room may have been closed while it was read
+            await self.admit(session, room)  # the room may have been closed during the read
             if session.removals == removals:
                 return found
 
@@ -88,7 +92,7 @@ class RoomMembers:
         return RoomAccess(local.room, *state) if may_be_in(session.grants, local.room, state.role) else None
 
     async def _asked(self, session: Session, room: str, make: bool) -> RoomAccess | None:
-        """By the store, which is asked the same of a room that is not there as of one that is closed."""
+        """Read the access from the store: the same read for a missing room and for a closed one."""
         if session.grants.may_join(room):
             return await self._opened(session, room, make)
         key = session.tenant, room, session.user
@@ -102,7 +106,7 @@ class RoomMembers:
         return RoomAccess(*found)
 
     async def _opened(self, session: Session, room: str, make: bool) -> RoomAccess | None:
-        """A room the token opens, if there is one."""
+        """Read a room that the token grants; None if the room does not exist and `make` is False."""
         found, state = await asyncio.gather(
             self._rooms.get((session.tenant, room)),
             self._member_state((session.tenant, room, session.user), fresh=True),
@@ -118,23 +122,23 @@ class RoomMembers:
             return local.roles[user]
         revision = local.members_rev if local is not None else 0
         state = await self._member_states.get(member)
-        if local is not None and local.members_rev == revision:  # else it may have changed while it was read
+        if local is not None and local.members_rev == revision:  # else the role may have changed during the read
             local.roles[user] = state
         return state
 
     def remembers(self, tenant: str, room: str) -> bool:
-        """Whether it is known here who may be in the room."""
+        """Return whether this node remembers the room's members."""
         return self._known(tenant, room) is not None
 
     def _known(self, tenant: str, room: str) -> LocalRoom | None:
-        """Return the room as remembered here; None if it is not, or while its members are being looked up again."""
+        """Return the local room; None if there is none, while it opens, or while its members are read again."""
         local = self._local.get(Topic("room", tenant, room))
         if local is None or local.opening is not None or local.room is None or local.unchecked is not None:
             return None
         return local
 
     async def refresh(self, local: LocalRoom) -> list[str]:
-        """The members have changed. Answers the listening users who may no longer be in the room."""
+        """Read the changed members; return the listening users who may no longer be in the room."""
         topic = local.channel.topic
         sessions = {c.session.user: c.session for c in local.channel.listeners if c.session is not None}
         room = (await self._store.heads([(topic.tenant, topic.name)])).get((topic.tenant, topic.name))

@@ -1,6 +1,7 @@
-"""What is said in rooms: messages, changes of them, how far somebody has read, what was said before.
+"""Messages of rooms: sending, edits, deletions, history and read markers; rooms and members as the app changes them.
 
-Written first, then told. Whoever may be in a room may speak in it, unless they are only a reader there.
+A message is written to the store first, then published. A user who may be in a room may send to the room, unless the
+user is only a reader.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.spans import parent, span
 
-NOTHING = b"null"  # the body of a deletion
-ATTEMPTS = 10  # to write a message while the members of its room change
+NOTHING = b"null"  # body of a deletion
+ATTEMPTS = 10  # writes of one message while the members of its room change
 
 
 class RoomMessages:
-    """Commands and requests that change a room, or read what was said in it."""
+    """Service for commands and requests that change a room or read its messages."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class RoomMessages:
         context: NodeContext,
         rpc: ClusterRpc,
         rate_limits: RateLimits,
-        members_changed: Callable[[str, str], Awaitable[None]],  # called with a user whose rooms have changed
+        members_changed: Callable[[str, str], Awaitable[None]],  # called with the tenant and user of a changed member
     ) -> None:
         self._engine = engine
         self._store = store
@@ -56,10 +57,13 @@ class RoomMessages:
         self._rate_limits = rate_limits
         self._members_changed = members_changed
 
-    # --- who may ---
+    # --- permission ---
 
     async def speaker(self, connection: Connection, session: Session, room: str, *, fresh: bool = False) -> RoomAccess:
-        """Refused unless the session has joined, or its user is a member, and not only a reader."""
+        """Return the access of a session that may send to the room; raise Refused otherwise.
+
+        The connection has joined the room, the user is a member, or the token grants the room. A reader may not send.
+        """
         admitted = await self._rooms.membership.admit(session, room, make=True, fresh=fresh)
         joined = connection.rooms is not None and room in connection.rooms
         if not joined and admitted.role is None and not session.grants.may_join(room):
@@ -73,7 +77,7 @@ class RoomMessages:
     async def send(self, connection: Connection, session: Session, command: RoomSend) -> SendReply:
         admitted = await self.speaker(connection, session, command.room)
         self._rate_limits.send(connection, session, command.room)
-        # The message shows that the typing is over: nobody waits for a stop that may never come.
+        # A message ends the user's typing: the `typing.stop` of the client may never arrive.
         self._rooms.stop_typing(session, command.room)
 
         async def admit() -> RoomAccess:
@@ -126,9 +130,9 @@ class RoomMessages:
         admitted: RoomAccess,
         admit: Callable[[], Awaitable[RoomAccess]],
     ) -> SendReply:
-        """Write the draft under the admission. Where the members have changed meanwhile, admit the author again."""
+        """Write the draft under `admitted`. If the members have changed meanwhile, call `admit` and write again."""
         for _ in range(ATTEMPTS):
-            if session.revoked:  # while it was looked up whether it may
+            if session.revoked:  # during the read of the access
                 raise Refused(Err.FORBIDDEN, "this session was revoked")
             draft = structs.replace(draft, members_rev=admitted.room.members_rev)
             try:
@@ -142,7 +146,10 @@ class RoomMessages:
         )
 
     async def append(self, tenant: str, room: str, draft: Draft, trace: str | None = None) -> Record:
-        """Write first, then tell. A message whose key was written before is told again only where it was missed."""
+        """Write a message, then publish it; raise Refused if the room does not exist.
+
+        A message whose key was written before is not published again. Nodes that missed the message find the gap.
+        """
         traceparent = parent()
         if traceparent is None:
             written = await self._store.append(tenant, room, draft)
@@ -181,7 +188,7 @@ class RoomMessages:
         return HistoryReply([message_event(record) for record in fit(records, newest=command.after is None)])
 
     async def read(self, connection: Connection, session: Session, command: RoomRead) -> ReadReply:
-        """Read up to a number. The user's other devices are told."""
+        """Store the read marker and publish it to the user's other devices."""
         await self._rooms.membership.admit(session, command.room)
         marker, head = await self._store.put_marker(session.tenant, command.room, session.user, command.seq)
         unread = max(0, head - marker)
@@ -190,7 +197,7 @@ class RoomMessages:
         self._engine.publish(Topic("user", session.tenant, session.user), told)
         return ReadReply(unread)
 
-    # --- rooms and members, as the app has them ---
+    # --- changes by the app ---
 
     async def put_room(self, tenant: str, room: str, open: bool | None, bus: BusMode | None) -> Room:
         found = await self._store.put_room(tenant, room, open=open, bus=bus)
@@ -199,7 +206,7 @@ class RoomMessages:
         return found
 
     async def put_member(self, tenant: str, room: str, user: str, role: Role) -> bool:
-        """False if there is no such room."""
+        """Add a member or change the role; return False if the room does not exist."""
         found = await self._store.put_member(tenant, room, user, role)
         if found:
             self._engine.publish(Topic("room", tenant, room), MembersChanged())
@@ -208,11 +215,14 @@ class RoomMessages:
         return found
 
     async def remove_member(self, tenant: str, room: Room, user: str) -> None:
-        """When this returns the user hears nothing more of the room. EngineUnavailable: not known; do it again."""
+        """Remove a member. Unless the room is open, no node delivers the room's frames to the user after the return.
+
+        Raise EngineUnavailable if a node has not confirmed the removal; the caller repeats the call.
+        """
         await self._store.remove_member(tenant, room.room, user)
         self._engine.publish(Topic("room", tenant, room.room), MembersChanged())
         self._context.recorder.member("member removed", tenant, room.room, user)
-        now = await self._store.room(tenant, room.room)  # it may have been closed since the caller looked
+        now = await self._store.room(tenant, room.room)  # the room may have been closed since the caller read it
         if now is None or not now.open:
             nodes = {entry.node for entry in await self._engine.sessions(tenant, user)}
             reason = "removed by the app"

@@ -1,8 +1,8 @@
-"""Who is in a room, as its listeners on this node see it.
+"""Occupancy of a room, as its listeners on this node see it.
 
-The node keeps a copy: read when the room is opened, kept by what the engine tells, and read again when something may
-have been missed or a node has died. So nobody who asks costs an engine read, and each node tells its own listeners what
-is different.
+The node keeps a copy of the occupants. The copy is read when the room is opened, updated by the engine's messages, and
+read again when a message may have been missed or a node has died. A query therefore costs no engine read. Each node
+announces the differences to its own listeners.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from greendot.rooms.announcer import RoomAnnouncer
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.visibility.cache import VisibilityCache
 
-RETRY_S = 1.0  # after the store could not say who may see somebody
+RETRY_S = 1.0  # seconds until visibility facts are read again after the store failed
 
 
 def page(
@@ -38,7 +38,10 @@ def page(
     *,
     stale: bool = False,
 ) -> PresentReply:
-    """A part of the users, and of `also`, by id; and how many there are, `count` if those are not all."""
+    """Return a page of users by id, `also` among them, and the number of all users.
+
+    `count` is the number of users where `ordered` does not contain all of them.
+    """
     at = 0 if after is None else bisect_right(ordered, after)
     users = [*ordered[at : at + limit]]
     if also is not None and (after is None or also > after):
@@ -48,7 +51,7 @@ def page(
 
 
 class RoomOccupancy(RoomAnnouncer):
-    """Who is in one room with local listeners."""
+    """Occupants of one room with local listeners."""
 
     __slots__ = (
         "_held_until",
@@ -77,37 +80,37 @@ class RoomOccupancy(RoomAnnouncer):
         super().__init__(channel, context, visibility, large, lambda: self._users)
         self._statuses = statuses
         self._session_rooms = session_rooms
-        self._unknown: set[str] = set()  # who came, and it is being looked up who may see them
+        self._unknown: set[str] = set()  # entered; the facts that decide who sees them are being read
         self._users: set[str] = set()
-        self._order: list[str] | None = None  # the same by id, once somebody asked for it
-        self._reads = self._newest = 0  # how often it was read, and which reading was the last to count
-        self._readings: dict[int, dict[str, bool]] = {}  # under way; who entered or left meanwhile
+        self._order: list[str] | None = None  # `_users` sorted by id; None until requested
+        self._reads = self._newest = 0  # number of readings, and the latest one that was applied
+        self._readings: dict[int, dict[str, bool]] = {}  # under way, with the users who entered (True) or left
         self._held_until = float("-inf")  # monotonic seconds
-        self.stale = False  # some may be missing: it was read while lost records were being restored
+        self.stale = False  # occupants may be missing: read while the engine's lost data was being restored
 
-    # --- what is known ---
+    # --- reads ---
 
     def count(self, reader: str) -> int:
-        """How many are there, as far as `reader` may see."""
+        """Return the number of occupants visible to `reader`, including the reader."""
         return self.room_view.count(reader) + (self.unseen(reader) is not None)
 
     @property
     def users(self) -> Collection[str]:
-        """All who are there, whoever sees them."""
+        """Return all occupants, visible to a listener or not."""
         return self._users
 
     def ordered(self) -> Sequence[str]:
-        """The same by id."""
+        """Return all occupants, sorted by id."""
         if self._order is None:
             self._order = sorted(self._users)
         return self._order
 
     def is_viewer(self, reader: str) -> bool:
-        """Whether the reader listens here, so that it is known whom they see."""
+        """Return whether the reader listens on this node: only then is the reader's view known here."""
         return bool(self._devices(reader))
 
     def page(self, reader: str, after: str | None, limit: int) -> PresentReply:
-        """Return a part of those whom a viewer sees, and how many they are."""
+        """Return a page of the occupants visible to a viewer, and the number of all visible ones."""
         ordered, sees = self.ordered(), self.room_view.sees
         at = 0 if after is None else bisect_right(ordered, after)
         seen = (ordered[number] for number in range(at, len(ordered)) if sees(reader, ordered[number]))
@@ -115,11 +118,14 @@ class RoomOccupancy(RoomAnnouncer):
         return page(some, self.unseen(reader), after, limit, count, stale=self.stale)
 
     def unseen(self, reader: str | None) -> str | None:
-        """A reader who is there and whom nobody else sees: invisible, or just coming."""
+        """Return the reader if present but unseen by all other users (invisible, or about to enter); None otherwise."""
         return reader if reader is not None and reader not in self._users and self._devices(reader) else None
 
     async def read(self, engine: Engine) -> None:
-        """Compare with the engine and tell what is different. Not while it is held: then absence means nothing."""
+        """Read the occupants from the engine and announce the differences.
+
+        Do nothing while held: a missing user may not have been restored yet. Of several reads, the latest one wins.
+        """
         if self._is_held:
             return
         self._reads += 1
@@ -134,13 +140,13 @@ class RoomOccupancy(RoomAnnouncer):
             self._newest = number
             self.stale = stale or engine.is_restoring(self._tenant, self._room)
             self._order = None
-            # While records are being restored absence means nothing: nobody leaves by what was read.
+            # While the engine's data is being restored, a user missing from the reading has not left.
             different = found - self._users if self.stale else found ^ self._users
             async for users in self._context.slices.cut([*different]):
                 if number < self._newest or self._is_held:
                     return
                 for user in users:
-                    # What was received of a user since the reading began is newer than what was read.
+                    # Messages received since the reading began are newer than the reading.
                     if user not in meanwhile:
                         self._correct(user, is_there=user in found, is_known=is_known)
         finally:
@@ -149,7 +155,7 @@ class RoomOccupancy(RoomAnnouncer):
             self._unknown &= found.union(user for user, entered in meanwhile.items() if entered)
 
     def _correct(self, user: str, *, is_there: bool, is_known: bool) -> None:
-        """Show what the engine says of a user."""
+        """Apply the engine's state of a user."""
         if not is_there:
             self._leave(user)
         elif is_known:
@@ -158,7 +164,7 @@ class RoomOccupancy(RoomAnnouncer):
             self._arrive(user)
 
     def hold(self, seconds: float) -> None:
-        """The engine has forgotten who is there: until all are restored, and it is read again, nobody leaves."""
+        """Keep all occupants for `seconds`: the engine lost them, and the nodes restore their sessions meanwhile."""
         self._held_until = self._context.timers.now() + seconds
 
     @property
@@ -168,7 +174,7 @@ class RoomOccupancy(RoomAnnouncer):
     # --- from the bus ---
 
     def receive(self, message: Entered | Left) -> bool:
-        """Whether it shows that the engine has forgotten who is there, before this node found out."""
+        """Apply a message; return whether it shows a loss in the engine that this node has not noticed yet."""
         user, entered = message.user, isinstance(message, Entered)
         for meanwhile in self._readings.values():
             meanwhile[user] = entered
@@ -184,10 +190,10 @@ class RoomOccupancy(RoomAnnouncer):
         self._counting.close()
         self._unknown.clear()
 
-    # --- who may see them ---
+    # --- visibility ---
 
     def _arrive(self, user: str) -> None:
-        """Enter, once it is known who may see it."""
+        """Add the user as soon as the facts that decide who sees the user are known."""
         if user in self._users or self._visibility.is_ready(self._tenant, user):
             self._enter(user)
         elif user not in self._unknown:
@@ -197,7 +203,7 @@ class RoomOccupancy(RoomAnnouncer):
     async def _learn(self, user: str) -> None:
         is_known = await self._look_up([user])
         if user not in self._unknown:
-            return  # gone meanwhile
+            return  # the user left meanwhile
         if is_known:
             self._enter(user)
         else:
@@ -222,7 +228,7 @@ class RoomOccupancy(RoomAnnouncer):
                 self._announce(user, RoomEntered(self._room, user), self.room_view.skipped(user))
 
     def _leave(self, user: str) -> None:
-        # The engine may not know yet of a session that is here.
+        # The engine may not know yet of a session on this node.
         if self._session_rooms.is_inside(self._tenant, user, self._room):
             return
         self._unknown.discard(user)
@@ -240,7 +246,7 @@ class RoomOccupancy(RoomAnnouncer):
         return RoomEntered(self._room, user) if seen else RoomLeft(self._room, user)
 
     def _announce_count(self) -> None:
-        """Send everybody the count of users there: one more for those who are there and whom nobody else sees."""
+        """Send each listener the count of visible occupants. Invisible listeners count themselves in addition."""
         hidden = [user for user in self._statuses.invisible(self._tenant) if self._devices(user)]
         self.room_view.deliver_count(self._count_frame, RoomKey(self._room, (self.ROLE,)), hidden, 1)
 

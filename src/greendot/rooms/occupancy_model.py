@@ -1,7 +1,7 @@
-"""Who is in one room: users, each by the sessions they have there.
+"""Occupants of one room: users, each with their sessions in the room.
 
-A session counts while its node lives, and for the grace after that. Only a user's first and last session that counts
-are news.
+A session counts while its node lives, and for the grace after that. A user enters with the first session that counts
+and leaves with the last one.
 
 Times are integer milliseconds of the engine's clock.
 """
@@ -14,15 +14,15 @@ from greendot.presence.model import NodeLife, SessionEpoch
 
 
 class Occupants:
-    """The occupants of one room."""
+    """Occupants of one room, by user."""
 
     __slots__ = ("_users",)
 
     def __init__(self) -> None:
-        self._users: dict[str, dict[str, str]] = {}  # user → session → the incarnation it is with
+        self._users: dict[str, dict[str, str]] = {}  # user → session → incarnation of the session's node
 
     def enter(self, user: str, ref: SessionEpoch, now: int, nodes: Mapping[str, NodeLife]) -> bool:
-        """The session is in the room, under this incarnation from now on. Whether its user was not."""
+        """Add a session, or move it to the incarnation of `ref`; return whether the user has entered with it."""
         sessions = self._counting(user, now, nodes)
         was_there = bool(sessions)
         sessions[ref.session] = ref.incarnation
@@ -30,7 +30,7 @@ class Occupants:
         return not was_there
 
     def exit(self, user: str, session: str, now: int, nodes: Mapping[str, NodeLife]) -> bool:
-        """The session is not in the room. Whether it was, and its user is not any more."""
+        """Remove a session; return whether the user has left with it."""
         sessions = self._counting(user, now, nodes)
         was_there = sessions.pop(session, None) is not None
         if sessions:
@@ -40,16 +40,16 @@ class Occupants:
         return was_there and not sessions
 
     def users(self, now: int, nodes: Mapping[str, NodeLife]) -> list[str]:
-        """Who is there, by user id."""
+        """Return the occupants, sorted by user id."""
         live = {node for node, life in nodes.items() if _counts(life, now)}
         return sorted(user for user, sessions in self._users.items() if not live.isdisjoint(sessions.values()))
 
     def sessions(self, user: str, now: int, nodes: Mapping[str, NodeLife]) -> set[str]:
-        """Those of one user."""
+        """Return the sessions of one user that count."""
         return {*self._counting(user, now, nodes)}
 
     def nodes(self) -> set[str]:
-        """The incarnations their sessions are with, whether these count or not."""
+        """Return the incarnations of all sessions, including those that no longer count."""
         return {node for sessions in self._users.values() for node in sessions.values()}
 
     @property

@@ -1,4 +1,4 @@
-"""Removed members: out of the room on this node, and no frame of it is sent to them any more."""
+"""Removal of members from rooms on this node. A removed member gets no further frame of the room."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from greendot.rooms.session_rooms import SessionRooms
 
 
 class MemberRemoval:
-    """Compares subscribers with the members, and removes those who are no members any more."""
+    """Check of a room's subscribers against its members, and removal of subscribers who may not be in the room."""
 
     def __init__(
         self,
@@ -45,19 +45,19 @@ class MemberRemoval:
         self._receive = receive
 
     def check(self, local: LocalRoom) -> None:
-        """Read the members before anything more is delivered."""
+        """Read the members; messages wait until the members are known."""
         if local.unchecked is None:
             local.unchecked, local.checking = [], asyncio.get_running_loop().create_future()
             self._context.tasks.spawn(self._refresh_members(local))
 
     async def _refresh_members(self, local: LocalRoom) -> None:
-        covered = len(local.unchecked or ())  # messages from before the read are decided by its result
+        covered = len(local.unchecked or ())  # messages that came before the read are decided by the read
         topic = local.channel.topic
         try:
             for user in await self._membership.refresh(local):
                 self._remove(topic.tenant, topic.name, user, "removed")
         except StoreUnavailable:
-            # Unknown who may receive the waiting messages: they are read again once the store answers.
+            # The members are unknown: drop the waiting messages, which are read again once the store answers.
             local.members_rev = -1
             local.unchecked = []
         finally:
@@ -68,13 +68,13 @@ class MemberRemoval:
             if index >= covered or self._local.get(topic) is not local:
                 self._receive(topic, message)
             elif isinstance(message, Deliver):
-                # Even if it names a later revision than the store does: a restored store may never know that one.
+                # Also with a newer revision than the store's: a restored store may never reach that revision.
                 self._delivery.received(local, message)
         if local.room is not None and local.room.head > local.cursor and not local.stream.gap:
             await self._delivery.fill_quietly(local)
 
     def receive(self, topic: Topic, message: MemberRemoved) -> None:
-        """Remove a member for another node, which waits for the acknowledgement."""
+        """Remove a member at the request of a node, which waits for the acknowledgement."""
         local = self._local.get(Topic("room", message.tenant, message.room))
         if local is not None:
             local.removals += 1
@@ -87,18 +87,21 @@ class MemberRemoval:
         if local is not None:
             local.removals += 1
         for session in self._context.registry.sessions_of(tenant, user):
-            self._session_rooms.exit(session, room)  # also one that lingers
+            self._session_rooms.exit(session, room)  # including lingering sessions
         for connection in [*self._context.registry.connections_of(tenant, user)]:
             self.lose(connection, (room,), reason)
 
     def lose(self, connection: Connection, rooms: Collection[str], reason: str) -> None:
-        """Take the connection out of rooms it may not be in any more. Frames of them that wait for it are dropped."""
+        """Remove a connection from rooms it may not be in any more, and drop their frames from its send buffer.
+
+        The client gets a `room.changed` for each room it had joined, and an error for each reply that was dropped.
+        """
         if connection.session is not None:
             connection.session.removals += 1
         lost = (connection.rooms or set()).intersection(rooms)
         for room in lost:
             self._leave(connection, room)
-        # A connection that has not joined a room may have asked for its history.
+        # A connection that has not joined a room may have requested its history.
         dropped = connection.drop(lambda key: isinstance(key, RoomKey) and key.room in rooms)
         for room in sorted(lost):
             event = RoomChanged(room, removed=True, reason=reason)

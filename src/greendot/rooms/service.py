@@ -1,7 +1,7 @@
-"""Rooms on this node: who enters, who listens, what is said.
+"""Rooms on this node: joining and leaving, occupants, typing, and messages from the bus.
 
-A room is local while it has listeners here (and a little longer). A joiner reads up to the cursor and attaches in the
-same turn of the loop.
+A room is local while it has listeners on this node, and a little longer. A joining connection reads up to the cursor
+and attaches in the same turn of the loop.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from greendot.store.port import Store
 from greendot.store.wire import message_event
 from greendot.visibility.cache import VisibilityCache
 
-ATTEMPTS = 100  # to join while the members of the room change
-MOST_PAIRS = 1_000_000  # of viewers and those they see in a room, to be looked through in case a change was missed
-AT_ONCE = 100  # rooms looked through together
+ATTEMPTS = 100  # attempts to join while the members of the room change
+MOST_PAIRS = 1_000_000  # viewers times occupants; larger rooms are left out when all users are reviewed
+AT_ONCE = 100  # rooms read concurrently
 
 
 class RoomLimits(Struct, frozen=True):
-    """From the settings."""
+    """Limits and times of rooms, from the settings."""
 
-    rooms: Callable[[str], int]  # per connection, by its tenant
-    large: int  # above so many listeners only the number of typers, and of those present, is told
+    rooms: Callable[[str], int]  # most rooms of a connection, by tenant
+    large: int  # listeners, or occupants, above which a room gets counts instead of events
     typing: TypingTimes
-    hold_s: float  # how long all nodes together take to restore what the engine forgot
+    hold_s: float  # seconds in which all nodes restore what the engine lost
 
 
 class RoomService:
-    """All rooms of this node."""
+    """Service for all rooms of this node."""
 
     def __init__(
         self,
@@ -104,17 +104,20 @@ class RoomService:
     def local(self, topic: Topic) -> LocalRoom | None:
         return self._local.get(topic)
 
-    # --- listening ---
+    # --- joining and leaving ---
 
     async def join(self, connection: Connection, session: Session, room: str, after: int | None) -> JoinReply:
-        """Listen from now on. With `after`, also what was missed."""
+        """Join a room. With `after`, the reply contains the messages after that number."""
         with self._context.surge.one():
             return await self.rejoin(connection, session, room, after, RECOVER_BYTES)
 
     async def rejoin(
         self, connection: Connection, session: Session, room: str, after: int | None, most: int
     ) -> JoinReply:
-        """As a part of a hello: what was missed, up to `most` bytes of it."""
+        """Join a room, also as part of a hello. Missed messages of more than `most` bytes are left out (`truncated`).
+
+        Raise StoreUnavailable if the members of the room changed during every attempt.
+        """
         for _ in range(ATTEMPTS):
             reply = await self._try_to_join(connection, session, room, after, most)
             if reply is not None:
@@ -124,19 +127,19 @@ class RoomService:
     async def _try_to_join(
         self, connection: Connection, session: Session, room: str, after: int | None, most: int
     ) -> JoinReply | None:
-        """None if the room or its members changed meanwhile: then it is to be tried again."""
+        """Join a room; return None if the room or its members changed meanwhile and the caller has to try again."""
         joined = connection.rooms or set()
         if room not in joined and len(joined) >= (most_rooms := self._limits.rooms(session.tenant)):
             raise Refused(Err.TOO_MANY, f"a connection may be in at most {most_rooms} rooms")
         topic = Topic("room", session.tenant, room)
-        if not self.membership.remembers(session.tenant, room):  # whoever may not be in it must not have it opened
+        if not self.membership.remembers(session.tenant, room):  # a session without access must not open the room
             await self.membership.admit(session, room, make=True)
         await self._local.open([topic])
         local = self._local.get(topic)
         if local is None:
             return None
         removals = local.removals
-        # Now that removals are heard: who was removed in between must not slip in.
+        # Check again now that the node receives removals: a user removed in between must not join.
         admitted = await self.membership.admit(session, room, fresh=True)
         there = {*local.present.users, *local.typing.users} if self._visibility.matters(session.tenant) else ()
         await self._visibility.know(session.tenant, [session.user], there)
@@ -145,7 +148,7 @@ class RoomService:
             if local.unchecked is not None and local.checking is not None:
                 await asyncio.shield(local.checking)
             return None
-        # No await below: what was read and what the listener will hear must meet without a gap.
+        # No await below: the messages read and the messages delivered from now on must meet without a gap.
         if not connection.closing:
             self._local.attach(local, connection)
             connection.rooms = (connection.rooms or set()) | {room}
@@ -168,22 +171,25 @@ class RoomService:
     def _is_current(self, local: LocalRoom, admitted: RoomAccess) -> bool:
         """Return whether an admission still holds: no newer revision of the members is known or being read here.
 
-        A room may be closed, or a member removed, while the joiner waits for the store. The look-up that follows
-        compares the listeners only, so whoever is not attached yet has to be admitted again.
+        A room may be closed, or a member removed, while the joining session waits for the store. The refresh of the
+        members that follows checks attached listeners only, so the joining session has to be admitted again.
         """
         if local.unchecked is None and admitted.room.members_rev < local.members_rev:
-            self._check(local)  # also ends the wait when the store was restored to an older revision
+            self._check(local)  # also ends the wait if the store was restored to an older revision
         return local.unchecked is None
 
     async def _missed(self, local: LocalRoom, after: int | None, most: int) -> tuple[list[RoomMessage], bool]:
-        """The messages after `after` up to the cursor; empty and True if they are too many, or it lies beyond."""
+        """Return the messages after `after` up to the cursor, and whether some are left out.
+
+        Return none and True if the messages are too many, or if `after` is beyond the cursor.
+        """
         if after is None:
             return [], False
         while True:
             records = await self.delivery.missed(local, after)
             if records is None or sum(len(record.body) for record in records) > most:
                 return [], True
-            if (records[-1].seq if records else after) >= local.cursor:  # nothing came while it was read
+            if (records[-1].seq if records else after) >= local.cursor:  # no message came during the read
                 return [message_event(record) for record in records], after > local.cursor
 
     def leave(self, connection: Connection, room: str) -> None:
@@ -197,7 +203,7 @@ class RoomService:
         self._local.detach(Topic("room", session.tenant, room), connection)
 
     def forget(self, connection: Connection, *, said_bye: bool) -> None:
-        """The connection is gone. A farewell ends its typing now, a lost socket's ends by itself."""
+        """Detach an ended connection from its rooms. After a `bye` its typing stops now; otherwise typing expires."""
         session = connection.session
         if session is None:
             return
@@ -208,19 +214,19 @@ class RoomService:
             self._local.detach(Topic("room", session.tenant, room), connection)
 
     def returned(self, connection: Connection, session: Session) -> None:
-        """The session is back on this connection: the rooms it did not come back into it has left."""
+        """Remove a resumed session from the rooms that it has not joined again on this connection."""
         if not connection.closing and session.connection is connection:
             self._session_rooms.keep(session, connection.rooms or ())
 
     def hush(self, connection: Connection) -> None:
-        """End the typing this connection started, in every room."""
+        """Stop the typing that this connection started, in every room."""
         session = connection.session
         if session is not None:
             for room in [*(connection.typed or ())]:
                 self._silence(connection, session, room)
 
     async def present(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
-        """Who is in the room, on whichever node, as far as `reader` (None: the app) may see."""
+        """Return a page of the room's occupants on all nodes that `reader` may see (None: the app, which sees all)."""
         local = self._local.get(topic)
         if local is not None and local.opening is None:
             users, unseen, stale = local.present.ordered(), local.present.unseen(reader), local.present.stale
@@ -252,7 +258,7 @@ class RoomService:
         self._engine.typing_start(session.tenant, room, session.user, session.grants.name)
 
     def is_reader(self, session: Session, room: str) -> bool:
-        """Whether somebody who has joined may only listen."""
+        """Return whether the user of a joined session is only a reader."""
         local = self._local.get(Topic("room", session.tenant, room))
         standing = local.roles.get(session.user) if local is not None else None
         return standing is not None and standing.role == "reader"
@@ -288,26 +294,26 @@ class RoomService:
                     self._context.timers.set(self._limits.hold_s, self._restored, local)
             case MembersChanged():
                 if local.unchecked is not None:
-                    local.unchecked.append(message)  # they may have been read before: they are looked up once more
+                    local.unchecked.append(message)  # the read under way may miss this change: read once more
                 self._check(local)
             case Deliver(seq=None):
                 sender = self._context.registry.connections.get(message.without_connection or "")
-                key = RoomKey(topic.name, message.key or object())  # without a key nothing is replaced
+                key = RoomKey(topic.name, message.key or object())  # a signal without a key replaces no other
                 self._context.hub.offer(
                     local.channel, message.frame, key=key, skip=(sender,) if sender else (), low=True
                 )
             case Deliver():
                 if message.members_rev > local.members_rev:
-                    self._check(local)  # whoever was removed must not hear it
+                    self._check(local)  # a removed member must not receive the message
                 if local.unchecked is not None:
                     local.unchecked.append(message)
                 else:
                     self.delivery.received(local, message)
 
-    # --- who may see whom ---
+    # --- visibility ---
 
     def in_use(self, tenant: str) -> set[str]:
-        """Those who are there or type in the rooms here."""
+        """Return the occupants and typists of the tenant's local rooms."""
         users = set[str]()
         for local in self._local.within(Part()):
             if local.channel.topic.tenant == tenant:
@@ -315,7 +321,7 @@ class RoomService:
         return users
 
     async def review(self, tenant: str, users: Collection[str] | None) -> None:
-        """Decide again what these see and who sees them, and tell what is different."""
+        """Decide again whom these users see and who sees them (None: all users). Announce the differences."""
         for local in self._local.within(Part()):
             if local.channel.topic.tenant != tenant:
                 continue
@@ -325,16 +331,16 @@ class RoomService:
                 continue
             await self._visibility.know(tenant, viewers, there.intersection(concerned))
             await self._visibility.know(tenant, viewers.intersection(concerned), there)
-            while local.channel.pending or local.channel.queued:  # said before, and not to come after what is said now
+            while local.channel.pending or local.channel.queued:  # earlier frames must not arrive after the differences
                 self._context.hub.flush()
                 await asyncio.sleep(0)
             local.present.review(users)
             local.typing.review(users)
 
-    # --- when something may have been missed ---
+    # --- after missed messages or a loss ---
 
     async def resync(self, part: Part) -> None:
-        """Compare with the engine and the store, and make up for what was missed."""
+        """Compare messages, typists and occupants with the store and the engine, and deliver the differences."""
         await self.delivery.compare(part)
         for local in self._local.within(part):
             topic = local.channel.topic
@@ -342,25 +348,25 @@ class RoomService:
         await self.check_occupancy(part)
 
     async def check_occupancy(self, part: Part) -> None:
-        """See who is in the rooms, and tell what is different."""
+        """Read the occupants of a part's rooms, and announce the differences."""
         rooms = self._local.within(part)
         for at in range(0, len(rooms), AT_ONCE):
             await asyncio.gather(*(local.present.read(self._engine) for local in rooms[at : at + AT_ONCE]))
 
     def hold(self, part: Part, seconds: float) -> None:
-        """The engine has forgotten who is in them: for so long, or until they are held anew and read, nobody leaves."""
+        """Keep the occupants of a part's rooms for `seconds`: the engine lost them. A later call replaces the time."""
         for local in self._local.within(part):
             local.present.hold(seconds)
 
     def _restored(self, local: LocalRoom) -> None:
-        """One that was seen to be restored before this node knew of any loss."""
+        """Read the occupants of a room that may have been restored without a recovery on this node."""
         if self._local.get(local.channel.topic) is local:
             self._context.tasks.spawn(self._check_quietly(local))
 
     async def _check_quietly(self, local: LocalRoom) -> None:
         try:
             await local.present.read(self._engine)
-        except EngineUnavailable:  # perhaps for a moment, in which no loss is found that has all read again
+        except EngineUnavailable:  # perhaps too briefly for a recovery, which reads all rooms again
             self._context.timers.set(self._limits.hold_s, self._restored, local)
 
     # --- local rooms ---
@@ -387,7 +393,7 @@ class RoomService:
                 self.delivery.begin(local, room.head)
         for local, key in zip(fresh, keys, strict=True):
             if local.present.stale and not self._engine.is_restoring(*key):
-                self._restored(local)  # the recovery has ended, and does not read rooms that are being opened
+                self._restored(local)  # the recovery has ended; it does not read rooms that are still opening
 
     def _dropped(self, local: LocalRoom) -> None:
         local.typing.close()

@@ -1,7 +1,7 @@
-"""Which rooms this node's sessions are in, as the engine is told.
+"""Rooms of this node's sessions, as written to the engine.
 
-A session stays in its rooms while it lingers. Users who are invisible are in none. Whatever changes, the engine is told
-how it is then; if it is away, it is told later: nothing is queued.
+A session stays in its rooms while it lingers. Invisible users are in no room. Each write carries the state at the time
+of the write. A write that fails is retried later with the state of then: nothing is queued.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from greendot.node.context import NodeContext
 from greendot.node.session import Session
 from greendot.presence.status import StatusService
 
-RETRY_S = 1.0  # between two attempts to tell the engine something
-DOUBT_S = 5.0  # what failed may be carried out late, after what was said next: it is said once more after this
-# Exits that are told again after a loss. A failover loses the last seconds, a snapshot may be older: as many as cost
-# little are kept for longer.
+RETRY_S = 1.0  # least seconds between two attempts to write to the engine
+DOUBT_S = 5.0  # a failed write may take effect late, after the next one: the state is written again after this time
+# Ages, in seconds, of exits that are written again after a loss in the engine. A failover loses the last seconds, but a
+# snapshot may be older: as many exits as cost little are kept for longer.
 RECENT_S, LONGEST_S = 60.0, 3_600.0
-MOST_EXITS = 5_000  # that are not recent
-MOVED_S = 5.0  # a session that went on to another node has entered its rooms there by then
+MOST_EXITS = 5_000  # beyond this number only recent exits are kept
+MOVED_S = 5.0  # seconds until a session that moved to another node has entered its rooms there
 
-SessionRoom = tuple[Session, str]  # a session, and a room it is in or was
+SessionRoom = tuple[Session, str]  # a session and a room that the session is in or was in
 
 
 class SessionRooms:
-    """One for each node."""
+    """Rooms of the node's sessions, and their writes to the engine."""
 
     def __init__(self, engine: RoomEngine, statuses: StatusService, context: NodeContext) -> None:
         self._engine = engine
         self.statuses = statuses
         self._context = context
-        # Writes to the engine that are under way, and whether the session has entered or left again meanwhile.
+        # Writes to the engine under way, and whether the session has entered or left again meanwhile.
         self._updating: dict[SessionRoom, bool] = {}
-        self._exited: dict[SessionRoom, float] = {}  # lately, and when; the first first
+        self._exited: dict[SessionRoom, float] = {}  # recent exits and their monotonic seconds, oldest first
         statuses.listeners.append(self._user_changed)
 
-    # --- sessions come and go ---
+    # --- entering and leaving ---
 
     def enter(self, session: Session, room: str) -> None:
         if session.rooms is None:
@@ -55,12 +55,15 @@ class SessionRooms:
             self._changed((session, room))
 
     def keep(self, session: Session, rooms: Collection[str]) -> None:
-        """The session has come back into these rooms, and not into the others."""
+        """Remove the session from all rooms except these."""
         for room in {*(session.rooms or ())}.difference(rooms):
             self.exit(session, room)
 
     def forget(self, session: Session) -> None:
-        """The session counts no longer, here."""
+        """Remove a session that no longer counts on this node from its rooms.
+
+        A session that moved to another node leaves a few seconds later, so that the user stays in the rooms.
+        """
         if session.moved:
             self._context.timers.set(MOVED_S, self._leave_all, session)
         else:
@@ -80,18 +83,18 @@ class SessionRooms:
         return age_s > RECENT_S and (age_s > LONGEST_S or len(self._exited) > MOST_EXITS)
 
     def _user_changed(self, key: tuple[str, str]) -> None:
-        """The user is invisible from now on, or no longer."""
+        """Write all rooms of a user who has become invisible, or visible again."""
         for session in self._context.registry.sessions_of(*key):
             for room in session.rooms or ():
                 self._changed((session, room))
 
     def is_inside(self, tenant: str, user: str, room: str) -> bool:
-        """Whether a session of this node keeps the user in the room, whatever the engine knows of it yet."""
+        """Return whether a session of this node keeps the user in the room, even if the engine does not know it yet."""
         sessions = self._context.registry.sessions_of(tenant, user)
         inside = any(session.rooms is not None and room in session.rooms for session in sessions)
         return inside and not self.statuses.is_invisible((tenant, user))
 
-    # --- telling the engine ---
+    # --- writes to the engine ---
 
     def _changed(self, entry: SessionRoom) -> None:
         if entry in self._updating:
@@ -114,7 +117,7 @@ class SessionRooms:
         self._context.tasks.spawn(self._update_engine(entry, again=True))
 
     async def _write(self, entry: SessionRoom, *, restoring: bool = False) -> None:
-        """How it is now, and how it has become meanwhile: one word after the other."""
+        """Write the current state, and again if it has changed meanwhile: never two writes at once."""
         session, room = entry
         changed = True
         while changed:
@@ -125,16 +128,16 @@ class SessionRooms:
                 await self._engine.enter(session.tenant, room, session.user, session.ref, restoring=restoring)
             changed = self._updating[entry]
 
-    # --- when the engine may have forgotten ---
+    # --- after a loss in the engine ---
 
     def in_part(self, part: Part) -> list[SessionRoom]:
-        """All there are in a part's rooms, and those that were until lately: that they are not may have been lost."""
+        """Return the sessions in a part's rooms, and those that left recently: the engine may have lost the exit."""
         sessions = self._context.registry.sessions.values()
         there = [(session, room) for session in sessions for room in session.rooms or ()]
         return [entry for entry in (*there, *self._exited) if part.covers(entry[0].tenant, entry[1])]
 
     async def restore(self, entry: SessionRoom) -> None:
-        """Tell the engine of a session in a room, in case it forgot. EngineUnavailable if it cannot be told now."""
+        """Write a session's state in a room again, in case the engine lost it. Raise EngineUnavailable on failure."""
         if entry in self._updating:
             self._updating[entry] = True
             return

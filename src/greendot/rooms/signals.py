@@ -19,7 +19,7 @@ from greendot.telemetry.spans import parent
 
 
 class Signals:
-    """Publishes signals of this node's clients, and delivers those for its users. Rooms deliver their own."""
+    """Publisher of signals of this node's clients, and delivery of signals for its users. Rooms deliver their own."""
 
     def __init__(self, bus: Bus, clock: Clock, registry: Registry, hub: Hub, metrics: Metrics) -> None:
         self._bus = bus
@@ -45,7 +45,7 @@ class Signals:
         self._bus.publish(topic, Deliver(frame, key=key, without_connection=connection.id, traceparent=traceparent))
 
     def deliver(self, topic: Topic, message: Deliver) -> None:
-        """Send a frame to all connections of a user on this node."""
+        """Send a frame to all connections of a user on this node. Signals are dropped while the hub sheds load."""
         if self._hub.shedding and message.seq is None:
             self._metrics.drop(message.frame, "shed")
             return

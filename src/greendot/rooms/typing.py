@@ -1,7 +1,7 @@
 """Typing as the listeners of one room see it.
 
-The node keeps who is typing and ends each by its own timer, so that nobody is left typing when a stop is lost, a
-client vanishes or another node dies.
+The node keeps the typists, each with an own timer. A typist therefore expires even if a stop is lost, a client vanishes
+or another node dies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from greendot.rooms.announcer import RoomAnnouncer
 from greendot.rooms.typing_model import Typist
 from greendot.visibility.cache import VisibilityCache
 
-# Of the hold: a large room's count is repeated so often while people go on typing, so that clients may let it expire.
+# Fraction of the hold after which a large room's count is repeated while users type. Clients let a count expire.
 REPEAT_COUNT = 0.4
 
 
@@ -30,7 +30,7 @@ class _Entry(NamedTuple):
 
 
 class RoomTyping(RoomAnnouncer):
-    """Who is typing in one room with local listeners."""
+    """Typists of one room with local listeners."""
 
     __slots__ = ("_entries", "_ttl_ms", "_unknown")
 
@@ -42,25 +42,26 @@ class RoomTyping(RoomAnnouncer):
         super().__init__(channel, context, visibility, large, lambda: self._entries.keys())
         self._ttl_ms = ttl_ms
         self._entries: dict[str, _Entry] = {}
-        self._unknown: dict[str, Typing] = {}  # who types, and it is being looked up who may see them
+        self._unknown: dict[str, Typing] = {}  # typists for whom the facts that decide who sees them are being read
 
     def seed(self, typists: Iterable[Typist]) -> None:
-        """Take over what the engine knew when the first listener came; what was heard since is newer."""
+        """Add the typists that the engine had when the room was opened. Messages received since are newer."""
         for user, name, remaining in typists:
             if user not in self._entries:
                 self._hold(user, name, remaining)
 
     def resync(self, typists: Iterable[Typist]) -> None:
-        """Take over what the engine knows now, after something may have been missed.
+        """Add the engine's typists, after messages may have been missed.
 
-        Users whom it does not know may have started while it was away. Whose stop was missed lapses by itself.
+        Typists unknown to the engine stay: they may have started while the engine was away. A typist whose stop was
+        missed expires.
         """
         for user, name, remaining in typists:
             if user not in self._entries:
                 self.receive(Typing(user, name, remaining))
 
     def receive(self, typing: Typing) -> None:
-        """A start, a repetition or a stop from the bus."""
+        """Apply a start, a repetition or a stop from the bus."""
         if typing.expires_in_ms <= 0:
             self._unknown.pop(typing.user, None)
             self._stop(typing.user)
@@ -74,7 +75,7 @@ class RoomTyping(RoomAnnouncer):
     async def _learn(self, user: str) -> None:
         is_known = await self._look_up([user])
         typing = self._unknown.pop(user, None)
-        if is_known and typing is not None:  # else a typist who goes on is announced again
+        if is_known and typing is not None:  # else the typist is announced with the next repetition
             self._start(typing)
 
     def _start(self, typing: Typing) -> None:
@@ -87,7 +88,7 @@ class RoomTyping(RoomAnnouncer):
             self._counting.soon()
 
     def typers(self, reader: str) -> list[Typer]:
-        """The typers for a listener that joins, the listener left out; empty in a large room."""
+        """Return the typists for a joining reader, without the reader; none in a large room."""
         if self._is_large:
             return []
         return [
@@ -101,7 +102,7 @@ class RoomTyping(RoomAnnouncer):
 
     @property
     def users(self) -> Collection[str]:
-        """All who type, whoever sees them."""
+        """Return all typists, visible to a listener or not."""
         return self._entries.keys()
 
     def count(self, reader: str) -> int:
@@ -135,7 +136,7 @@ class RoomTyping(RoomAnnouncer):
         return TypingStarted(self._room, user, entry.name, self._left_ms(entry))
 
     def _announce_count(self) -> None:
-        """Send everybody the count of other typists: one less for those who type themselves."""
+        """Send each listener the count of visible typists, without the listener."""
         key = RoomKey(self._room, (self.ROLE,))
         self.room_view.deliver_count(self._count_frame, key, [*self._entries], -1, lapses=True)
 

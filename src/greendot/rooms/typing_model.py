@@ -1,7 +1,7 @@
-"""Who is typing in one room.
+"""Typists of one room.
 
-A start is held for `ttl`; at most one per user and `throttle` is let through. A stopped user's start time is
-kept, marked as stopped, until the throttle has passed: otherwise start, stop, start would bypass it.
+A start counts for `ttl`. At most one start per user and `throttle` passes. The start time of a stopped user is kept,
+marked as stopped, until the throttle has passed: otherwise start, stop, start would bypass the throttle.
 
 Times are integer milliseconds.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Typist(NamedTuple):
-    """One who is typing now."""
+    """User who is typing now."""
 
     user: str
     name: str | None
@@ -26,7 +26,7 @@ class _Entry(NamedTuple):
 
 
 class TypingUsers:
-    """The typers of one room."""
+    """Typists of one room, with their throttles."""
 
     __slots__ = ("_entries", "_throttle", "_ttl")
 
@@ -36,7 +36,7 @@ class TypingUsers:
         self._entries: dict[str, _Entry] = {}
 
     def start(self, user: str, name: str | None, now: int) -> bool:
-        """Whether the start is let through (and to be told); False when it comes too soon after the last."""
+        """Record a start; return whether to publish it. False: too soon after the last start."""
         entry = self._entries.get(user)
         if entry is not None and now - entry.started < self._throttle:
             return False
@@ -44,7 +44,7 @@ class TypingUsers:
         return True
 
     def stop(self, user: str, now: int) -> bool:
-        """Whether the user was typing until now (and the stop is to be told)."""
+        """Record a stop; return whether to publish it. False: the user was not typing."""
         entry = self._entries.get(user)
         if entry is None or not entry.typing or entry.started + self._ttl <= now:
             return False
@@ -52,7 +52,7 @@ class TypingUsers:
         return True
 
     def active(self, now: int) -> list[Typist]:
-        """The typers, by when they last said so."""
+        """Return the typists, in the order of their last starts."""
         return [
             Typist(user, entry.name, entry.started + self._ttl - now)
             for user, entry in sorted(self._entries.items(), key=lambda item: item[1].started)
@@ -60,11 +60,11 @@ class TypingUsers:
         ]
 
     def shift(self, jump: int) -> None:
-        """The clock was set forward by `jump`: everything lasts as long as before."""
+        """Move all start times by `jump` after the clock was set forward, so that remaining times stay the same."""
         self._entries = {user: e._replace(started=e.started + jump) for user, e in self._entries.items()}
 
     def prune(self, now: int) -> bool:
-        """Forget what no longer matters; whether anything is left."""
+        """Drop expired entries; return whether any entry is left."""
         hold = max(self._ttl, self._throttle)
         for user, entry in [*self._entries.items()]:
             if entry.started + hold <= now:
